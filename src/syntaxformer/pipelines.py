@@ -62,13 +62,17 @@ class ClassificationPipeline:
 
         Returns:
             `{"label": …, "score": …}` for each text: the likeliest label and its probability, or "score" and
-            the score. The answer to a single text is in a list, that to a single pair is not. Cut texts are
-            warned of.
+            the score. For several labels or scores a list of these; for words a list of their tags and for a
+            question the answer, as transformers gives them. The answer to a single text is in a list, that to
+            a single pair is not. Cut texts are warned of.
         """
         single = isinstance(texts, str | tuple | Mapping)
         found = self.classifier.predict([_as_tuple(one) for one in ([texts] if single else texts)])
         if found.n_truncated:
             warnings.warn(self.classifier.cut_note(found), stacklevel=2)
+        if self.classifier.task_type.parts or self.classifier.task_type.takes_lists:
+            answers = [_listed(**one) for one in self.classifier.answers(found)]
+            return answers[0] if single else answers
         names = self.classifier.task_type.names or ("score",)
         rows = found.probabilities or [[score] for score in found.labels]
         ranked = [_ranked(names, row) for row in rows]
@@ -79,10 +83,18 @@ class ClassificationPipeline:
 
 def _as_tuple(text: Any) -> Any:
     return (
-        tuple(text[key] for key in ("text", "text_pair") if key in text)
+        tuple(text[key] for key in ("question", "text", "text_pair", "context") if key in text)
         if isinstance(text, Mapping)
         else text
     )
+
+
+def _listed(**answer: Any) -> Any:
+    """The tags, the answer, or the labels or scores of a text, each with its name."""
+    if found := answer.get("tags") or answer.get("answer"):
+        return found
+    known = answer.get("scores") or answer["probabilities"]
+    return [{"label": name, "score": known[name]} for name in answer.get("labels", known)]
 
 
 def _ranked(names: Sequence[str], probabilities: Sequence[float]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ def finetune(
         str,
         Option(
             help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, sst1, sst2_trees, snli, sick, "
-            "sick_relatedness; classify or regress for your own table."
+            "sick_relatedness; for your own data classify, regress, multilabel, vector, ner or squad."
         ),
     ],
     model: Annotated[str, Option(help="Folder of a pretrained checkpoint, or its name on the Hub.")],
@@ -27,13 +27,17 @@ def finetune(
     infuse: Annotated[
         str, Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
     ] = "none",
-    train: Annotated[str | None, Option(help="Training table: TSV, CSV or JSON lines, plain or .gz.")] = None,
+    train: Annotated[
+        str | None, Option(help="Training file: TSV, CSV, JSON lines, CoNLL; plain or .gz.")
+    ] = None,
     dev: Annotated[
         str | None, Option(help="Development table; without it a tenth of the rows is held out.")
     ] = None,
-    text_column: Annotated[str | None, Option(help="Column of the text: name or number.")] = None,
+    text_column: Annotated[str | None, Option(help="Column of the text or word: name or number.")] = None,
     text_pair_column: Annotated[str | None, Option(help="Column of a second text.")] = None,
-    label_column: Annotated[str | None, Option(help="Column of the label or score.")] = None,
+    label_column: Annotated[
+        str | None, Option(help="Column of the label, score or tag; a,b: several.")
+    ] = None,
     epochs: Annotated[int | None, Option(min=1, help="Default: 3.")] = None,
     learning_rate: Annotated[
         str | None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
-from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Scorer
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Scorer, TaskType
 from syntaxformer.encoders.tasks import (
     OWN_TASKS,
     TYPES,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 Text = str | tuple[str, str]
 
 _SPACE = re.compile(r"\s")
+_WORD = re.compile(r"\w(?:\S*\w)?|\S")
+"""A word where no annotator says what one is: what spaces separate, without the marks at its ends."""
 
 
 class Classifier:
@@ -88,9 +90,10 @@ class Classifier:
         folder = Path(folder)
         verify_classifier_folder(folder)
         info = read_classifier_info(folder)
-        name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if info.needs else None
+        reads = info.needs or info.task_type.parts == "words"
+        name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if reads else None
         parser = load_for(name, frozenset(info.needs))
-        if parser is not None and parser.version != info.annotator_version:
+        if parser is not None and info.needs and parser.version != info.annotator_version:
             warnings.warn(
                 f"annotator: the model was trained with {info.annotator} {info.annotator_version}, this is "
                 f"{parser.name} {parser.version}; trees may differ.",
@@ -125,6 +128,8 @@ class Classifier:
 
     def is_cut(self, text: str | tuple[str, str]) -> bool:
         """Whether a text or pair has more pieces than the model reads, so that its end is cut."""
+        if self.collator.stride is not None:
+            return False
         texts = self._example(text, 1).texts
         encoded = self.collator.tokenizer(*texts, split_special_tokens=True, verbose=False)
         return len(encoded["input_ids"]) > self.collator.max_length
@@ -151,11 +156,23 @@ class Classifier:
         # Only data sets have a parsed file for each split; raw texts have none.
         annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator
         unlabelled = [replace(one, label=None) for one in texts.examples]  # a table may have some labels
-        examples = annotate_examples(unlabelled, annotator, use_trees, cache, cached=cached)
+        examples = self.read(unlabelled, annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
-        outputs = batch_outputs(self.model, self.scorer, self.collator, examples, size)
-        return self.task_type.predictions(outputs, self.collator.n_truncated)
+        outputs = batch_outputs(self.model, self.scorer, self.collator, examples, size, self.task_type)
+        found = self.task_type.predictions(outputs, self.collator.n_truncated, examples)
+        return replace(found, ids=[one.index for one in texts.examples])
+
+    def read(
+        self, examples: Sequence[TextExample], annotator: Annotator | None, *how: Any, **options: Any
+    ) -> list[SyntaxExample]:
+        """Annotate examples as `annotate_examples` does; a model of words always finds words."""
+        found = annotate_examples(examples, annotator, *how, **options)
+        if self.task_type.parts != "words" or annotator is not None:
+            return found
+        return [
+            one if one.segments[0].words else SyntaxExample((_words(one.segments[0].text),)) for one in found
+        ]
 
     def answers(self, predictions: Predictions) -> list[dict[str, Any]]:
         """Predictions as `pipeline` and the service return them: a label with probabilities, or a score."""
@@ -179,44 +196,50 @@ class Classifier:
         if len(parts) != self.info.n_texts:
             wanted = "one text" if self.info.n_texts == 1 else "a pair of texts"
             raise DataError(f"text: expected {wanted}, got {len(parts)}.", line=number)
-        return raw_example(parts, number)
+        return raw_example(parts, number, keep_places=bool(self.task_type.parts))
 
 
 @torch.no_grad()
 def batch_outputs(
     model: Any,
     scorer: Scorer,
-    collate: Callable[[list[Any]], dict[str, Tensor]],
+    collate: Any,
     examples: Sequence[Any],
     batch_size: int,
-) -> Tensor:
+    task_type: TaskType,
+) -> Any:
     """Compute outputs for examples, longest first to save padding; the batches depend only on the texts.
 
     Returns:
-        `[examples, labels]`, fp32, on the CPU.
+        What `task_type.joined` makes of them: `[examples, labels]`, fp32, on the CPU.
 
     Raises:
         ConfigError: They are not finite, because training diverged.
     """
     was_training = model.training
     model.eval()
-    order = sorted(range(len(examples)), key=lambda row: -sum(len(s.text) for s in examples[row].segments))
-    parts: list[Tensor] = []
-    for start in range(0, len(order), batch_size):
-        batch = collate([examples[row] for row in order[start : start + batch_size]])
-        batch.pop("labels", None)
-        batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-        parts.append(scorer(model, batch).float().cpu())
+    windows = collate.windows(examples)
+    reads = [(row, window) for row, of_row in enumerate(windows) for window in of_row]
+    reads.sort(key=lambda read: -sum(len(s.text) for s in read[1].segments))
+    parts: list[list[Tensor]] = [[] for _ in examples]
+    for start in range(0, len(reads), batch_size):
+        rows, given = zip(*reads[start : start + batch_size], strict=True)
+        batch = collate([replace(one, label=None) for one in given])
+        outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
+        if not torch.isfinite(outputs := outputs.float().cpu()).all():
+            raise ConfigError(
+                "training.learning_rate: expected one that keeps outputs finite, got NaN or infinity. Lower "
+                "it, or training.infusion_learning_rate."
+            )
+        for row, kept in zip(rows, task_type.per_window(outputs, given, collate), strict=True):
+            parts[row].append(kept)
     model.train(was_training)
-    found = torch.cat(parts)
-    if not torch.isfinite(found).all():
-        raise ConfigError(
-            "training.learning_rate: expected one that keeps outputs finite, got NaN or infinity. Lower it, "
-            "or training.infusion_learning_rate."
-        )
-    restored = torch.empty_like(found)
-    restored[torch.tensor(order)] = found
-    return restored
+    return task_type.joined(parts)
+
+
+def _words(text: str) -> Sentence:
+    places = [match.span() for match in _WORD.finditer(text)]
+    return Sentence(text, tuple(text[start:end] for start, end in places), tuple(places))
 
 
 def needed_columns(config: InfusionConfig) -> frozenset[str]:
@@ -380,6 +403,8 @@ def annotate_examples(
     from syntaxformer.annotate import WordsAsGiven, annotate_cached
 
     gold = [sentence for one in examples for sentence in _gold_sentences(one)] if use_trees else []
+    gold = gold or [Sentence.from_words(one.words) for one in examples if one.words]
+    use_trees = bool(gold)  # or words, which are kept likewise
     lines = [text for one in examples for text in one.texts]
     if use_trees:  # a space inside a word (SST's "2 1/2") would split it in two
         lines = [" ".join(_SPACE.sub("_", word) for word in sentence.words) for sentence in gold]
@@ -408,6 +433,5 @@ def _merge(tree: Sentence, parsed: Sentence) -> Sentence:
     """The parse of a tree's words, together with the tree and the offsets in the original text."""
     if not parsed.words:
         return tree
-    return replace(
-        parsed, text=tree.text, words=tree.words, offsets=tree.offsets, constituency=tree.constituency
-    )
+    brackets = tree.constituency or vars(parsed)["constituency"]  # which may be made from the parse later
+    return replace(parsed, text=tree.text, words=tree.words, offsets=tree.offsets, constituency=brackets)

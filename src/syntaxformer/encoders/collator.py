@@ -12,18 +12,18 @@ import logging
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import get_worker_info
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerBase
 
 from syntaxformer.annotate import Annotator, load_annotator
 from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of
@@ -45,7 +45,7 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.syntax.columns import word_offsets
 from syntaxformer.syntax.controls import TreePool, control_trees
-from syntaxformer.syntax.inputs import SyntaxDropout, segment_syntax
+from syntaxformer.syntax.inputs import SyntaxDropout, first_pieces, segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees import Sentence
@@ -57,7 +57,9 @@ IGNORED_LABEL = -100
 LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
-_CONTROL = "trees of the control"
+_CONTROL, _SPACED = "trees of the control", "words with single spaces"
+_ENCODED = 1000
+"""Examples whose windows are counted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,15 @@ class SyntaxExample:
 
     Args:
         segments: One or two annotated sentences.
-        label: A class, a score, or the text that a text-to-text model should write; None if unknown.
+        label: A class, a score, scores (a list), the class of each word (a tuple), the characters of the
+            second segment that answer the first (a range), or the text that a text-to-text model should
+            write; None if unknown.
+        window: Which of the windows of a long text is read.
     """
 
     segments: tuple[Sentence, ...]
-    label: int | float | str | None = None
+    label: Any = None
+    window: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.segments) <= 2:
@@ -97,6 +103,8 @@ class SyntaxCollator:
         text: Column of the text of rows without annotation, or the two columns of pairs.
         annotator: Annotates such rows, each time anew, as `load_annotator` takes it; None if no row needs it.
         pool: For the control `other_sentence`: the sentences whose trees it draws from.
+        stride: Longer texts, of a pair the second, are read in `windows` that share so many pieces.
+        tags: Labels are tags of words, learned from the "first" piece of a word or from "all".
 
     Attributes:
         n_texts: Segments of the examples of the last batch; before it, columns of text.
@@ -116,6 +124,8 @@ class SyntaxCollator:
         text: str | tuple[str, str] = "text",
         annotator: str | Annotator | None = None,
         pool: Sequence[Sentence] | TreePool = (),
+        stride: int | None = None,
+        tags: Literal["first", "all"] | None = None,
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
@@ -123,6 +133,7 @@ class SyntaxCollator:
                 f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True)."
             )
         _check_length(tokenizer, max_length, pad_to_multiple_of)
+        self.stride, self.tags = stride, tags
         self.tokenizer, self.config, self.max_length = (
             tokenizer,
             InfusionConfig.of(config).fitted(),
@@ -169,12 +180,15 @@ class SyntaxCollator:
         """
         examples = self._examples(examples)
         encoded = self._encode(examples)
-        worker = get_worker_info()
-        self._cut[worker.id % 256 if worker else 0] += sum(
-            bool(encoding.overflowing) for encoding in encoded.encodings or ()
-        )
+        if self.stride is None:
+            worker = get_worker_info()
+            self._cut[worker.id % 256 if worker else 0] += sum(
+                bool(encoding.overflowing) for encoding in encoded.encodings or ()
+            )
         batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
-        batch |= self._labels([example.label for example in examples])
+        labels = [example.label for example in examples]
+        of_parts = labels[0] is not None and (self.tags or isinstance(labels[0], range))
+        batch |= self._part_labels(labels, examples, encoded) if of_parts else self._labels(labels)
         if not self.config.is_plain:
             batch |= self._syntax(examples, encoded)
         return batch
@@ -195,7 +209,7 @@ class SyntaxCollator:
         return made
 
     def words_of_pieces(
-        self, examples: Sequence[SyntaxExample | Mapping[str, Any]]
+        self, examples: Sequence[SyntaxExample | Mapping[str, Any]], encoded: Any = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The word and the segment of each piece in the batch of these examples.
 
@@ -207,12 +221,47 @@ class SyntaxCollator:
             DataError: The batch mixes single sentences and pairs.
         """
         examples = self._examples(examples)
-        encoded = self._encode(examples)
+        encoded = self._encode(examples) if encoded is None else encoded
         sentences = _two_each(examples)
         owners = _owners(sentences, encoded)
         words, _ = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, sentences))))
         shape = encoded["input_ids"].shape
         return words.reshape(shape).astype(np.int64), (owners.row_of_item % 2).reshape(shape)
+
+    def windows(self, examples: Sequence[SyntaxExample]) -> list[list[SyntaxExample]]:
+        """Each example, once for each of its windows; as it is where long examples are cut.
+
+        Raises:
+            DataError: A first text leaves no room for the second.
+        """
+        if self.stride is None:
+            return [[one] for one in examples]
+        found: list[list[SyntaxExample]] = []
+        for start in range(0, len(examples), _ENCODED):
+            part = examples[start : start + _ENCODED]
+            counts = [1 + len(one.overflowing) for one in self._encode(part).encodings]
+            found += [[replace(one, window=w) for w in range(n)] for one, n in zip(part, counts, strict=True)]
+        return found
+
+    def places_of_pieces(self, examples: Sequence[SyntaxExample], encoded: Any = None) -> NDArray[np.int64]:
+        """First character of each piece in the second text, and that after its last, `[batch, pieces, 2]`.
+
+        -1 for pieces that are not in it.
+        """
+        encodings = (self._encode(examples) if encoded is None else encoded).encodings
+        offsets = np.array([one.offsets for one in encodings], np.int64)
+        inside = np.array([[segment == 1 for segment in one.sequence_ids] for one in encodings])
+        return np.where((inside & (offsets[..., 1] > offsets[..., 0]))[..., None], offsets, -1)
+
+    def read(self, sentence: Sentence) -> Sentence:
+        """A sentence as it is read: if words are tagged, with single spaces between them."""
+        memory = vars(sentence)
+        if self.tags and _SPACED not in memory:
+            spaced = Sentence.from_words(sentence.words)
+            as_read = {"text": spaced.text, "offsets": spaced.offsets, "constituency": memory["constituency"]}
+            memory[_SPACED] = replace(sentence, **as_read)
+            vars(memory[_SPACED])[_SPACED] = memory[_SPACED]
+        return memory[_SPACED] if self.tags else sentence
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the tokenizer and `collator.json` into a model folder."""
@@ -224,6 +273,7 @@ class SyntaxCollator:
         }
         content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
         content |= {} if self._pool is None else {"pool": self._pool.to_json()}
+        content |= {name: value for name in ("stride", "tags") if (value := getattr(self, name)) is not None}
         (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
         write_card(Path(folder))
 
@@ -248,7 +298,10 @@ class SyntaxCollator:
 
     def _examples(self, examples: Sequence[Any]) -> Sequence[SyntaxExample]:
         is_row = {type(one) for one in examples} != {SyntaxExample}
-        return self._of_rows(examples) if is_row else examples
+        found = self._of_rows(examples) if is_row else examples
+        if not self.tags:
+            return found
+        return [replace(one, segments=tuple(map(self.read, one.segments))) for one in found]
 
     def _of_rows(self, examples: Sequence[Any]) -> list[SyntaxExample]:
         """Examples as they are, and those of rows."""
@@ -301,9 +354,10 @@ class SyntaxCollator:
             [segment.text for segment in of_place]
             for of_place in zip(*(e.segments for e in examples), strict=True)
         ]
-        return self.tokenizer(
+        windowed = {} if self.stride is None else self._window_options(texts[0], len(texts) > 1)
+        found = self.tokenizer(
             *texts,
-            truncation=True,
+            **{"truncation": True, **windowed},
             max_length=self.max_length,
             padding="longest",
             pad_to_multiple_of=self.pad_to_multiple_of,
@@ -311,8 +365,45 @@ class SyntaxCollator:
             split_special_tokens=True,  # "[SEP]" in a text is text
             return_tensors="np",
         )
+        if not any(one.window for one in examples):
+            return found
+        pairs = zip(examples, found.encodings, strict=True)
+        kept = [one.overflowing[example.window - 1] if example.window else one for example, one in pairs]
+        names = {"input_ids": "ids", "token_type_ids": "type_ids"}
+        data = {name: np.array([getattr(one, names.get(name, name)) for one in kept]) for name in found}
+        return BatchEncoding(data, kept)
 
-    def _labels(self, labels: list[int | float | str | None]) -> dict[str, Tensor]:
+    def _window_options(self, firsts: list[str], is_pair: bool) -> dict[str, Any]:
+        """How the tokenizer makes windows, whose stride it requires to be shorter than their room."""
+        room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=is_pair)
+        taken = self.tokenizer(firsts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        longest, text = max((len(pieces), text) for pieces, text in zip(taken, firsts, strict=True))
+        if room - longest * is_pair <= (self.stride or 0):
+            raise DataError(
+                f"question: expected one that leaves room for more than {self.stride} pieces of text "
+                f"(training.stride) among {self.max_length}, got {longest} pieces: {text[:60]!r}. Raise "
+                "training.max_length."
+            )
+        return {"stride": self.stride, "truncation": "only_second" if is_pair else True}
+
+    def _part_labels(self, labels: list[Any], examples: Any, encoded: Any) -> dict[str, Tensor]:
+        """The class of the pieces of words, or the pieces where the answer begins and ends in its window."""
+        if self.tags:
+            words, _ = self.words_of_pieces(examples, encoded)
+            learned = words >= 0 if self.tags == "all" else first_pieces(words)
+            found = np.take_along_axis(Ragged.of(labels).padded(IGNORED_LABEL), words.clip(0), 1)
+            return {"labels": torch.from_numpy(np.where(learned, found, IGNORED_LABEL))}
+        ends = []
+        for places, label in zip(self.places_of_pieces(examples, encoded), labels, strict=True):
+            starts, stops = places.T
+            holds = np.flatnonzero((starts >= 0) & (stops > label.start) & (starts < label.stop))
+            # The first piece, [CLS], stands for no answer, also where the window has only a part of it.
+            is_whole = len(holds) and starts[holds[0]] <= label.start and stops[holds[-1]] >= label.stop
+            ends.append((holds[0], holds[-1]) if is_whole else (0, 0))
+        first, last = torch.tensor(np.array(ends)).unbind(1)
+        return {"start_positions": first, "end_positions": last}
+
+    def _labels(self, labels: list[Any]) -> dict[str, Tensor]:
         missing = sum(label is None for label in labels)
         if missing == len(labels):
             return {}
@@ -323,7 +414,7 @@ class SyntaxCollator:
                 text_target=labels, padding="longest", truncation=True, return_tensors="pt"
             )
             return {"labels": written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)}
-        dtype = torch.float32 if any(isinstance(label, float) for label in labels) else torch.int64
+        dtype = torch.float32 if any(isinstance(label, float | list) for label in labels) else torch.int64
         return {"labels": torch.tensor(labels, dtype=dtype)}
 
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from syntaxformer.base.errors import BackendMissingError, CheckpointError, Confi
 from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors, read_record
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.pretrained import load_collator
+from syntaxformer.encoders.task_types import Scorer
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.runs.export import (
     INSTALL,
@@ -76,15 +77,17 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
     info, collator = read_classifier_info(model_folder), load_collator(model_folder)
     _refuse(model_folder, info, collator)
     model = load_written(model_folder, info.task_type.loader).eval()
+    collator.stride = None  # a graph reads one window
     batches = [_batch(collator, lengths, info.n_texts) for lengths in CHECKED_LENGTHS]
     with atomic_folder(output) as folder:
         copy_side_files(folder, model_folder, LEFT_OUT)
         shortest = 1 + collator.tokenizer.num_special_tokens_to_add(pair=info.n_texts > 1)
-        inputs = _write_graph(folder / GRAPH, model, batches[-1], shortest, collator.max_length)
+        scorer = info.task_type.scorer(collator.tokenizer)
+        inputs = _write_graph(folder / GRAPH, model, scorer, batches[-1], shortest, collator.max_length)
         stored = OnnxInfo(inputs=inputs, **origin(model_folder, PACKAGES))
         stored.write(folder / ONNX)
         network = OnnxNetwork.load(folder)
-        difference = max(_largest_difference(model, network, batch) for batch in batches)
+        difference = max(_largest_difference(model, network, scorer, batch) for batch in batches)
         check_difference(difference, LARGEST_DIFFERENCE, "logits")
         stored.model_copy(update={"largest_difference": difference}).write(folder / ONNX)
     _log.info("wrote %s; logits within %.1e", output, difference)
@@ -115,16 +118,18 @@ def _refuse(folder: Path, info: ClassifierInfo, collator: SyntaxCollator) -> Non
 class _Logits(nn.Module):
     """The network as a function of tensors in a fixed order."""
 
-    def __init__(self, model: nn.Module, names: list[str]) -> None:
+    def __init__(self, model: nn.Module, scorer: Scorer, names: list[str]) -> None:
         super().__init__()
-        self.model, self.names = model, names
+        self.model, self.scorer, self.names = model, scorer, names
 
     def forward(self, *tensors: Tensor) -> Tensor:
-        """Logits `[batch, labels]`."""
-        return self.model(**dict(zip(self.names, tensors, strict=True))).logits
+        """Logits `[batch, labels]`; for answers about parts of a text, `[batch, pieces, labels]`."""
+        return self.scorer(self.model, dict(zip(self.names, tensors, strict=True)))
 
 
-def _write_graph(path: Path, model: Any, batch: dict[str, Tensor], shortest: int, longest: int) -> list[str]:
+def _write_graph(
+    path: Path, model: Any, scorer: Scorer, batch: dict[str, Tensor], shortest: int, longest: int
+) -> list[str]:
     """Write the graph for texts of `shortest` to `longest` pieces; return the names of its inputs."""
     names = [name for name in (*PIECEWISE, PAIRWISE) if name in batch]
     # All inputs share one symbol for the batch size and one for the length, which the model compares.
@@ -139,7 +144,7 @@ def _write_graph(path: Path, model: Any, batch: dict[str, Tensor], shortest: int
     with _quietly(), torch.no_grad():
         try:
             program = torch.export.export(
-                _Logits(model, names).eval(), arguments, dynamic_shapes=(shapes,), strict=False
+                _Logits(model, scorer, names).eval(), arguments, dynamic_shapes=(shapes,), strict=False
             )
             torch.onnx.export(
                 program, (), path, input_names=names, output_names=["logits"], opset_version=OPSET,
@@ -197,9 +202,9 @@ def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
 
 
 @torch.no_grad()
-def _largest_difference(model: Any, network: OnnxNetwork, batch: dict[str, Tensor]) -> float:
+def _largest_difference(model: Any, network: OnnxNetwork, scorer: Scorer, batch: dict[str, Tensor]) -> float:
     """The largest difference of a logit; NaN if one is NaN."""
-    return float((model(**batch).logits - network(**batch).logits).abs().max())
+    return float((scorer(model, batch) - scorer(network, batch)).abs().max())
 
 
 GRAPH = "model.onnx"

@@ -116,6 +116,14 @@ class FinetuneTraining(RunTraining):
     max_length: int = Field(
         default=128, ge=8, description="largest number of pieces; longer examples are cut and counted"
     )
+    stride: int | None = Field(
+        default=None,
+        ge=0,
+        description="tags, questions: pieces that two windows of a longer text share; null: max_length / 4",
+    )
+    tagged: Literal["first", "all"] = Field(
+        default="first", description="tags: the pieces of a word from which its tag is learned"
+    )
     eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
     tensorboard: bool = Field(default=False, description="write OUTPUT/logs for TensorBoard")
     keep_checkpoints: bool = Field(
@@ -148,7 +156,9 @@ class FinetuneTraining(RunTraining):
 class FinetuneConfig(RunConfig):
     """A fine-tuning run."""
 
-    task: str = Field(description="cola, sst2, …, or classify or regress for a table of your own")
+    task: str = Field(
+        description="cola, sst2, …, or for your own data classify, regress, multilabel, vector, ner or squad"
+    )
     model: str = Field(description="folder of a pretrained checkpoint, or its name on the Hub")
     head: Literal["auto", "classifier", "text"] = Field(
         default="auto",

@@ -253,16 +253,22 @@ def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractCon
 def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, Any]]:
     """Official metrics on dev, and of dev for the report: classes, those never predicted, and predictions."""
     size, task_type = inputs.info.eval_batch_size, inputs.task_type
-    found = task_type.decide(batch_outputs(model, inputs.scorer, inputs.collator, inputs.dev, size))
+    outputs = batch_outputs(model, inputs.scorer, inputs.collator, inputs.dev, size, task_type)
+    found = task_type.encode(task_type.predictions(outputs, 0, inputs.dev).labels)
     gold = [one.label for one in inputs.data.dev.examples]
     sides = {"gold": gold, "found": found}
-    return task_type.score(inputs.info.metrics, gold, found), {
+    written = (
+        {name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()}
+        if isinstance(gold[0], int | float)
+        else None
+    )
+    of_dev = {
         "classes": task_type.class_table(gold, found),
         "never_predicted": task_type.never_predicted(gold, found),
-        "dev_predictions": {
-            name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()
-        },
     }
+    return task_type.score(inputs.info.metrics, gold, found), of_dev | (
+        {"dev_predictions": written} if written else {}
+    )
 
 
 def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> None:
@@ -379,15 +385,27 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     needed = needed_columns(config.infusion)
     trees = "constituency" in needed and config.annotation.gold_trees
     use_trees = trees and data.train.has_trees and data.dev.has_trees
-    annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
+    of_words = task_type.parts == "words"
+    named = config.annotation.annotator if of_words and not needed else None  # finds words when it predicts
+    annotator = load_for(annotator_name(needed, config.annotation.annotator) or named, needed)
     # Each split has its own annotator if it has its own parses (`conllu:parsed/{split}.conllu`).
-    chosen = [annotator and annotator_for(annotator, texts.name) for texts in (data.train, data.dev)]
+    parser = annotator if needed else None
+    chosen = [parser and annotator_for(parser, texts.name) for texts in (data.train, data.dev)]
     train, dev = (
         annotate_examples(texts.examples, one, use_trees, config.data.cache, config.annotation.processes)
         for texts, one in zip((data.train, data.dev), chosen, strict=True)
     )
     sentences = [sentence for one in train for sentence in one.segments]
-    lengths = {texts.name: _piece_lengths(tokenizer, texts, longest) for texts in (data.train, data.dev)}
+    stride = longest // 4 if config.training.stride is None else config.training.stride
+    stride, tags = stride if task_type.parts else None, config.training.tagged if of_words else None
+    fitted, how = config.infusion.fitted(sentences), {"max_length": longest, "stride": stride, "tags": tags}
+    collator = SyntaxCollator(tokenizer, fitted, pool=sentences, **how)
+    lengths = {one.name: _piece_lengths(collator, one) for one in (data.train, data.dev)}
+    windows = collator.windows([replace(one, label=task_type.target(one.label)) for one in train])
+    cut = [one for one in windows if len(one) > 1 and task_type.parts == "span" and one[0].label]
+    if n_cut := sum(not collator(one)["start_positions"].any() for one in cut):
+        told = "%s: %d answers are in no window as a whole and are not learned. Raise training.stride."
+        _log.warning(told, data.train.source, n_cut)
     info = ClassifierInfo(
         task=data.task.name,
         type=task_type.name,
@@ -406,10 +424,10 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     )
     return _Inputs(
         data,
-        [replace(one, label=task_type.target(one.label)) for one in train],
+        [window for of_text in windows for window in of_text],
         dev,
-        lengths[data.train.name][0],
-        SyntaxCollator(tokenizer, config.infusion.fitted(sentences), max_length=longest, pool=sentences),
+        [n for n, of_text in zip(lengths[data.train.name][0], windows, strict=True) for _ in of_text],
+        collator,
         info,
         task_type,
         task_type.scorer(tokenizer),
@@ -430,12 +448,16 @@ def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str,
     return tuple(name for name in known if name in task.metrics or (name == best_by != "mean"))
 
 
-def _piece_lengths(tokenizer: Any, texts: TextSet, longest: int) -> tuple[list[int], int]:
+def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int], int]:
     """Number of pieces of each example, at most `longest`, and number of cut examples, which is logged."""
-    sides = list(zip(*(one.texts for one in texts.examples), strict=True))
-    encoded = tokenizer(*map(list, sides), split_special_tokens=True, verbose=False)
+    sides, longest = list(zip(*(one.texts for one in texts.examples), strict=True)), collator.max_length
+    encoded = collator.tokenizer(*map(list, sides), split_special_tokens=True, verbose=False)
     lengths = [len(pieces) for pieces in encoded["input_ids"]]
     n_long = sum(length > longest for length in lengths)
+    if n_long and collator.stride is not None:
+        told = "%s: %d of %d examples are longer than %d pieces and are read in windows"
+        _log.info(told, texts.source, n_long, len(texts), longest)
+        n_long = 0
     if n_long:
         _log.warning(
             "%s: %d of %d examples are longer than %d pieces and are cut to that (longest: %d). Raise "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,7 +76,11 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
     Raises:
         DataError: The file cannot be used; with the line.
     """
-    if source != STDIN and (table := _as_table(info, source)) is not None:
+    if source != STDIN and _has_parts(info, source):
+        same = (table_format(source) == "json") == (not str(info.text_column).isdecimal())
+        columns = TableColumns(info.text_column, info.label_column) if same else TableColumns()
+        return info.task_type.read_file(source, columns, "texts", False)[0]
+    if source != STDIN and not info.task_type.parts and (table := _as_table(info, source)) is not None:
         return table
     name = "standard input" if source == STDIN else source
     lines = decode_lines(sys.stdin.buffer, name) if source == STDIN else read_lines(source)
@@ -83,6 +88,14 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
     if not examples:
         raise DataError("expected at least one text, got an empty file.", name)
     return TextSet("texts", name, examples)
+
+
+def _has_parts(info: ClassifierInfo, source: str) -> bool:
+    """Whether a file holds words or questions and not texts: by its name, or because of blank lines."""
+    if info.task_type.parts != "words" or table_format(source) == "json":
+        return bool(info.task_type.parts) and table_format(source) == "json"
+    is_named = re.search(r"\.(conll\w*|iob\d?|bio|tsv)(\.gz)?$", source)
+    return bool(is_named) or "\n\n" in "\n".join(read_lines(source)).strip()
 
 
 def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
@@ -148,7 +161,7 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
         raise DataError(
             f"expected {info.n_texts} texts with a tab between them, got {len(parts)}.", name, number
         )
-    return raw_example(parts, number, name, str(number - 1))
+    return raw_example(parts, number, name, str(number - 1), bool(info.task_type.parts))
 
 
 def _labels(one: ClassifierInfo | Task) -> str:

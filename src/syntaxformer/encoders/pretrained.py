@@ -28,7 +28,7 @@ from syntaxformer.runs.loading import (
 
 _HEADS = frozenset(
     ["classifier", "classification_head", "score", "pooler", "head", "pre_classifier", "dropout", "summary"]
-)
+) | {"qa_outputs"}
 """Parts that a checkpoint may lack, because fine-tuning trains them from scratch."""
 
 

@@ -51,6 +51,18 @@ class Row:
         cell = self.cells.get(column) if column is not None else None
         return "" if cell is None else " ".join(str(cell).split())
 
+    def label(self, column: str, source: str | Path) -> str:
+        """A cell that holds one label, as one line.
+
+        Raises:
+            DataError: It holds a list, which is never one class.
+        """
+        if isinstance(self.cells.get(column), list | dict):
+            problem = f"column {column!r}: expected one label or score, got {str(self.cells[column])[:60]}."
+            remedy = "Use --task multilabel for lists of labels, vector for lists of numbers."
+            raise DataError(f"{problem} {remedy}", source, self.number)
+        return self.text(column)
+
     def whole(self, source: str | Path) -> Row:
         """The row itself, if it is not broken.
 
@@ -81,27 +93,36 @@ class TextExample:
 
     Args:
         texts: One or two texts.
-        label: Class number or score; None if unknown.
+        label: Class number or score, or what `TaskType.read` of another type gives; None if unknown.
         trees: The bracketed constituency tree of each text, if the corpus has one.
         index: The example's id in the corpus, which is the first column of a submission.
-        line: 1-based line in the file.
+        line: 1-based line in the file; of a question, the number of its paragraph.
+        words: The words of the text, with single spaces between them, if the file gives words.
     """
 
     texts: tuple[str, ...]
-    label: int | float | None = None
+    label: Any = None
     trees: tuple[str | None, ...] = ()
     index: str = ""
     line: int = 0
+    words: tuple[str, ...] = ()
 
 
-def raw_example(texts: Sequence[str], line: int, source: str | None = None, index: str = "") -> TextExample:
-    """Make an example of raw texts, with single spaces for white space.
+def in_place(text: str) -> str:
+    """The text on one line, each white space as one space, so that every character keeps its place."""
+    return re.sub(r"\s", " ", text)
+
+
+def raw_example(
+    texts: Sequence[str], line: int, source: str | None = None, index: str = "", keep_places: bool = False
+) -> TextExample:
+    """Make an example of raw texts, with single spaces for white space, unless characters keep their places.
 
     Raises:
         DataError: A text is empty.
     """
-    cleaned = tuple(" ".join(text.split()) for text in texts)
-    if not all(cleaned):
+    cleaned = tuple(in_place(text) if keep_places else " ".join(text.split()) for text in texts)
+    if not all(map(str.strip, cleaned)):
         raise DataError("text: expected one that is not empty, got ''.", source, line)
     return TextExample(cleaned, None, (), index, line)
 
@@ -324,8 +345,11 @@ def _reason_to_leave_out(row: Row, binding: Binding, source: str | Path) -> str 
 
 
 def _label(row: Row, binding: Binding, source: str | Path) -> Any:
-    cell = row.text(binding.label)
-    if binding.label is None or cell in binding.unlabelled:
+    if binding.label is None:
+        return None
+    takes_lists = binding.task_type.takes_lists
+    cell = row.cells.get(binding.label) if takes_lists else row.label(binding.label, source)
+    if binding.unlabelled and cell in (None, *binding.unlabelled):
         return None
     try:
         return binding.task_type.read(cell, binding.fold_case)

@@ -34,7 +34,7 @@ from syntaxformer.encoders.tables import (
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_types import TaskType
+from syntaxformer.encoders.task_types import Score, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, USUAL, Task, find_task
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
@@ -71,7 +71,7 @@ class TableColumns:
 
     Args:
         text: Column of the text.
-        label: Column of the label or score; None if none is needed.
+        label: Column of the label or score, or several with commas; None if none is needed.
         pair: Column of the second text of a pair.
         quotes: How quotes in a TSV are read: "csv", "text", or "auto" to find out.
     """
@@ -84,7 +84,7 @@ class TableColumns:
     @property
     def given(self) -> list[str]:
         """The columns that the user named."""
-        return [name for name in (self.text, self.pair, self.label) if name is not None]
+        return [name for name in (self.text, self.pair, *(self.label or "").split(",")) if name]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -183,15 +183,19 @@ def _check_classes(data: FinetuneData) -> None:
     Raises:
         DataError: The training data has only one class, or equal scores.
     """
-    task_type, found = data.task.task_type, {one.label for one in data.train.examples}
+    task_type = data.task.task_type
+    found, there = (
+        {one for example in texts.examples for one in task_type.classes(example.label)}
+        for texts in (data.train, data.dev)
+    )
     if len(found) < 2:
         raise DataError(
             "label: expected at least two different ones to learn from, got only "
             f"{task_type.show(found.pop())!r}.",
             data.train.source,
         )
-    there = {one.label for one in data.dev.examples}
-    if missing := [name for number, name in enumerate(task_type.names) if number not in there]:
+    names = enumerate(task_type.names if not isinstance(task_type, Score) else ())
+    if missing := [name for number, name in names if not there & {number, name}]:
         _log.warning(
             "%s: expected every class among the %d development rows, got none of %s, which scores ignore. "
             "Give --dev with all classes, or more rows: one row or one text cannot be in both parts.",
@@ -438,7 +442,7 @@ def read_own_table(
     """Read a table.
 
     Args:
-        path: The file.
+        path: The file: a table, unless the type has files of its own.
         task_type: The type of its labels; a type without names takes those of the file.
         columns: The columns that the user named.
         name: Name of the split.
@@ -452,6 +456,8 @@ def read_own_table(
         DataError: The file cannot be used; with the line.
         ConfigError: The role of the columns is not clear.
     """
+    if (found := task_type.read_file(path, columns, name, labelled)) is not None:
+        return found
     table, columns = _open(path, columns, labelled)
     rows = list(table.rows)
     if columns.label is not None:
@@ -519,12 +525,25 @@ def _settle_columns(
     if columns.pair:
         pair_column = pick_column(found, (columns.pair,), pair, path)
     names = (columns.label,) if columns.label else USUAL.label
-    if labelled:
+    rows = chain([first], table.rows)
+    if columns.label and "," in columns.label and columns.label not in found:
+        several, label = columns.label.split(","), columns.label
+        for name in several if labelled else ():
+            pick_column(found, (name,), "--label-column", path)
+        label = label if set(several) <= set(found) else None
+        if label is not None:
+            rows = (one if one.problem else _joined(one, several, label) for one in rows)
+    elif labelled:
         label = pick_column(found, names, "--label-column", path)
     else:
         label = next((name for name in names if name in found), None)
     settled = TableColumns(text_column, label, pair_column, columns.quotes)
-    return replace(table, rows=chain([first], table.rows)), settled
+    return replace(table, rows=rows), settled
+
+
+def _joined(row: Row, columns: Sequence[str], name: str) -> Row:
+    """The row with the cells of several columns in one."""
+    return replace(row, cells={**row.cells, name: {one: row.cells.get(one) for one in columns}})
 
 
 def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: bool) -> None:

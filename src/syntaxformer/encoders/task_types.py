@@ -1,16 +1,19 @@
 """Types of task: the kinds of answer that a network gives about a text.
 
 Each type is a class that defines the network's head and how labels are read, learned, predicted, scored and
-shown. `tasks.TYPES` lists the types; to add one, write a class in its own file and add it there.
+shown. `tasks.TYPES` lists the types; to add one, write a class in its own file and add it there. Those with
+several answers for a text are in `several_types`.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,6 +36,9 @@ IGNORED = -100
 _log = logging.getLogger("syntaxformer.finetune")
 _MOST_SHOWN = 12
 
+Examples = Sequence[Any]
+"""`SyntaxExample`s, or windows of them."""
+
 Scorer = Callable[[Any, dict[str, "Tensor"]], "Tensor"]
 """Computes outputs `[batch, labels]` from a model and a batch."""
 
@@ -42,15 +48,17 @@ class Predictions:
     """The predictions of a model, one for each text.
 
     Args:
-        labels: Label names, or scores.
+        labels: Label names, or scores; or for each text a tuple of them, or what `decide` of its type gives.
         probabilities: For each text, the probability of each label, in the order of the model's labels;
-            None for scores.
+            None for types without.
         n_truncated: Number of texts that were cut to the model's length.
+        ids: The id of each text in its file.
     """
 
-    labels: list[str] | list[float]
+    labels: list[Any]
     probabilities: list[list[float]] | None
     n_truncated: int = 0
+    ids: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -71,6 +79,12 @@ class TaskType:
 
     single_pass: ClassVar[bool] = True
     """Whether one pass over the text gives the outputs, so that a graph can compute them."""
+
+    takes_lists: ClassVar[bool] = False
+    """Whether a label is a list in JSON, or several columns."""
+
+    parts: ClassVar[str] = ""
+    """What gets an answer if not the text: "words", or a "span". A long text is then read in windows."""
 
     @classmethod
     def of(cls, settings: Any) -> TaskType:
@@ -123,9 +137,16 @@ class TaskType:
         """
         return self, rows
 
+    def read_file(self, path: str | Path, columns: Any, name: str, labelled: bool) -> Any:
+        """The same as `read_own_table`, for a type whose files are no tables; None for tables."""
+
+    def classes(self, label: Any) -> Sequence[Any]:
+        """The classes that a label names."""
+        return label if self.takes_lists or self.parts == "words" else (label,)
+
     def show(self, label: Any) -> Any:
         """A label as it appears in messages."""
-        return self.names[int(label or 0)] if self.names else label
+        return self.names[int(label or 0)] if self.names and isinstance(label, int | None) else label
 
     # Targets of training.
 
@@ -137,8 +158,10 @@ class TaskType:
         """
         if head == "text":
             raise ConfigError(
-                "head: expected labels and an encoder-decoder for text, got scores. Use classifier."
+                f"head: expected labels and an encoder-decoder for text, got {self.name}. Use classifier."
             )
+        if self.parts and has_decoder():
+            raise ConfigError(f"model: expected an encoder alone for {self.parts}, got one with a decoder.")
         return self
 
     def fit(self, labels: Sequence[Any]) -> TaskType:
@@ -165,13 +188,27 @@ class TaskType:
         """The function that computes outputs from batches."""
         return lambda model, batch: model(**batch).logits
 
-    def decide(self, outputs: Tensor) -> list[Any]:
-        """Predicted labels, as `read` returns them, from outputs `[examples, labels]`."""
+    def per_window(self, outputs: Any, windows: Examples, collator: Any) -> Sequence[Any]:
+        """What is kept of the outputs of each window in a batch; a text that is not long is one window."""
+        return outputs.unbind()
+
+    def joined(self, windows: Sequence[Sequence[Any]]) -> Any:
+        """The outputs of examples, `[examples, labels]`, from those of the windows of each."""
+        from torch import stack
+
+        return stack([first for first, *_ in windows])
+
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
+        """Predicted labels, as `read` returns them, from the outputs of examples."""
         raise NotImplementedError
 
-    def predictions(self, outputs: Tensor, n_truncated: int = 0) -> Predictions:
+    def predictions(self, outputs: Any, n_truncated: int = 0, examples: Examples = ()) -> Predictions:
         """Predicted labels by name, with their probabilities, from outputs."""
-        return Predictions(self.decide(outputs), None, n_truncated)
+        names = list(map(self.show, self.decide(outputs, examples)))
+        return Predictions(names, self.probabilities(outputs), n_truncated)
+
+    def probabilities(self, outputs: Any) -> list[list[float]] | None:
+        """The probability of each label, if there are such."""
 
     def encode(self, labels: Sequence[Any]) -> list[Any]:
         """Convert predicted label names to labels as `read` returns them."""
@@ -193,12 +230,13 @@ class TaskType:
 
     def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
         """One prediction as `pipeline` and the service return it."""
-        return {"score": label}
+        return {self.name: label}
 
     def table(self, predictions: Predictions) -> Iterator[str]:
         """Lines of a table: a header, then a line for each text."""
-        yield "prediction"
-        yield from (f"{score:.6g}" for score in predictions.labels)
+        yield "\t".join(self.names or ["prediction"])
+        for scores in predictions.labels:
+            yield "\t".join(f"{score:.6g}" for score in np.ravel(scores))
 
     def submitted(self, label: Any) -> str:
         """A prediction as the GLUE server expects it."""
@@ -215,7 +253,7 @@ class Score(TaskType):
     """
 
     score_range: tuple[float, float] | None = None
-    score_scale: tuple[float, float] | None = None
+    score_scale: tuple[Any, Any] | None = None
 
     name: ClassVar[str] = "score"
     problem_type: ClassVar[str] = "regression"
@@ -236,25 +274,84 @@ class Score(TaskType):
         is_header = len(cells) == 2 and _number(cells[0]) is None and _number(cells[1]) is not None
         return self, rows[1:] if is_header else rows
 
-    def fit(self, labels: Sequence[float]) -> Score:
+    def fit(self, labels: Sequence[Any]) -> Score:
         """Standardise scores without a fixed range: a new head would not learn 50 ± 30."""
         if self.score_range is not None:
             return self
-        scores = np.array(labels, np.float64)
-        return replace(self, score_scale=(float(scores.mean()), float(scores.std()) or 1.0))
+        mean, sd = np.mean(labels, 0), np.std(labels, 0)
+        return replace(self, score_scale=(mean.tolist(), np.where(sd > 0, sd, 1.0).tolist()))
 
-    def target(self, label: float | None) -> float | None:
+    def target(self, label: Any) -> Any:
         """The standardised score."""
         if self.score_scale is None:
             return label
-        return (float(label or 0) - self.score_scale[0]) / self.score_scale[1]
+        return (np.subtract(label or 0, self.score_scale[0]) / self.score_scale[1]).tolist()
 
-    def decide(self, outputs: Tensor) -> list[float]:
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
         """Scores on the scale of the table."""
         scores = outputs[:, 0]
         if self.score_scale is not None:
             scores = scores * self.score_scale[1] + self.score_scale[0]
         return (scores if self.score_range is None else scores.clamp(*self.score_range)).tolist()
+
+
+@dataclass(frozen=True)
+class SeveralScores(Score):
+    """Several scores, a tuple: an output for each, trained with squared error.
+
+    Args:
+        labels: Names of the scores: those of their columns, or their places in the list, from 1.
+    """
+
+    labels: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "scores"
+    takes_lists: ClassVar[bool] = True
+    names = property(lambda self: self.labels or ())
+
+    def read(self, cell: Any, fold_case: bool = False) -> Any:
+        """Read as many finite scores as there are names."""
+        found = listed(cell)
+        found = list(found.values()) if isinstance(found, Mapping) else found
+        if len(found) != len(self.names):
+            raise ValueError(f"scores: expected {len(self.names)}, got {len(found)}.")
+        return tuple(super(SeveralScores, self).read(one) for one in found)
+
+    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
+        """Take the names of the columns, or number the scores of the first row."""
+        first = rows[0].whole(source).cells.get(column)
+        names = first if isinstance(first, dict) else map(str, range(1, len(listed(first)) + 1))
+        return (self if self.labels else replace(self, labels=tuple(names))), rows
+
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
+        """Scores on the scales of the table."""
+        mean, sd = np.array(self.score_scale or (0.0, 1.0))
+        return list(map(tuple, (outputs.numpy() * sd + mean).tolist()))
+
+    def score(self, metrics: Sequence[str], gold: Sequence[Any], found: Sequence[Any]) -> dict[str, float]:
+        """Pearson's correlation, as a mean over the scores, and the mean squared error of all."""
+        sides = np.array([gold, found], float)
+        each = [score_predictions(("pearson",), *one)["pearson"] for one in sides.transpose(2, 0, 1)]
+        return {"pearson": float(np.mean(each)), "mse": float(np.square(sides[0] - sides[1]).mean())}
+
+    def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
+        """The scores by name."""
+        return {"scores": dict(zip(self.names, label, strict=True))}
+
+
+def listed(cell: Any) -> list[Any] | Mapping[str, Any]:
+    """A list, which JSON writes where the cell is text, or the cells of several columns by name.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        found = json.loads(cell) if isinstance(cell, str) else cell
+    except ValueError:
+        found = None
+    if not isinstance(found, list | Mapping):
+        raise ValueError(f'label: expected a list as ["a", "b"], or several columns, got {str(cell)[:60]!r}.')
+    return found
 
 
 @dataclass(frozen=True)
@@ -292,12 +389,15 @@ class OneLabel(TaskType):
         """Take the labels of the rows, sorted, with numbers in the order of their values."""
         if self.labels:
             return self, rows
-        counts = _count_labels(rows, column, source)
+        return self.with_labels(_count_labels(rows, column, source), source), rows
+
+    def with_labels(self, counts: Counter[str], source: str | Path) -> Any:
+        """The type with these labels, sorted; they are logged with their counts."""
         labels = sorted(counts, key=lambda label: (not label.isdecimal(), label.zfill(20), label))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
         more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
         _log.info("%s: labels, sorted (numbers by value): %s%s", source, shown, more)
-        return replace(self, labels=tuple(labels)), rows
+        return replace(self, labels=tuple(labels))
 
     def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
         """A checkpoint with a decoder writes its labels as text."""
@@ -318,24 +418,24 @@ class OneLabel(TaskType):
         shares = (counts[number] * len(counts) / len(labels) for number in range(len(self.labels)))
         return [1 / share if share else 1.0 for share in shares]
 
-    def decide(self, outputs: Tensor) -> list[int]:
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
         """The most probable labels."""
         return outputs.argmax(1).tolist()
 
-    def predictions(self, outputs: Tensor, n_truncated: int = 0) -> Predictions:
-        """Names of the most probable labels, and the probabilities of all labels."""
-        names = [self.labels[number] for number in self.decide(outputs)]
-        return Predictions(names, outputs.softmax(1).tolist(), n_truncated)
+    def probabilities(self, outputs: Any) -> list[list[float]] | None:
+        """The probabilities of all labels."""
+        return outputs.softmax(1).tolist()
 
-    def encode(self, labels: Sequence[str]) -> list[int]:
+    def encode(self, labels: Sequence[Any]) -> list[Any]:
         """Convert names to numbers."""
         number_of = {name: number for number, name in enumerate(self.labels)}
         return [number_of[name] for name in labels]
 
-    def never_predicted(self, gold: Sequence[int], found: Sequence[int]) -> dict[str, int]:
+    def never_predicted(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, int]:
         """As in the base class, by name and in the order of the names."""
-        counts, there = Counter(map(int, gold)), set(found)
-        return dict(sorted((self.labels[label], n) for label, n in counts.items() if label not in there))
+        counts, there = (Counter(chain.from_iterable(map(self.classes, side))) for side in (gold, found))
+        names = {one: one if isinstance(one, str) else self.labels[one] for one in counts}
+        return dict(sorted((names[label], n) for label, n in counts.items() if label not in there))
 
     def class_table(self, gold: Sequence[int], found: Sequence[int]) -> dict[str, dict[str, float]]:
         """As in the base class."""
@@ -353,7 +453,8 @@ class OneLabel(TaskType):
         """The label, and all probabilities."""
         yield "\t".join(["prediction", *(f"p({label})" for label in self.labels)])
         for label, row in zip(predictions.labels, predictions.probabilities or (), strict=True):
-            yield "\t".join([str(label), *(f"{probability:.4f}" for probability in row)])
+            shown = label if isinstance(label, str) else json.dumps(label, ensure_ascii=False)
+            yield "\t".join([shown, *(f"{probability:.4f}" for probability in row)])
 
 
 @dataclass(frozen=True)
@@ -425,7 +526,7 @@ def _count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Count
     """
     counts: Counter[str] = Counter()
     for row in rows:
-        label = row.whole(source).text(column)
+        label = row.whole(source).label(column, source)
         if not label:
             raise DataError(f"column {column!r}: expected a label, got an empty cell.", source, row.number)
         counts[label] += 1
@@ -459,8 +560,8 @@ def _refuse_header(first: Row, counts: Counter[str], column: str, source: str | 
         )
 
 
-def _number(cell: str) -> float | None:
+def _number(cell: Any) -> float | None:
     try:
         return float(cell)
-    except ValueError:
+    except (TypeError, ValueError):
         return None

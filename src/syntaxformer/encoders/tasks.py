@@ -15,11 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from syntaxformer.base.config import nearest, read_yaml
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
-from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WrittenLabel
+from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags
+from syntaxformer.encoders.task_types import OneLabel, Score, SeveralScores, TaskType, WrittenLabel
 from syntaxformer.runs.loading import CLASSIFIER, verify_folder
 
-TYPES: dict[str, type[TaskType]] = {one.name: one for one in (OneLabel, Score, WrittenLabel)}
-"""The kinds of answer: one of several labels, a score, or a label that the network writes."""
+TYPES: dict[str, type[TaskType]] = {
+    one.name: one
+    for one in (OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan)
+}
+"""The kinds of answer, each a class."""
 
 FORMAT_VERSION = 1
 
@@ -141,8 +145,12 @@ class ClassifierInfo(BaseModel):
     metrics: tuple[str, ...]
     n_texts: int = Field(ge=1, le=2)
     score_range: tuple[float, float] | None = None
-    score_scale: tuple[float, float] | None = None
-    """Mean and standard deviation of the training scores, if the network's output is standardised."""
+    score_scale: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Mean and standard deviation of the training scores, or of each, if the output is standardised."""
+    longest_answer: int = 0
+    """Characters of the longest answer to a question in training."""
+    unanswerable: bool = False
+    """Whether some questions had no answer in training."""
     annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     """The annotator of texts that come without trees."""
     annotator_version: str | None

@@ -118,6 +118,14 @@ class Classification(BaseModel):
 
     label: str | None = Field(default=None, description="label; null if the model gives scores")
     score: float | None = Field(default=None, description="score, if the model gives scores")
+    labels: list[str] | None = Field(default=None, description="all labels, if a text may have several")
+    scores: dict[str, float] | None = Field(default=None, description="all scores, if there are several")
+    tags: list[dict[str, Any]] | None = Field(
+        default=None, description="word, entity (its tag), score, start and end of each word"
+    )
+    answer: dict[str, Any] | None = Field(
+        default=None, description="answer, start and end in the second text, score; an empty answer: none"
+    )
     probabilities: dict[str, float] | None = None
     truncated: Truncated = False
 

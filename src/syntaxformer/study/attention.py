@@ -19,7 +19,7 @@ from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval
-from syntaxformer.encoders.classifier import Classifier, annotate_examples
+from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import TextExample
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.study.cases import interval_of
@@ -164,7 +164,7 @@ def _read(classifier: Classifier, text: str | tuple[str, str]) -> tuple[dict[str
     """The batch of one text or pair, and its pieces."""
     texts = (text,) if isinstance(text, str) else text
     example = TextExample(tuple(" ".join(one.split()) for one in texts))
-    batch = classifier.collator(annotate_examples([example], classifier.annotator, False, cached=False))
+    batch = classifier.collator(classifier.read([example], classifier.annotator, False, cached=False))
     return batch, classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
 
 

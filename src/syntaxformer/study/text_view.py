@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from syntaxformer.base.errors import SyntaxformerError
 from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of
+from syntaxformer.encoders.tables import in_place
 from syntaxformer.syntax import (
     FACTORS,
     MAX_DISTANCE,
@@ -131,8 +132,9 @@ def classifier_text(
     Raises:
         ValueError: `max_distance` is not between 1 and 84.
     """
-    sentences = parser.read([" ".join(text.split()) for text in texts])
-    collator = classifier.collator
+    collator, keeps_places = classifier.collator, classifier.task_type.parts
+    lines = [in_place(text) if keeps_places else " ".join(text.split()) for text in texts]
+    sentences = tuple(map(collator.read, parser.read(lines)))
     encoded: Any = collator.tokenizer(
         *([one.text] for one in sentences), truncation=True, max_length=collator.max_length
     )

@@ -156,7 +156,10 @@ def test_folders_that_do_not_name_their_type(content, name):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ({"type": "x"}, "type: expected one of label, score, text, got 'x'"),
+        (
+            {"type": "x"},
+            "type: expected one of label, score, text, labels, scores, tags, answer, got 'x'",
+        ),
         ({"type": "label"}, "labels: expected names, got none"),
         (
             {"type": "text", "labels": ("a", "b"), "words": ("a",)},

@@ -1,6 +1,9 @@
 // What each model says: its translation, or its label with the probabilities.
 
 import { element } from "./dom.js";
+import { inWords } from "./glossary.js";
+import { resultOf } from "./history.js";
+import { label } from "./tips.js";
 
 /** For each word of `words`, whether it is in the longest common subsequence with `others`. */
 function shared(words, others) {
@@ -29,10 +32,20 @@ function translation(text, other) {
   return element("p", { class: "output" }, parts);
 }
 
-function classification(found) {
-  if (!found.probabilities) return element("p", { class: "output" }, found.label ?? found.score.toFixed(3));
-  const bars = Object.entries(found.probabilities).sort((x, y) => y[1] - x[1]).map(([label, value]) => [
-    element("dt", { class: label === found.label ? "chosen" : "" }, label),
+/** Tags above their words; or the second text with the answer to the first marked in it. */
+function parts(found, sentences) {
+  const item = (one) => element("li", {}, label("span", { class: "tag" }, one.entity, inWords("tag", one.entity)), element("span", { class: "word" }, one.word));
+  if (found.tags) return element("ol", { class: "words" }, found.tags.map(item));
+  const { answer, start, end } = found.answer;
+  const { text } = sentences[1];
+  return element("p", { class: "output" }, answer ? [text.slice(0, start), element("mark", {}, answer), text.slice(end)] : "The text does not answer this.");
+}
+
+function classification(found, sentences) {
+  if (found.tags ?? found.answer) return parts(found, sentences);
+  if (!found.probabilities) return element("p", { class: "output" }, found.label ?? found.score?.toFixed(3) ?? resultOf({ classification: found }));
+  const bars = Object.entries(found.probabilities).sort((x, y) => y[1] - x[1]).map(([name, value]) => [
+    element("dt", { class: name === found.label || found.labels?.includes(name) ? "chosen" : "" }, name),
     element("dd", {},
       element("span", { class: "bar", style: { "--share": value }, "aria-hidden": "true" }),
       element("span", { class: "number" }, `${(100 * value).toFixed(1)} %`)),
@@ -55,7 +68,7 @@ export function answerCards(sides) {
     const { answer, error } = side;
     const body = error ? element("p", { class: "error", role: "alert" }, error)
       : !answer ? element("p", { class: "output muted" }, "…")
-      : answer.classification ? classification(answer.classification) : translation(answer.translation, other);
+      : answer.classification ? classification(answer.classification, answer.sentences) : translation(answer.translation, other);
     // Sub-networks are rare: that a model has none is no news.
     const missing = Object.entries(answer?.missing ?? {}).filter(([name]) => name !== "networks");
     return element("article", { class: "card", "aria-label": side.model.name },

@@ -12,6 +12,10 @@ let rows = JSON.parse(sessionStorage.getItem("results") ?? "[]");
 function scored(answer) {
   const found = answer.classification;
   if (!found) return { result: answer.translation ?? "", score: "" };
+  if (found.answer) return { result: found.answer.answer || "(no answer)", score: found.answer.score };
+  const several = found.tags?.map((one) => `${one.word}/${one.entity}`) ?? found.labels
+    ?? (found.scores && Object.entries(found.scores).map(([name, value]) => `${name} ${value.toFixed(3)}`));
+  if (several) return { result: several.join(found.tags ? " " : ", "), score: "" };
   if (found.label === undefined) return { result: found.score.toFixed(4), score: found.score };
   return { result: found.label, score: found.probabilities?.[found.label] ?? "", isProbability: true };
 }

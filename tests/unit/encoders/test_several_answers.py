@@ -1,0 +1,415 @@
+"""Tasks with several answers for a text, each from the raw file to the answer: tags, questions, labels, scores."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import syntaxformer as sf
+from subject_questions import questions
+from syntaxformer.annotate import load_annotator
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.encoders.classifier import annotate_examples
+from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.prediction import read_texts_for
+from syntaxformer.encoders.pretrained import load_tokenizer
+from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags, spans_of
+from syntaxformer.encoders.tables import TextExample
+from syntaxformer.encoders.task_data import TableColumns, read_own_table
+from syntaxformer.encoders.task_types import SeveralScores
+from syntaxformer.serve.engines import ClassifierEngine, load_engine
+from syntaxformer.trees import Sentence
+
+QUICK = (
+    "training.precision=fp32",
+    "training.batch_size=8",
+    "training.max_length=32",
+    "training.learning_rate=0.01",
+)
+BIO = {"cat": "B-ANIMAL", "dog": "B-ANIMAL", "house": "I-PLACE"}
+TAGS = ("B-ANIMAL", "I-PLACE", "O")
+
+
+def sentences(n):
+    """A subject, a verb and mostly an object."""
+    for i in range(n):
+        subject, verb = ("cat", "dog")[i % 2], ("sees", "likes")[i // 2 % 2]
+        yield ["the", subject, verb, *(["the", "house"] if i % 3 else []), "."]
+
+
+def blocks(rows, tag=BIO.get):
+    return "\n\n".join("\n".join(f"{word} _ {tag(word, 'O')}" for word in words) for words in rows) + "\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    def make(name, content):
+        (tmp_path / name).write_text(content)
+        return tmp_path / name
+
+    return make
+
+
+def finetune(run, folder, *options):
+    return run(
+        "finetune", "-o", folder, *(part for one in QUICK for part in ("--set", one)), *map(str, options)
+    )
+
+
+def read(path, kind, labelled=True, **columns):
+    return read_own_table(path, kind, TableColumns(**columns), labelled=labelled)
+
+
+# Tags of words.
+
+
+def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path):
+    train = file("x.conll", "-DOCSTART- -X- O\n\n" + blocks(sentences(40)))
+    infused = ("--infuse", "masks,pos_add", "--task", "ner", "--model", checkpoint)
+    result = finetune(run, tmp_path / "ner", "--train", train, *infused)
+    assert result.code == 0, result.err
+    assert "f1 1.0000\naccuracy 1.0000\nprecision 1.0000\nrecall 1.0000\n" in result.out
+    assert "x.conll: 26 spans begin with I-, not B-; they count, as in seqeval" in result.err
+    assert "f1 1.0000" in run("predict", tmp_path / "ner", train).out
+    texts = file("new.txt", "the cat  sees the house.\n")
+    assert run("predict", tmp_path / "ner", texts).out == (
+        "the\tO\ncat\tB-ANIMAL\nsees\tO\nthe\tO\nhouse\tI-PLACE\n.\tO\n\n"
+    )
+    tagger = sf.pipeline(tmp_path / "ner")
+    found = tagger("the cat  sees.")
+    assert [(one["entity"], one["start"], one["end"]) for one in found][1:3] == [
+        ("B-ANIMAL", 4, 7),
+        ("O", 9, 13),
+    ]
+    (served,) = ClassifierEngine("ner", tagger.classifier).work(None, ["the cat  sees."])
+    assert served.tags == found
+    given = read_texts_for(tagger.classifier.info, str(file("new.jsonl", '{"tokens": ["the", "cat."]}\n')))
+    assert [one["word"] for one in tagger.classifier.predict_set(given).labels[0]] == [
+        "the",
+        "cat.",
+    ]  # as given
+    bad = file("bad.conll", "the _ O\ncat _ B-TREE\n")
+    with pytest.raises(
+        DataError, match=r"bad.conll:2: tag of 'cat': expected one of O, I-PLACE, B-ANIMAL, got 'B-TREE'"
+    ):
+        read_texts_for(tagger.classifier.info, str(bad))
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "f1"),
+    [
+        ("B-X I-X O", "B-X I-X O", 1),
+        ("B-X I-X O", "B-X O O", 0),
+        ("I-X I-X O B-Y", "I-X B-X O B-Y", 2 / 5),  # two spans, three found, one of them right
+        ("I-X I-Y", "B-X B-Y", 1),  # a span begins where the kind changes
+        ("B-X E-X S-X", "I-X I-X I-X", 0),
+        ("B-X E-X I-X", "B-X I-X B-X", 1),  # E- ends a span
+        ("O O", "O O", 0),
+    ],
+)
+def test_f1_of_spans_as_seqeval_has_it(gold, found, f1):
+    """Figures by seqeval 1.2.2, which is not installed here; 3,000 random pairs of sentences agree, too."""
+    labels = tuple(f"{letter}-{kind}" for letter in "BIES" for kind in "XY")
+    scores = WordTags(("O", *labels)).score((), [tuple(gold.split())], [tuple(found.split())])
+    assert scores["f1"] == pytest.approx(f1)
+
+
+def test_spans_and_labels_that_mark_none():
+    assert spans_of(["I-A", "I-A", "B-A", "O", "S-B", "I-B"]) == [
+        ("A", 0, 1),
+        ("A", 2, 2),
+        ("B", 4, 4),
+        ("B", 5, 5),
+    ]
+    assert WordTags(("NOUN", "VERB")).score((), [("NOUN", "VERB")], [("NOUN", "NOUN")]) == {"accuracy": 0.5}
+
+
+CONLLU = """# sent_id = 1
+# text = Zum U.S. Haus
+1-2\tZum\t_\t_\t_\t_\t_\t_\t_\t_
+1\tZu\tzu\tADP\tAPPR\t_\t4\tcase\t_\t_
+2\tdem\tder\tDET\tART\t_\t4\tdet\t_\t_
+3\tU.S.\tU.S.\tPROPN\tNE\t_\t4\tnmod\t_\t_
+4\tHaus\tHaus\tNOUN\tNN\t_\t0\troot\t_\t_
+
+"""
+
+
+def test_columns_of_conllu_and_lists_of_json(file):
+    texts, columns, kind = read(file("a.conllu", CONLLU), WordTags(()))
+    assert (columns.text, columns.label) == ("2", "4")
+    assert [(one.words, one.label) for one in texts.examples] == [
+        (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN"))
+    ]
+    assert kind.labels == ("ADP", "DET", "NOUN", "PROPN")
+    assert read(file("a.conllu", CONLLU), WordTags(()), label="xpos")[2].labels == ("NE", "NN", "ART", "APPR")
+    texts, _, kind = read(file("a.jsonl", '{"words": ["a", "b"], "ner_tags": [1, 0]}\n'), WordTags(()))
+    assert (texts.examples[0].label, kind.labels) == (("1", "0"), ("0", "1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.conll", "a\tO\nb\n", r"a.conll:2: row: expected 2 cells, as in line 1, got 1: \['b'\]. Blank lines separate"),
+        ("a.conll", "a\nb\n", r"a.conll:1: columns: expected two from 1 to 1 .* got 1 and 1. Name them with --text-column"),
+        ("a.conll", "\n", r"a.conll: expected a word and its tag in each line, got an empty file"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": ["X"]}\n{"tokens": ["a", "b"], "tags": ["X"]}\n', r"a.jsonl:2: expected lists 'tokens' and 'tags' of as many"),
+        ("a.jsonl", '{"tokens": "a b", "tags": ["X", "Y"]}\n', r"a.jsonl:1: expected lists 'tokens' and 'tags'"),
+        ("a.jsonl", '{"tokens": ["a"]}\n', r"a.jsonl:1: expected lists 'tokens' and 'tags' of as many words as tags"),
+    ],
+)  # fmt: skip
+def test_files_of_tags_that_are_refused(file, name, content, message):
+    with pytest.raises(DataError, match=message):
+        read(file(name, content), WordTags(()))
+
+
+def test_syntax_is_that_of_the_given_words():
+    words = ("The", "U.S.", "don't", "10 000", "run-up")
+    example = TextExample((" ".join(words),), ("O",) * 5, words=words)
+    (found,) = annotate_examples([example], load_annotator("en+phrases"), False, cached=False)
+    (sentence,) = found.segments
+    assert (sentence.words, len(sentence.upos), len(sentence.governors)) == (words, 5, 5)
+    assert [sentence.text[start:end] for start, end in sentence.offsets] == list(words)
+
+
+@pytest.mark.parametrize(("tagged", "expected"), [("first", [1, 2, -100, -100, 3]), ("all", [1, 2, 2, 2, 3])])
+def test_pieces_that_learn_a_tag(checkpoint, tagged, expected):
+    collator = SyntaxCollator(load_tokenizer(str(checkpoint), 11), "none", max_length=11, tags=tagged)
+    raw = replace(
+        Sentence.from_words(["the", "fox", "runs"]), text="the fox  runs", offsets=((0, 3), (4, 7), (9, 13))
+    )
+    batch = collator([SyntaxExample((raw,), (1, 2, 3))])
+    assert batch["labels"].tolist() == [[-100, *expected, -100]]
+
+
+def test_a_long_sentence_is_tagged_in_windows(checkpoint):
+    """11 words in windows of 5 pieces that share 2: each word is read, and has the mean of its windows."""
+    collator = SyntaxCollator(
+        load_tokenizer(str(checkpoint), 7), "none", max_length=7, tags="first", stride=2
+    )
+    one = SyntaxExample((Sentence.from_words(["the", "cat"] * 5 + ["."]),), tuple(range(11)))
+    (windows,) = collator.windows([one])
+    learned = [label for row in collator(windows)["labels"].tolist() for label in row if label >= 0]
+    assert learned == [0, 1, 2, 3, 4, 3, 4, 5, 6, 7, 6, 7, 8, 9, 10]
+    assert collator.n_truncated == 0
+    kind, outputs = WordTags(TAGS), torch.randn(len(windows), 7, 3, generator=torch.manual_seed(3))
+    (found,) = kind.joined([kind.per_window(outputs, windows, collator)])
+    own = outputs.softmax(-1)
+    assert torch.from_numpy(found[3]) == pytest.approx((own[0, 4] + own[1, 1]) / 2, abs=1e-6)
+    assert found.sum(1) == pytest.approx([1] * 11, abs=1e-6)
+
+
+def test_a_word_without_pieces_is_outside(checkpoint):
+    collator = SyntaxCollator(
+        load_tokenizer(str(checkpoint), 11), "none", max_length=11, tags="first", stride=2
+    )
+    one, kind = SyntaxExample((Sentence.from_words(["the", "\u2003"]),)), WordTags(TAGS)
+    outputs = torch.zeros(1, len(collator([one])["input_ids"][0]), 3)
+    (tags,) = kind.decide(kind.joined([kind.per_window(outputs, [one], collator)]), [one])
+    assert (tags[1]["entity"], tags[1]["score"] < 1e-6) == ("O", True)
+
+
+# Questions.
+
+
+def test_questions_from_squads_json_to_answers(run, file, checkpoint, tmp_path):
+    train = file("train.json", json.dumps(questions(sentences(200)), indent=1))
+    assert len(json.loads(train.read_text())["data"]) == 200
+    options = ("--task", "squad", "--train", train, "--dev", train, "--model", checkpoint)
+    result = finetune(run, tmp_path / "qa", *options, "--epochs", "3")
+    assert "f1 1.0000\nexact_match 1.0000\n" in result.out, result.err
+    assert "exact_match 1.0000" in run("predict", tmp_path / "qa", train).out
+    asked = {"id": "7", "question": "who sees ?", "context": "the  dog sees the house ."}
+    content = {"data": [{"paragraphs": [{"context": asked["context"], "qas": [asked]}]}]}
+    predicted = run("predict", tmp_path / "qa", file("new.json", json.dumps(content))).out
+    assert json.loads(predicted) == {"7": "dog"}  # as SQuAD's script reads it
+    found = sf.pipeline(tmp_path / "qa")({"question": "who sees ?", "context": asked["context"]})
+    assert (found["answer"], found["start"], found["end"]) == ("dog", 5, 8)
+    assert run("export", tmp_path / "qa", tmp_path / "graph").code == 0
+    (served,) = load_engine("qa", tmp_path / "graph").work(None, [("who sees ?", asked["context"])])
+    assert served.answer == pytest.approx(found, abs=1e-5)
+    none = sf.pipeline(tmp_path / "qa")(("who runs ?", "the dog sees the house ."))
+    assert none["answer"] == ""
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "f1", "same"),
+    [
+        ("the Cat.", "cat", 1, 1),
+        ("a big cat", "big dog", 1 / 2, 0),
+        ("cat cat", "cat", 2 / 3, 0),
+        ("cat", "", 0, 0),
+        (None, "", 1, 1),
+        (None, "cat", 0, 0),
+        ("the", "a", 1, 1),
+    ],
+)
+def test_scores_of_answers_as_squads_script_has_them(gold, found, f1, same):
+    label = () if gold is None else ((3, "house"), (0, gold))
+    assert AnswerSpan().score((), [label], [found]) == {"f1": pytest.approx(f1), "exact_match": same}
+
+
+def _squad(**changes):
+    question = {"id": "q1", "question": "who ?", "answers": [{"text": "cat", "answer_start": 4}]}
+    return json.dumps(
+        {"data": [{"paragraphs": [{"context": "the cat", "qas": [{**question, **changes}]}]}]}, indent=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (_squad(answers=[{"text": "cat", "answer_start": 3}]), r"s.json:9: question 'q1': .*expected 'cat' at character 3 of the context, got ' ca'"),
+        (_squad(answers=[]), r"s.json:9: question 'q1': .*expected answers, or is_impossible, got neither"),
+        (_squad(question=" "), r"question 'q1': .*expected an id of its own, a question and a context"),
+        ('{"data": [{}]}', r"s.json: question None: KeyError\('paragraphs'\)"),
+        ("[", r"s.json: question None: JSONDecodeError"),
+    ],
+)  # fmt: skip
+def test_questions_that_are_refused(file, content, message):
+    with pytest.raises(DataError, match=message):
+        read(file("s.json", content), AnswerSpan())
+
+
+def test_an_answer_is_learned_in_the_windows_that_hold_it(checkpoint):
+    collator = SyntaxCollator(load_tokenizer(str(checkpoint), 9), "none", max_length=9, stride=2)
+    asked, text = Sentence("who", (), ()), Sentence("the cat sees the dog", (), ())
+    dog, none = (SyntaxExample((asked, text), label) for label in (range(17, 20), range(0)))
+    windows = collator.windows([dog, none])  # "who" has 3 pieces, so each holds 3 pieces of the text
+    batch = collator([one for of_text in windows for one in of_text])
+    assert batch["start_positions"].tolist() == batch["end_positions"].tolist() == [0, 0, 7, 0, 0, 0]
+    shorter = SyntaxCollator(collator.tokenizer, "none", max_length=8, stride=2)
+    with pytest.raises(
+        DataError,
+        match=r"question: expected one that leaves room for more than 2 pieces of text .* got 3 pieces: 'who'",
+    ):
+        shorter.windows([dog])
+
+
+def test_the_best_window_answers_and_none_where_none_is_better(checkpoint):
+    kind = AnswerSpan(longest_answer=7, unanswerable=True)
+    text = SyntaxExample((Sentence("who", (), ()), Sentence("the cat sees", (), ())))
+    windows = [[(3.0, 9.0, 0.0, 3.0, 0.5), (4.0, 1.0, 4.0, 7.0, 0.25)]]
+    assert kind.decide(kind.joined(windows), [text]) == [
+        {"answer": "cat", "start": 4, "end": 7, "score": 0.25}
+    ]
+    assert kind.decide(kind.joined([[(4.0, 4.5, 4.0, 7.0, 0.2)]]), [text])[0]["answer"] == ""
+    assert (
+        replace(kind, unanswerable=False).decide(kind.joined([[(4.0, 4.5, 4.0, 7.0, 0.2)]]), [text])[0][
+            "answer"
+        ]
+        == "cat"
+    )
+
+
+def test_an_encoder_decoder_is_refused():
+    for kind in (WordTags(("A", "B")), AnswerSpan()):
+        with pytest.raises(
+            ConfigError, match=f"model: expected an encoder alone for {kind.parts}, got one with a decoder"
+        ):
+            kind.for_head("auto", lambda: True)
+
+
+# Several labels, several scores.
+
+
+def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint, tmp_path):
+    rows = [
+        (" ".join(words), ["animal"] * (words[1] == "cat") + ["place"] * ("house" in words))
+        for words in sentences(40)
+    ]
+    lists = file("m.jsonl", "\n".join(json.dumps({"text": text, "labels": labels}) for text, labels in rows))
+    columns = file(
+        "m.csv",
+        "text,animal,place\n"
+        + "\n".join(f"{text},{int('animal' in labels)},{int('place' in labels)}" for text, labels in rows),
+    )
+    options = ("--task", "multilabel", "--model", checkpoint)
+    result = finetune(
+        run,
+        tmp_path / "m",
+        "--train",
+        columns,
+        "--dev",
+        lists,
+        "--label-column",
+        "animal,place",
+        "--epochs",
+        "8",
+        *options,
+    )
+    assert "m.jsonl: --label-column: expected a column 'animal', got 'text', 'labels'" in result.err
+    result = finetune(run, tmp_path / "m", "--train", lists, "--dev", lists, "--epochs", "8", *options)
+    assert "micro_f1 1.0000\nmacro_f1 1.0000" in result.out, result.err
+    assert "micro_f1 1.0000" in run("predict", tmp_path / "m", lists).out
+    found = sf.pipeline(tmp_path / "m")(["the cat sees the house .", "the dog sees ."])
+    assert [[one["label"] for one in labels] for labels in found] == [["place", "animal"], []]
+    (served,) = load_engine("m", tmp_path / "m").work(None, ["the cat sees ."])
+    assert (served.labels, sorted(served.probabilities)) == (["animal"], ["animal", "place"])
+    assert (
+        run("predict", tmp_path / "m", file("new.txt", "the cat sees .\n"))
+        .out.splitlines()[1]
+        .startswith('["animal"]\t')
+    )
+    texts, _, kind = read(columns, SeveralLabels(()), label="animal,place")
+    assert ([one.label for one in texts.examples], kind.labels) == (
+        [tuple(labels) for _, labels in rows],
+        ("place", "animal"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "message"),
+    [
+        ("classify", "a.jsonl", '{"text": "a", "label": ["x", "y"]}\n', r"a.jsonl:1: column 'label': expected one label or score, got \['x', 'y'\]. Use --task multilabel"),
+        ("regress", "a.jsonl", '{"text": "a", "label": [1, 2]}\n', r"a.jsonl:1: column 'label': .* vector for lists of numbers"),
+        ("multilabel", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
+        ("vector", "a.jsonl", '{"text": "a", "label": [1, 2]}\n{"text": "a", "label": [1]}\n', r"a.jsonl:2: scores: expected 2, got 1"),
+        ("vector", "a.jsonl", '{"text": "a", "label": [1, "x"]}\n', r"a.jsonl:1: score: expected a finite number, got 'x'"),
+    ],
+)  # fmt: skip
+def test_lists_that_are_refused(file, kind, name, content, message):
+    from syntaxformer.encoders.tasks import OWN_TASKS
+
+    with pytest.raises(DataError, match=message):
+        read(file(name, content), OWN_TASKS[kind].task_type)
+
+
+def test_a_column_of_something_else_than_0_and_1(file):
+    with pytest.raises(DataError, match=r"a.csv:3: column 'y': expected 0 or 1, got '2'"):
+        read(file("a.csv", "text,x,y\na,0,1\nb,1,2\n"), SeveralLabels(()), label="x,y")
+
+
+def test_several_scores_from_columns_to_answers(run, file, checkpoint, tmp_path):
+    rows = [
+        (" ".join(words), 100 + 10 * (words[1] == "cat"), float("house" in words)) for words in sentences(40)
+    ]
+    table = file("v.csv", "text,x,y\n" + "\n".join(f"{text},{x},{y}" for text, x, y in rows))
+    options = (
+        "--task",
+        "vector",
+        "--train",
+        table,
+        "--dev",
+        table,
+        "--label-column",
+        "x,y",
+        "--model",
+        checkpoint,
+        "--epochs",
+        "8",
+    )
+    result = finetune(run, tmp_path / "v", *options)
+    scores = dict(line.split() for line in result.out.splitlines() if line.startswith(("pearson", "mse")))
+    assert float(scores["pearson"]) > 0.9, result.err
+    (found,) = sf.pipeline(tmp_path / "v")(["the cat sees the house ."])
+    assert [one["label"] for one in found] == ["x", "y"]
+    assert found[0]["score"] == pytest.approx(110, abs=4)
+    assert run("predict", tmp_path / "v", file("new.txt", "the cat sees .\n")).out.startswith("x\ty\n1")
+    kind = SeveralScores(labels=("x", "y")).fit([(1.0, 5.0), (3.0, 5.0)])
+    assert kind.target((3.0, 5.0)) == [1.0, 0.0]
+    assert kind.decide(torch.tensor([[1.0, 0.0]])) == [(3.0, 5.0)]
+    assert kind.score((), [(1.0, 0.0), (2.0, 1.0)], [(1.0, 1.0), (3.0, 0.0)]) == {"pearson": 0.0, "mse": 0.75}

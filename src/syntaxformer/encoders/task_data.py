@@ -146,7 +146,7 @@ def _own(config: FinetuneConfig) -> FinetuneData:
     held_out: tuple[list[str], ...] = ()
     if data.dev is None:
         train, dev = hold_out(train)
-        held_out = tuple(_cells_of(dev, path, columns))
+        held_out = () if task_type.parts else tuple(_cells_of(dev, path, columns))  # those have no table
         _log.info("%s: held out %d of its rows as development set", train.source, len(dev))
     else:
         path = _within(data.dir, data.dev)

@@ -74,6 +74,7 @@ def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path):
     assert "f1 1.0000\naccuracy 1.0000\nprecision 1.0000\nrecall 1.0000\n" in result.out
     assert "x.conll: 26 spans begin with I-, not B-; they count, as in seqeval" in result.err
     assert "f1 1.0000" in run("predict", tmp_path / "ner", train).out
+    assert not (tmp_path / "ner" / "held_out.csv").exists()  # sentences are no rows of a table
     texts = file("new.txt", "the cat  sees the house.\n")
     assert run("predict", tmp_path / "ner", texts).out == (
         "the\tO\ncat\tB-ANIMAL\nsees\tO\nthe\tO\nhouse\tI-PLACE\n.\tO\n\n"

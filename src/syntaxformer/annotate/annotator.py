@@ -318,12 +318,6 @@ def load_annotator(name: str | Annotator | Any) -> Annotator:
     raise ConfigError(_unknown(name, scheme))
 
 
-def is_named(name: str) -> bool:
-    """Whether a name is one that `load_annotator` knows, and not that of an object."""
-    scheme, colon, argument = name.removesuffix(PHRASES).partition(":")
-    return scheme in BACKENDS and bool(argument) if colon else scheme in BUNDLED
-
-
 class GivenAnnotator(Annotator):
     """An object of the user's own with `name` and `annotate`; see `load_annotator`."""
 
@@ -439,7 +433,8 @@ def _unknown(name: str, scheme: str) -> str:
     nearest = get_close_matches(scheme, [*BUNDLED, *BACKENDS], n=1, cutoff=0.5)
     code = LANGUAGE_NAMES.get(name.lower()) or language_of(name) or ""
     meant = code if code in BUNDLED else f"stanza:{code}" if len(code) == 2 else nearest and nearest[0]
-    return f"{message} Did you mean {meant!r}?" if meant else message
+    message = f"{message} Did you mean {meant!r}?" if meant else message
+    return f"{message} If it is the name of an object, give the object itself (annotator=…, in Python)."
 
 
 def bundled_folder(language: str) -> Path:

@@ -29,7 +29,6 @@ from syntaxformer.annotate.annotator import (
     chunks_of,
     hash_file,
     is_file,
-    is_named,
     load_annotator,
     with_constituency,
 )
@@ -199,16 +198,10 @@ def trusted_annotator(
     the user gives is not checked.
 
     Raises:
-        CheckpointError: The folder's annotator would use the network or read files outside the folder, or was
-            an object.
+        CheckpointError: The folder's annotator would use the network or read files outside the folder.
     """
     if given is not None or named is None:
         return given
-    if not is_named(named):
-        raise CheckpointError(
-            f"{folder}: annotator: expected one that a name loads, got the object {named!r} of the user who "
-            "saved the model. Give it in Python, pipeline(…, annotator=…), or name another (--annotator)."
-        )
     plain = named.removesuffix(PHRASES)
     if plain in BUNDLED:
         return named

@@ -21,7 +21,11 @@ FORMS = f"annotator: expected {', '.join(ALL[:-1])} or {ALL[-1]}, got "
         ("german", FORMS + "'german'. Did you mean 'de'?"),
         ("French", FORMS + "'French'. Did you mean 'stanza:fr'?"),
         ("deu_DE", FORMS + "'deu_DE'. Did you mean 'de'?"),
-        ("klingon", FORMS + "'klingon'."),
+        (
+            "klingon",
+            FORMS
+            + "'klingon'. If it is the name of an object, give the object itself (annotator=…, in Python).",
+        ),
         ("enn", FORMS + "'enn'. Did you mean 'en'?"),
         ("spaci:x", FORMS + "'spaci:x'. Did you mean 'spacy'?"),
         ("spacy:", FORMS + "'spacy:'. Give NAME_OR_PATH after the colon."),

@@ -433,8 +433,8 @@ def _unknown(name: str, scheme: str) -> str:
     nearest = get_close_matches(scheme, [*BUNDLED, *BACKENDS], n=1, cutoff=0.5)
     code = LANGUAGE_NAMES.get(name.lower()) or language_of(name) or ""
     meant = code if code in BUNDLED else f"stanza:{code}" if len(code) == 2 else nearest and nearest[0]
-    of_object = "If it is the name of an object, give the object itself (annotator=…, in Python)."
-    return f"{message} " + (f"Did you mean {meant!r}?" if meant else of_object)
+    message = f"{message} Did you mean {meant!r}?" if meant else message
+    return f"{message} If it is the name of an object, give the object itself (annotator=…, in Python)."
 
 
 def bundled_folder(language: str) -> Path:

@@ -22,6 +22,7 @@ from syntaxformer.syntax.inputs import (
     first_pieces,
     governor_targets,
 )
+from syntaxformer.syntax.labelled_edges import labelled_edges
 from syntaxformer.syntax.own_relations import register_relations
 from syntaxformer.syntax.piece_relations import (
     WordTrees,
@@ -91,6 +92,7 @@ __all__ = [
     "first_pieces",
     "governor_targets",
     "head_child",
+    "labelled_edges",
     "n_relations",
     "pair_relation",
     "pair_words_of_pieces",

@@ -14,6 +14,7 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.syntax import TreeOptions, WordColumns, WordTrees, word_relations
 from syntaxformer.syntax import own_relations as registry
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxDropout, SyntaxInputs, segment_syntax
+from syntaxformer.syntax.labelled_edges import LABELS, labelled_edges
 from syntaxformer.syntax.piece_relations import TREES, cut_trees, sentence_trees
 from syntaxformer.syntax.ragged import Ragged
 
@@ -94,7 +95,7 @@ def test_what_a_folder_names_is_imported_only_if_it_registers_relations(module, 
 @pytest.mark.parametrize(
     ("trees", "told"),
     [
-        (["neer"], "expected dependency, constituency, near or module:function of your own relations, got neer. Nearest: near"),
+        (["neer"], "expected dependency, constituency, labelled_edges, near or module:function of your own relations, got neer. Nearest: near"),
         (["nowhere.at_all:near"], r"expected a module nowhere.at_all that registers .* got no module\. Put its folder on PYTHONPATH"),
         (["json:loads"], r"got json:loads. Call syntaxformer.register_relations\('loads', …\) in json"),
         (["near", "near"], "expected each kind once"),
@@ -228,3 +229,34 @@ def test_a_folder_is_refused_where_they_are_another_function_or_number(module, t
     stored["masks"]["relations"]["near"]["function"] = "__main__:near"
     with pytest.raises(ConfigError, match=r"got near\. Call syntaxformer.register_relations\('near', …\) in __main__, or before"):  # fmt: skip
         InfusionConfig.from_json(stored, "x")
+
+
+def test_labelled_edges_tell_edges_apart_by_their_labels():
+    sentence = sf.Sentence.from_words(
+        ["he", "slept", "very", "well"],
+        governors=(1, -1, 3, 1),
+        deprels=("nsubj", "root", "advmod", "advmod:x"),
+    )
+    found = labelled_edges(sentence)
+    number = {label: place for place, label in enumerate(LABELS, start=1)}
+    subject, adverb, n = number["nsubj"], number["advmod"], len(LABELS)
+    assert n == 36
+    assert found.tolist() == [
+        [0, subject, 0, 0],
+        [subject + n, 0, 0, adverb + n],
+        [0, 0, 0, adverb],
+        [0, adverb, adverb + n, 0],
+    ]
+    strange = sf.Sentence.from_words(["a", "b"], governors=(-1, 0), deprels=("root", "SB"))
+    assert labelled_edges(strange)[1, 0] == number["dep"]
+
+
+def test_labelled_edges_are_always_known_and_need_room():
+    given = {"trees": ["dependency", "labelled_edges"], "max_distance": 24}
+    options = InfusionConfig(relation_bias=given).tree_options
+    assert options.relations["labelled_edges"].n_relations == 73
+    sentence = sf.Sentence.from_words(["he", "slept"], governors=(1, -1), deprels=("nsubj", "root"))
+    own = word_relations([sentence_trees(sentence, options.trees)], 24, trees=options.trees)[0, 1]
+    assert own[:2, :2].tolist() == labelled_edges(sentence).tolist()
+    with pytest.raises(ConfigError, match="expected 24 or more with labelled_edges"):
+        InfusionConfig(relation_bias={**given, "max_distance": 15})

@@ -158,7 +158,8 @@ class TreeOptions(BaseModel):
         parts: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
         if self.siblings == "all":
             parts = [("parent", "child", "pair"), ("sibling",)]
-        reach, found = self.max_distance, list[bool]()
+        reach = self.max_distance
+        found: list[bool] = []
         for tree in self.used_trees:
             sizes = {"parent": reach, "child": reach, "sibling": reach}
             if own := self.relations.get(tree):

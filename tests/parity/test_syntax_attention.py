@@ -118,7 +118,7 @@ def test_bf16(mode: str, on_empty_row: str, products_in_bf16: bool, monkeypatch:
     """Against the loop in float32 on the same numbers; with products as on a CPU and as elsewhere."""
     if products_in_bf16:
         monkeypatch.setattr(
-            "syntaxformer.nn.kernels.syntax_kernel._product_dtype", lambda value, exact: value.dtype
+            "syntaxformer.nn.kernels.syntax_kernel.product_dtype", lambda value, exact: value.dtype
         )
     arguments = _inputs(2, torch.bfloat16) | {"mode": mode, "on_empty_row": on_empty_row}
     arguments["key_mask"] = _padding()

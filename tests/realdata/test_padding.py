@@ -6,7 +6,7 @@ import numpy as np
 
 from syntaxformer.translation.batches import TokenBudgetBatches
 from syntaxformer.translation.corpora import CorpusConfig, read_split
-from syntaxformer.translation.prepare import encode_pairs, get_tokenizer
+from syntaxformer.translation.prepare import encode_pairs, get_tokenizers
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig
 
@@ -22,8 +22,9 @@ def _padded_share(pairs, batches) -> float:
 
 
 def test_under_five_percent_of_all_cells_are_padding(data_root):
-    text = read_split(CorpusConfig(dir=data_root / "multi30k", dev="val", tabs="space"), "train")
-    encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=8000)))
+    corpus = CorpusConfig(dir=data_root / "multi30k", dev="val", tabs="space")
+    text = read_split(corpus, "train")
+    encoder = SourceEncoder(get_tokenizers(text, SubwordConfig(vocab_size=8000), corpus)[0])
     pairs = encode_pairs(text, encoder, None, 128)
     assert len(pairs) == len(text) == 29_000
     batches = TokenBudgetBatches(pairs.src.lengths, pairs.tgt.lengths, 2048, seed=1)

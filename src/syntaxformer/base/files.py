@@ -353,8 +353,9 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
         found = record.model_validate(read_json(path))
     except ValidationError as error:
         problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise CheckpointError(f"{path}: {place}: {problem['msg']}. It was altered.") from error
+        place = ".".join(map(str, problem["loc"])) or "content"
+        message = problem["msg"].removeprefix("Value error, ")
+        raise CheckpointError(f"{path}: {place}: {message}. It was altered.") from error
     if format_version is not None and (version := getattr(found, "format_version", None)) != format_version:
         raise CheckpointError(f"{path}: expected format version {format_version}, got {version}.")
     return found

@@ -249,14 +249,23 @@ class Score(TaskType):
 
     Args:
         score_range: Smallest and largest score; predictions are clipped to it.
-        score_scale: Mean and standard deviation of the training scores, if outputs are standardised.
+        score_scale: Mean and standard deviation of the training scores, if outputs are standardised. Several
+            scores have their means first, then their standard deviations.
+
+    Raises:
+        ValueError: The scale has too few or too many numbers.
     """
 
     score_range: tuple[float, float] | None = None
-    score_scale: tuple[Any, Any] | None = None
+    score_scale: tuple[float, ...] | None = None
 
     name: ClassVar[str] = "score"
     problem_type: ClassVar[str] = "regression"
+
+    def __post_init__(self) -> None:
+        expected = 2 * max(1, len(self.names))
+        if self.score_scale is not None and len(self.score_scale) != expected:
+            raise ValueError(f"score_scale: expected {expected} numbers, got {len(self.score_scale)}")
 
     def read(self, cell: str, fold_case: bool = False) -> float:
         """Read a finite number in the range."""
@@ -279,13 +288,14 @@ class Score(TaskType):
         if self.score_range is not None:
             return self
         mean, sd = np.mean(labels, 0), np.std(labels, 0)
-        return replace(self, score_scale=(mean.tolist(), np.where(sd > 0, sd, 1.0).tolist()))
+        return replace(self, score_scale=tuple(np.hstack([mean, np.where(sd > 0, sd, 1)]).tolist()))
 
     def target(self, label: Any) -> Any:
         """The standardised score."""
         if self.score_scale is None:
             return label
-        return (np.subtract(label or 0, self.score_scale[0]) / self.score_scale[1]).tolist()
+        mean, sd = np.reshape(self.score_scale, (2, *np.shape(label)))
+        return ((label - mean) / sd).tolist()
 
     def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
         """Scores on the scale of the table."""
@@ -325,7 +335,7 @@ class SeveralScores(Score):
 
     def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
         """Scores on the scales of the table."""
-        mean, sd = np.array(self.score_scale or (0.0, 1.0))
+        mean, sd = np.reshape(self.score_scale or (0.0, 1.0), (2, -1))
         return list(map(tuple, (outputs.numpy() * sd + mean).tolist()))
 
     def score(self, metrics: Sequence[str], gold: Sequence[Any], found: Sequence[Any]) -> dict[str, float]:

@@ -145,8 +145,8 @@ class ClassifierInfo(BaseModel):
     metrics: tuple[str, ...]
     n_texts: int = Field(ge=1, le=2)
     score_range: tuple[float, float] | None = None
-    score_scale: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    """Mean and standard deviation of the training scores, or of each, if the output is standardised."""
+    score_scale: tuple[float, ...] | None = None
+    """Means of the training scores, then their standard deviations, if the output is standardised."""
     longest_answer: int = 0
     """Characters of the longest answer to a question in training."""
     unanswerable: bool = False

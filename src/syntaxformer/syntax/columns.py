@@ -20,7 +20,7 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.syntax.pieces import row_of_item
 from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.trees.locate import given_words
-from syntaxformer.trees.sentence import COLUMNS, OF_PARSE, PER_WORD, Sentence
+from syntaxformer.trees.sentence import COLUMNS, NO_VALUE, OF_PARSE, PER_WORD, Sentence
 
 DEFAULT_COLUMNS = ("upos", "governors", "deprels")
 """Annotations that are fetched by default: those of the built-in factors, without constituency trees."""
@@ -203,7 +203,8 @@ class WordColumns:
         """Columns of annotated sentences.
 
         `user` has a list of values for each line, for each of the user's columns (see `read_user_values`).
-        `only` names the annotations that are wanted.
+        `only` names the annotations that are wanted. A line without lemmas, treebank tags or morphology, as
+        `read_conllu` gives it if all are "_", has "_" for each word if other lines have them.
 
         Raises:
             AlignmentError: Some lines have one of `DEFAULT_COLUMNS` and others lack it, or a user column does
@@ -246,6 +247,8 @@ def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, fir
 def _column(sentences: Sequence[Sentence], name: str, first_line: int) -> Any:
     """One annotation of all sentences, flat, or their trees; None if they do not have it."""
     values = [one.tree_source if name == "constituency" else getattr(one, name) for one in sentences]
+    if COLUMNS[name].unknown == NO_VALUE and any(values):
+        values = [value or (NO_VALUE,) * len(one) for value, one in zip(values, sentences, strict=True)]
     missing = [row for row, value in enumerate(values) if value is None and len(sentences[row])]
     if missing and any(values) and name in DEFAULT_COLUMNS:
         raise AlignmentError(

@@ -35,13 +35,16 @@ class Column(NamedTuple):
     conllu: int | None = None
 
 
+NO_VALUE = "_"
+"""The sign for no value. A sentence may lack a column with this sign ("_" is also an underscore's lemma)."""
+
 COLUMNS = {
     "upos": Column("tag", "X", 3),
-    "xpos": Column("tag", "_", 4),
+    "xpos": Column("tag", NO_VALUE, 4),
     "deprels": Column("tag", "dep", 7),
     "governors": Column("number", conllu=6),
-    "lemmas": Column("text", "_", 2),
-    "feats": Column("tag", "_", 5),
+    "lemmas": Column("text", NO_VALUE, 2),
+    "feats": Column("tag", NO_VALUE, 5),
     "constituency": Column("tree"),
 }
 """The only table of annotations besides words; each is a field of `Sentence`."""

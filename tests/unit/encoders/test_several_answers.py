@@ -412,5 +412,8 @@ def test_several_scores_from_columns_to_answers(run, file, checkpoint, tmp_path)
     assert run("predict", tmp_path / "v", file("new.txt", "the cat sees .\n")).out.startswith("x\ty\n1")
     kind = SeveralScores(labels=("x", "y")).fit([(1.0, 5.0), (3.0, 5.0)])
     assert kind.target((3.0, 5.0)) == [1.0, 0.0]
+    assert kind.score_scale == (2.0, 5.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="score_scale: expected 6 numbers, got 4"):
+        replace(kind, labels=("x", "y", "z"))
     assert kind.decide(torch.tensor([[1.0, 0.0]])) == [(3.0, 5.0)]
     assert kind.score((), [(1.0, 0.0), (2.0, 1.0)], [(1.0, 1.0), (3.0, 0.0)]) == {"pearson": 0.0, "mse": 0.75}

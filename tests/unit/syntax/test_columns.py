@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,15 @@ def test_what_no_sentence_has_is_absent():
     bare = WordColumns.from_sentences([Sentence.from_words(["a"]), EMPTY])
     assert bare.provides == frozenset()
     assert bare.n_words == 1
+
+
+def test_a_line_whose_words_have_no_morphology_does_not_take_it_from_others():
+    """Treebanks have lines of nothing but "***"; read from a file they are as lines without the column."""
+    columns = {"lemmas": ("dog", "bark"), "feats": ("Number=Plur", "_"), "xpos": ("NNS", "VBP")}
+    found = WordColumns.from_sentences([replace(DOGS, **columns), EMPTY, GO])
+    assert found.provides == {"upos", "governors", "deprels", "lemmas", "feats", "xpos"}
+    assert found.feats is not None
+    assert found.feats.decode() == ["Number=Plur", "_", "_"]
 
 
 def test_nothing():

@@ -17,13 +17,10 @@ from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
 from syntaxformer.trees.conllu import surface_of, tokens_of
-from syntaxformer.trees.sentence import COLUMNS
+from syntaxformer.trees.sentence import COLUMNS, NO_VALUE
 
 _FIRST_SENTENCES = 100
 """Sentences that are read to learn the columns of a file."""
-
-_OPEN = "_"
-"""The sign for no value. A sentence may lack a column with this sign ("_" is also an underscore's lemma)."""
 
 _OTHER_TEXT = f"Is it the parse of this text? {SPLIT} in a path stands for train, dev and test."
 
@@ -87,18 +84,18 @@ class PreparsedAnnotator(Annotator):
             )
 
     def _with_columns(self, sentence: Sentence, line: str, number: int) -> Sentence:
-        """Give a sentence every column that the file has; lemmas and xpos may be "_" throughout."""
+        """Give a sentence every column that the file has; lemmas, xpos and feats may be "_" throughout."""
         if not sentence.words:
             return sentence
         missing = sorted(column for column in self.provides if getattr(sentence, column) is None)
-        if needed := [column for column in missing if COLUMNS[column].unknown != _OPEN]:
+        if needed := [column for column in missing if COLUMNS[column].unknown != NO_VALUE]:
             raise DataError(
                 f"sentence for line {number} of the text, {line[:40]!r}: expected {', '.join(needed)}, which "
                 "other sentences of the file have, got none. Add what is missing, or leave it out of all "
                 "sentences.",
                 self.path,
             )
-        open_values = dict.fromkeys(missing, (_OPEN,) * len(sentence.words))
+        open_values = dict.fromkeys(missing, (NO_VALUE,) * len(sentence.words))
         return replace(sentence, **open_values) if missing else sentence
 
     def _fit(self, sentence: Sentence, line: str, number: int) -> Sentence:

@@ -127,9 +127,9 @@ def test_refusals():
     relations = word_relations([plain], trees=["dependency"])
     cases = [
         (ValueError, lambda: word_relations([plain], trees=[]),
-         "trees: expected some of dependency, constituency, got none."),
+         "trees: expected some of dependency, constituency, labelled_edges, got none."),
         (ValueError, lambda: word_relations([plain], trees=["syntax"]),  # type: ignore[list-item]
-         "trees: expected some of dependency, constituency, got syntax."),
+         "trees: expected some of dependency, constituency, labelled_edges, got syntax."),
         (TreeError, lambda: word_relations([plain]),
          "phrases: expected a tree for every example, got one without."),
         (TreeError, lambda: WordTrees.of_sentence(3, [1, -1]), "governors: expected 3 words, got 2."),

@@ -25,6 +25,7 @@ from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, check_pieces, disk_
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator
+from syntaxformer.encoders.several_types import WordTags
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Scorer, TaskType
 from syntaxformer.encoders.tasks import (
@@ -298,7 +299,7 @@ def save(
     Files that the folder holds besides, such as checkpoints of transformers' `Trainer`, stay.
 
     Args:
-        model: It classifies or scores texts or pairs.
+        model: It classifies or scores texts or pairs, or tags words.
         collator: It made the model's batches.
         folder: The folder, new or not.
         annotator: Who annotates raw texts from now on, as `load_annotator` takes it; None: who annotated the
@@ -320,19 +321,20 @@ def save(
         raise ConfigError(f"collator: expected the model's InfusionConfig, got another: {parts}.")
     if (folder / TRANSLATOR).exists() or (folder / "recipe.yaml").exists():
         raise ConfigError(f"folder: expected a new one or Trainer's, got {folder}, a run. Choose another.")
-    needed = needed_columns(config)
+    needed, task = needed_columns(config), _task_of(model, labels)
     given = annotator or collator.annotator or (told[0].rpartition(" ")[0] if len(told) == 1 else None)
     if needed and given is None:
         raise ConfigError(
             f"annotator: expected one for raw texts, got none, and rows by {', '.join(told) or 'nobody'}. "
             'Give annotator="en+phrases", or the one that annotated the training data.'
         )
-    parser = load_for(given if needed else None, needed)
+    reads = needed or task["type"] == WordTags.name  # an annotator finds words, too
+    parser = load_for(given if reads else None, needed)
     if parser is not None and told and f"{parser.name} {parser.version}" not in told:
         now = f"texts will be by {parser.name} {parser.version}; trees may differ."
         warnings.warn(f"annotator: rows were annotated by {', '.join(told)}, {now}", stacklevel=2)
     info = ClassifierInfo(
-        **_task_of(model, labels),
+        **task,
         n_texts=collator.n_texts,
         annotator=parser and parser.name,
         annotator_version=parser and parser.version,
@@ -360,19 +362,22 @@ def save(
 
 def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     """What a network answers, as fields of `ClassifierInfo`; ConfigError if that is no task."""
-    config, found = model.config, None
+    config, names = model.config, tuple(labels or map(str, model.config.id2label.values()))
     problem = config.problem_type or ("regression" if config.num_labels == 1 else OneLabel.problem_type)
-    for kind in TYPES.values():
-        classes = getattr(transformers, kind.auto_class)._model_mapping.get(type(config), ())
-        if isinstance(model, classes) and kind.single_pass and kind.problem_type == problem:
-            found = kind
-    names = tuple(labels or map(str, config.id2label.values()))
-    if found is None or len(names) != config.num_labels:
+    kinds = [
+        kind
+        for kind in TYPES.values()
+        if kind.single_pass
+        and kind.problem_type == problem
+        and isinstance(model, getattr(transformers, kind.auto_class)._model_mapping.get(type(config), ()))
+    ]
+    if not kinds or len(names) != config.num_labels:
         raise ConfigError(
-            "model: expected a head for classes or a score, as of AutoModelForSequenceClassification, got "
+            "model: expected a head for classes, scores or tags, as of AutoModelForSequenceClassification, got "
             f"{type(model).__name__}, {problem}, with {len(names)} labels for {config.num_labels} outputs. "
             "A model of PEFT has to be merged."
         )
+    found = kinds[0 if config.num_labels == 1 else -1]  # one score, or several
     task = next(one for one in OWN_TASKS.values() if one.type == found.name)
     named = {} if found is Score else {"labels": names}
     return {"task": task.name, "type": found.name, "metrics": task.metrics, **named}

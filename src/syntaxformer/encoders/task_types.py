@@ -74,8 +74,8 @@ class TaskType:
     auto_class: ClassVar[str] = "AutoModelForSequenceClassification"
     """Class of `transformers` that loads a network of the type."""
 
-    problem_type: ClassVar[str]
-    """Setting by which the network chooses its loss."""
+    problem_type: ClassVar[str] = ""
+    """Setting by which the network chooses its loss, if it has one."""
 
     single_pass: ClassVar[bool] = True
     """Whether one pass over the text gives the outputs, so that a graph can compute them."""

@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset
 from transformers import (
     AutoConfig,
+    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -94,6 +95,29 @@ def test_plain_models_of_scores_and_pairs_need_no_annotator(made, tmp_path, pair
     assert found == pytest.approx(float(logits(model, collator, TableAnnotator(), text)), abs=1e-5)
 
 
+@pytest.mark.parametrize("infuse", ["none", "relation_bias"])
+def test_a_model_of_tags_is_saved_with_who_finds_its_words(made, tmp_path, infuse):
+    model, collator = made(infuse, AutoModelForTokenClassification, num_labels=3)
+    sf.save(model, collator, tmp_path / "own", TableAnnotator(), labels=["O", "B-X", "I-X"])
+    info = read_classifier_info(tmp_path / "own")
+    assert (info.task, info.type, info.labels) == ("ner", "tags", ("O", "B-X", "I-X"))
+    found = sf.pipeline(tmp_path / "own", annotator=TableAnnotator())(TEXTS[0])
+    expected = logits(model, collator, TableAnnotator(), TEXTS[0])[1:-1].softmax(-1).max(-1)  # whole words
+    assert [one["word"] for one in found] == TEXTS[0].split()
+    assert [one["entity"] for one in found] == [info.labels[place] for place in expected.indices]
+    assert [one["score"] for one in found] == pytest.approx(expected.values.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"), [("regression", "scores"), ("multi_label_classification", "labels"), (None, "label")]
+)
+def test_the_kind_of_answer_is_that_of_the_models_config(made, tmp_path, problem, kind):
+    model, collator = made("none", num_labels=3, problem_type=problem)
+    sf.save(model, collator, tmp_path / "own", labels=["x", "y", "z"])
+    info = read_classifier_info(tmp_path / "own")
+    assert (info.type, info.labels) == (kind, ("x", "y", "z"))
+
+
 def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
     model, collator = made("relation_bias")
     plain, for_plain = made("none")
@@ -101,9 +125,9 @@ def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
         sf.save(model, for_plain, tmp_path / "a", "en")
     with pytest.raises(ConfigError, match="got another: nothing and relation_bias"):
         sf.save(plain, collator, tmp_path / "a", "en")
-    tagger, of_tagger = made("none", AutoModelForTokenClassification)
-    with pytest.raises(ConfigError, match=r"model: expected a head for classes or a score, .* got BertForTokenClassification"):  # fmt: skip
-        sf.save(tagger, of_tagger, tmp_path / "a")
+    reader, of_reader = made("none", AutoModelForQuestionAnswering)
+    with pytest.raises(ConfigError, match=r"model: expected a head for classes, scores or tags, .* got BertForQuestionAnswering"):  # fmt: skip
+        sf.save(reader, of_reader, tmp_path / "a")
     with pytest.raises(ConfigError, match="with 3 labels for 2 outputs"):
         sf.save(plain, for_plain, tmp_path / "a", labels=["a", "b", "c"])
     assert not (tmp_path / "a").exists()

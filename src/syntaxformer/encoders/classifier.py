@@ -373,9 +373,9 @@ def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     ]
     if not kinds or len(names) != config.num_labels:
         raise ConfigError(
-            "model: expected a head for classes, scores or tags, as of AutoModelForSequenceClassification, got "
-            f"{type(model).__name__}, {problem}, with {len(names)} labels for {config.num_labels} outputs. "
-            "A model of PEFT has to be merged."
+            "model: expected a head for classes, scores or tags, as of AutoModelForSequenceClassification, "
+            f"got {type(model).__name__}, {problem}, with {len(names)} labels for {config.num_labels} "
+            "outputs. A model of PEFT has to be merged."
         )
     found = kinds[0 if config.num_labels == 1 else -1]  # one score, or several
     task = next(one for one in OWN_TASKS.values() if one.type == found.name)

@@ -35,10 +35,11 @@ from syntaxformer.encoders.pretrained import load_pretrained, longest_input
 from syntaxformer.encoders.tables import TextExample
 from syntaxformer.encoders.task_data import read_split
 from syntaxformer.encoders.task_types import OneLabel
-from syntaxformer.encoders.tasks import TASKS
+from syntaxformer.encoders.tasks import TASKS, read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.checkpoints import numbered_checkpoints
 from syntaxformer.trees import write_conllu
+from table_annotator import TableAnnotator
 
 TINY = {
     "vocab_size": 20,
@@ -485,21 +486,22 @@ def test_a_rate_at_which_all_is_lost(config_of):
 
 def test_an_annotator_without_what_is_needed(config_of):
     with pytest.raises(ConfigError) as caught:
-        finetune(config_of("annotation.annotator=en", infuse="masks"))
-    assert str(caught.value) == (
-        "annotation.annotator: expected one that gives constituency, got en. Try en+phrases."
+        finetune(config_of("annotation.annotator=spaces", infuse="masks"))
+    assert str(caught.value).startswith(
+        "annotation.annotator: expected one that gives constituency, governors"
     )
+    assert str(caught.value).endswith("got spaces. Try en+phrases.")
 
 
-def test_phrases_are_made_of_the_parses_that_the_annotator_has(config_of, tmp_path):
-    parsed = tmp_path / "parsed.conllu"
-    parsed.write_text("1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\tworks\twork\tVERB\t_\t_\t0\troot\t_\t_\n\n")
-    with pytest.raises(ConfigError) as caught:
-        finetune(config_of(f"annotation.annotator=conllu:{parsed}", infuse="masks"))
-    assert str(caught.value) == (
-        f"annotation.annotator: expected one that gives constituency, got conllu:{parsed}. "
-        f"Try conllu:{parsed}+phrases."
-    )
+def test_phrases_are_made_of_the_parses_that_the_annotator_has(config_of, cola, tmp_path):
+    for split in ("train", "dev"):
+        texts = [one.texts[0] for one in read_split(TASKS["cola"], cola, split).examples]
+        write_conllu(tmp_path / f"{split}.conllu", TableAnnotator().annotate(texts))
+    name = f"conllu:{tmp_path}/{{split}}.conllu"
+    folder = finetune(config_of("training.epochs=1", f"annotation.annotator={name}", infuse="masks"))
+    info = read_classifier_info(folder)
+    assert info.annotator == f"{name}+phrases"
+    assert "constituency" in info.needs
 
 
 def test_long_errors_of_a_library_are_cut_between_words():

@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -125,9 +126,9 @@ def _assert_as_the_page_says(output, inputs):
         assert named == wanted, one.name
         assert {"rows", "pieces"} & set(shape) == {one for one in named if isinstance(one, str)}
     if set(inputs) == set(known) - {"logits"}:
-        (snippet,) = re.findall(r"(?s)```python\n(import onnxruntime.*?)```", page)
+        (snippet,) = re.findall(r"(?m)^ {4}import onnxruntime\n(?: {4}.*\n|\n)*", page)
         found: dict = {}
-        exec(snippet.replace("runs/cola-onnx", str(output)), found)
+        exec(dedent(snippet).replace("runs/cola-onnx", str(output)), found)
         expected = Classifier.from_folder(output).predict(TEXTS[:1]).probabilities
         torch.testing.assert_close(torch.tensor(found["logits"]).softmax(1), torch.tensor(expected))
 

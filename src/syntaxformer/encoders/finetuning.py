@@ -443,8 +443,11 @@ def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str,
     like = next((one for one in tables if {*task.metrics} <= {*one}), [])  # only those of the same kind
     wanted = [*task.metrics, *["mean"] * (len(task.metrics) > 1), *like]
     known = [one for one in dict.fromkeys(wanted) if one != "f1" or len(task_type.names) == 2]
+    known = [*task_type.choosing] or known
     if best_by is not None and best_by not in known:
         raise ConfigError(f"training.best_by: expected one of {', '.join(known)}, got {best_by!r}.")
+    if task_type.choosing:
+        return task.metrics
     return tuple(name for name in known if name in task.metrics or (name == best_by != "mean"))
 
 

@@ -22,7 +22,7 @@ from syntaxformer.encoders.tables import (
     table_format,
 )
 from syntaxformer.encoders.task_data import TableColumns, bind_columns, read_any_split, read_own_table
-from syntaxformer.encoders.task_types import Predictions
+from syntaxformer.encoders.task_types import OneLabel, Predictions, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
 STDIN = "-"
@@ -42,6 +42,7 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
             f"task: expected --task with --data, as the model's own task is {info.task!r}, got none."
         )
     found = find_task(task or info.task)
+    _check_kind("task", found, found.title, info)
     if (found.labels, len(found.texts)) != (info.labels, info.n_texts):
         raise ConfigError(
             f"task: expected one with the model's labels ({_labels(info)}) and {info.n_texts} texts, "
@@ -56,9 +57,10 @@ def predictions_beside(
     """Predictions of another model for the rows that a model scores; options as `Classifier` takes them.
 
     Raises:
-        ConfigError: It was trained on other labels, or on another number of texts.
+        ConfigError: It was trained for another type of answer, on other labels or another number of texts.
     """
     other = Classifier.from_folder(folder, *given)
+    _check_kind("--baseline", other.info, folder, info)
     if ({*other.task_type.names}, other.info.n_texts) != ({*info.task_type.names}, info.n_texts):
         raise ConfigError(
             f"--baseline: expected a model with the labels {_labels(info)} and {info.n_texts} texts, got "
@@ -162,6 +164,15 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
             f"expected {info.n_texts} texts with a tab between them, got {len(parts)}.", name, number
         )
     return raw_example(parts, number, name, str(number - 1), bool(info.task_type.parts))
+
+
+def _check_kind(option: str, one: ClassifierInfo | Task, name: Any, info: ClassifierInfo) -> None:
+    """Refuse another type of answer than the model's; a label is one, written or not."""
+    kinds = [OneLabel.name if given.type == WrittenLabel.name else given.type for given in (info, one)]
+    if kinds[0] != kinds[1]:
+        raise ConfigError(
+            f"{option}: expected one with answers of the type {kinds[0]!r}, got {name}, {kinds[1]!r}."
+        )
 
 
 def _labels(one: ClassifierInfo | Task) -> str:

@@ -52,6 +52,7 @@ class SeveralLabels(OneLabel):
     name: ClassVar[str] = "labels"
     problem_type: ClassVar[str] = "multi_label_classification"
     takes_lists: ClassVar[bool] = True
+    choosing = property(lambda self: ("micro_f1", "macro_f1", "mean"))
     for_head, encode = TaskType.for_head, TaskType.encode
     class_table, balanced_weights = TaskType.class_table, TaskType.balanced_weights
 
@@ -111,6 +112,9 @@ class WordTags(OneLabel):
     name: ClassVar[str] = "tags"
     auto_class: ClassVar[str] = "AutoModelForTokenClassification"
     parts: ClassVar[str] = "words"
+    choosing = property(
+        lambda self: ("f1", "accuracy", "precision", "recall") if self.is_bio else ("accuracy",)
+    )
     for_head, probabilities, answer = TaskType.for_head, TaskType.probabilities, TaskType.answer
     class_table, balanced_weights = TaskType.class_table, TaskType.balanced_weights
 
@@ -281,6 +285,7 @@ class AnswerSpan(TaskType):
     name: ClassVar[str] = "answer"
     auto_class: ClassVar[str] = "AutoModelForQuestionAnswering"
     parts: ClassVar[str] = "span"
+    choosing = property(lambda self: ("f1", "exact_match"))
     head: ClassVar[dict[str, Any]] = {"num_labels": 2}  # type: ignore[misc]
 
     def read_file(self, path: str | Path, columns: Any, name: str, labelled: bool) -> Any:

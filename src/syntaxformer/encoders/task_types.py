@@ -105,6 +105,11 @@ class TaskType:
         return ()
 
     @property
+    def choosing(self) -> tuple[str, ...]:
+        """Scores by which the best epoch can be chosen, if the type has its own; more is better."""
+        return ()
+
+    @property
     def head(self) -> dict[str, Any]:
         """Config settings that give the network its head; empty if it needs no new head."""
         names = self.names or ("score",)
@@ -178,9 +183,9 @@ class TaskType:
         Raises:
             ConfigError: The network does not choose among classes.
         """
-        remedy = "Set head=classifier." if self.names else "Leave it out."
-        problem = f"expected a network with an output for each class, got the type {self.name!r}. {remedy}"
-        raise ConfigError(f"training.class_weights: {problem}")
+        remedy = "Set head=classifier." if isinstance(self, WrittenLabel) else "Leave it out."
+        problem = "expected a network with an output for each class, and one class a text"
+        raise ConfigError(f"training.class_weights: {problem}, got the type {self.name!r}. {remedy}")
 
     # Answers of a network.
 
@@ -318,6 +323,7 @@ class SeveralScores(Score):
     name: ClassVar[str] = "scores"
     takes_lists: ClassVar[bool] = True
     names = property(lambda self: self.labels or ())
+    choosing = property(lambda self: ("pearson",))  # of "mse", less is better
 
     def read(self, cell: Any, fold_case: bool = False) -> Any:
         """Read as many finite scores as there are names."""

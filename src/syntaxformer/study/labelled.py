@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.statistics import compare_rows, difference_in_words
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import TextSet, n_trained_on
@@ -39,15 +38,14 @@ def judge(
 
     Returns:
         For JSON: name → `scores`, `classes`, `never_predicted`, `only` (the one answer to all rows, or None),
-        `n_trained_on`, and for the others `against`: metric → fields of a `Comparison`.
+        `n_trained_on`, and for the others `against`: metric → fields of a `Comparison`, if each row
+        has one label or score, as the tests need.
 
     Raises:
         DataError: A row has no label.
-        ConfigError: There are several systems, and the answers are neither labels nor scores of rows.
     """
     kind, metrics, gold = classifier.task_type, classifier.info.metrics, [one.label for one in texts.examples]
-    if len(systems) > 1 and not all(isinstance(one, int | float | None) for one in gold):
-        raise ConfigError("--baseline: expected a task with one label or score a row, got another.")
+    is_tested = not kind.parts and not kind.takes_lists
     found: Judged = {}
     first: list[Any] = []
     for name, predictions in systems.items():
@@ -59,7 +57,7 @@ def judge(
             "never_predicted": kind.never_predicted(gold, answers),
             "n_trained_on": n_trained_on(folders[name], texts) if name in folders else 0,
         }
-        if first:
+        if first and is_tested:
             pair = (first, answers) if baseline_first else (answers, first)
             tests = compare_rows(lambda *sides: kind.score(metrics, *sides), gold, *pair)
             found[name]["against"] = {metric: test.as_dict() for metric, test in tests.items()}
@@ -78,6 +76,8 @@ def value_notes(judged: Judged, n_rows: int) -> list[str]:
         if n := row["n_trained_on"]:
             told = f"{name} was trained on {n:,} of these {n_rows:,} rows"
             notes.append(f"{told}, so its scores say little about new ones")
+    if len(judged) > 1 and not any("against" in row for row in judged.values()):
+        notes.append("no p: whether scores differ by chance is tested only for one label or score a row")
     return notes
 
 
@@ -102,16 +102,16 @@ def labelled_blocks(
             test = row.get("against", {}).get(metric)
             told = difference_in_words(test, names[0], 4) if test else "–"
             scored.append([name, metric, f"{score:.4f}", told])
-    answers = list(zip(*(one.labels for one in systems.values()), strict=True))
+    told = (kind.encode(one.labels) if kind.parts else one.labels for one in systems.values())
+    answers = list(zip(*told, strict=True))
     places = [place for place, row in enumerate(answers) if len(set(row)) > 1]
-    if not isinstance(answers[0][0], str):
+    if isinstance(answers[0][0], float):
         places.sort(key=lambda place: min(answers[place]) - max(answers[place]))
     rows = []
     for place in places[: n_examples * len(names)]:
         example = texts.examples[place]
         told = (kind.show(example.label), *answers[place])
-        cells = [one if isinstance(one, str) else f"{one:.4g}" for one in told]
-        rows.append([str(example.line), *cells, " | ".join(example.texts)])
+        rows.append([str(example.line), *map(_cell, told), " | ".join(example.texts)])
     classes = class_rows({name: row["classes"] for name, row in judged.items()})
     told = [
         f"{len(texts):,} rows of {texts.source}.",
@@ -126,3 +126,10 @@ def labelled_blocks(
         Paragraph(f"The answers differ on {len(places):,} rows; {len(rows):,} of them follow."),
         *([Table(["line", "label", *names, "text"], rows)] if rows else []),
     ]
+
+
+def _cell(answer: Any) -> str:
+    """An answer, or several; of the right answers to a question (start, text) the texts."""
+    if isinstance(answer, tuple):
+        return ", ".join(_cell(one[1] if isinstance(one, tuple) else one) for one in answer) or "–"
+    return (answer or "–") if isinstance(answer, str) else f"{answer:.4g}"

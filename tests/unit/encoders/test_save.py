@@ -20,6 +20,8 @@ from transformers import (
 import syntaxformer as sf
 from syntaxformer.annotate.annotator import GivenAnnotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.encoders.prediction import predictions_beside, read_split_for
+from syntaxformer.encoders.tables import TextSet
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.trees.sentence import Sentence
 from table_annotator import TableAnnotator
@@ -116,6 +118,23 @@ def test_the_kind_of_answer_is_that_of_the_models_config(made, tmp_path, problem
     sf.save(model, collator, tmp_path / "own", labels=["x", "y", "z"])
     info = read_classifier_info(tmp_path / "own")
     assert (info.type, info.labels) == (kind, ("x", "y", "z"))
+
+
+def test_models_with_other_kinds_of_answer_are_not_compared(made, tmp_path):
+    """Their labels are the same, or both have none."""
+    infos = {}
+    for problem, labels in (("multi_label_classification", ["x", "y"]), (None, ["x", "y"])):
+        model, collator = made("none", num_labels=2, problem_type=problem)
+        folder = sf.save(model, collator, tmp_path / labels[0] / str(problem), labels=labels)
+        infos[folder] = read_classifier_info(folder)
+    (several, one), texts = infos, TextSet("texts", "texts", [])
+    with pytest.raises(ConfigError, match=r"--baseline: expected one with answers of the type 'label', got .*, 'labels'"):  # fmt: skip
+        predictions_beside(several, infos[one], texts, (None, None, False))
+    with pytest.raises(ConfigError, match=r"--baseline: expected one with answers of the type 'labels', got .*, 'label'"):  # fmt: skip
+        predictions_beside(one, infos[several], texts, (None, None, False))
+    asked = infos[one].model_copy(update={"type": "answer", "labels": None, "n_texts": 2})
+    with pytest.raises(ConfigError, match="task: expected one with answers of the type 'answer', got STS-B, 'score'"):  # fmt: skip
+        read_split_for(asked, "stsb", str(tmp_path), "dev")
 
 
 def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):

@@ -14,13 +14,16 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.classifier import annotate_examples
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.finetuning import _metrics
 from syntaxformer.encoders.prediction import read_texts_for
 from syntaxformer.encoders.pretrained import load_tokenizer
 from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags, spans_of
-from syntaxformer.encoders.tables import TextExample
+from syntaxformer.encoders.tables import TextExample, TextSet
 from syntaxformer.encoders.task_data import TableColumns, read_own_table
-from syntaxformer.encoders.task_types import SeveralScores
+from syntaxformer.encoders.task_types import Predictions, SeveralScores
+from syntaxformer.encoders.tasks import OWN_TASKS
 from syntaxformer.serve.engines import ClassifierEngine, load_engine
+from syntaxformer.study.labelled import labelled_blocks
 from syntaxformer.trees import Sentence
 
 QUICK = (
@@ -75,6 +78,11 @@ def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path):
     assert "x.conll: 26 spans begin with I-, not B-; they count, as in seqeval" in result.err
     assert "f1 1.0000" in run("predict", tmp_path / "ner", train).out
     assert not (tmp_path / "ner" / "held_out.csv").exists()  # sentences are no rows of a table
+    shuffled = run("predict", tmp_path / "ner", train, "--shuffle", "syntax")
+    assert "the model as it is 1.0000 1.0000 1.0000 1.0000" in " ".join(shuffled.out.split())
+    assert "no p: whether scores differ by chance is tested only for one label or score a row" in shuffled.err
+    report = run("compare", tmp_path / "ner", tmp_path / "ner", "--data", train).out
+    assert "The answers differ on 0 rows" in report
     texts = file("new.txt", "the cat  sees the house.\n")
     assert run("predict", tmp_path / "ner", texts).out == (
         "the\tO\ncat\tB-ANIMAL\nsees\tO\nthe\tO\nhouse\tI-PLACE\n.\tO\n\n"
@@ -306,6 +314,44 @@ def test_the_best_window_answers_and_none_where_none_is_better(checkpoint):
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "gold", "answers", "cells"),
+    [
+        (WordTags(TAGS), ("O", "I-PLACE"), ([{"entity": "O"}] * 2, [{"entity": "O"}, {"entity": "I-PLACE"}]), ["O, I-PLACE", "O, O", "O, I-PLACE"]),
+        (AnswerSpan(), ((0, "cat"), (4, "a cat")), ({"answer": ""}, {"answer": "cat"}), ["cat, a cat", "–", "cat"]),
+        (SeveralLabels(("a", "b")), ("a", "b"), ((), ("b",)), ["a, b", "–", "b"]),
+        (SeveralScores(labels=("x", "y")), (1.0, 2.0), ((1.5, 2.0), (0.0, 3.25)), ["1, 2", "1.5, 2", "0, 3.25"]),
+    ],
+)  # fmt: skip
+def test_rows_on_which_several_answers_differ(kind, gold, answers, cells):
+    texts = TextSet("texts", "texts", [TextExample(("the cat",), gold, (), "0", 7)])
+    systems = {name: Predictions([one], None) for name, one in zip("ab", answers, strict=True)}
+    judged = {
+        name: {"scores": {}, "classes": {}, "never_predicted": {}, "only": None, "n_trained_on": 0}
+        for name in systems
+    }
+    assert labelled_blocks(judged, kind, texts, systems)[-1].rows == [["7", *cells, "the cat"]]
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "known"),
+    [
+        ("ner", WordTags(TAGS), "f1, accuracy, precision, recall"),
+        ("ner", WordTags(("NOUN", "VERB")), "accuracy"),
+        ("squad", AnswerSpan(), "f1, exact_match"),
+        ("multilabel", SeveralLabels(("a", "b", "c")), "micro_f1, macro_f1, mean"),
+        ("vector", SeveralScores(labels=("x", "y")), "pearson"),  # of mse, less is better
+    ],
+)
+def test_scores_that_choose_the_best_epoch(task, kind, known):
+    metrics = OWN_TASKS[task].metrics
+    assert {_metrics(OWN_TASKS[task], kind, one) for one in (None, *known.split(", "))} == {metrics}
+    with pytest.raises(ConfigError, match=f"training.best_by: expected one of {known}, got 'mse'"):
+        _metrics(OWN_TASKS[task], kind, "mse")
+    with pytest.raises(ConfigError, match=f"got the type '{kind.name}'. Leave it out"):
+        kind.balanced_weights([])
+
+
 def test_an_encoder_decoder_is_refused():
     for kind in (WordTags(("A", "B")), AnswerSpan()):
         with pytest.raises(
@@ -373,8 +419,6 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
     ],
 )  # fmt: skip
 def test_lists_that_are_refused(file, kind, name, content, message):
-    from syntaxformer.encoders.tasks import OWN_TASKS
-
     with pytest.raises(DataError, match=message):
         read(file(name, content), OWN_TASKS[kind].task_type)
 

@@ -129,8 +129,7 @@ HELD_OUT, TRAINED_ON = "held_out.csv", "trained_on.txt"
 MANIFEST = "manifest.json"
 INFUSION_FILE = "infusion.json"
 """The file beside `config.json` that describes an infusion."""
-PARTIAL = ".partial"
-"""Ending of files and folders that are being written."""
+PARTIAL = ".partial"  # ending of files and folders that are being written
 
 MAX_JSON_BYTES = 8 * 2**20
 """Largest JSON file that is read; a list of empty lists takes 30 times as much memory as disk."""
@@ -354,8 +353,8 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"])) or "content"
-        message = problem["msg"].removeprefix("Value error, ")
-        raise CheckpointError(f"{path}: {place}: {message}. It was altered.") from error
+        told = problem["msg"].removeprefix("Value error, ")
+        raise CheckpointError(f"{path}: {place}: {told}. It was altered.") from error
     if format_version is not None and (version := getattr(found, "format_version", None)) != format_version:
         raise CheckpointError(f"{path}: expected format version {format_version}, got {version}.")
     return found

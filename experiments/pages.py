@@ -34,6 +34,7 @@ PAGES = {
     "bai2021_glue_minilm": ("minilm", "glue_minilm"),
     "bai2021_ablation": ("minilm", "masks_ablation"),
     "bai2021_learning_rate": ("learning_rate", "learning_rate"),
+    "masks_lisa_cola": ("masks_lisa_cola", "masks_lisa_cola"),
 }
 """Experiment → its store, and its page."""
 

@@ -112,9 +112,10 @@ if DEVICE.type == "cuda":  # nothing else tells what waits
         _step(model, batch)  # fills caches
         torch.cuda.set_sync_debug_mode("error")
         try:
-            _step(model, batch)
+            _step(model, batch)  # raises where it waits
         finally:
             torch.cuda.set_sync_debug_mode("default")
+        assert any(one.grad is not None for one in model.parameters())
 
 
 def test_a_step_reads_nothing_from_the_device(subject) -> None:

@@ -297,6 +297,8 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
         )
     if gates and max(gates) < CLOSED:
         remedy = "Set training.infusion_learning_rate, for example to 1e-3."
+        if (config.training.infusion_learning_rate or 0) >= 1e-3:
+            remedy = "Train longer, or raise training.infusion_learning_rate."
         _log.warning(
             "%s: the gates stayed closed, so the masks change hardly anything. %s", config.output, remedy
         )

@@ -49,6 +49,26 @@ class Reads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class AtomicAdds(TorchDispatchMode):
+    """Lists operations that a GPU computes by atomic additions of floats, whose order differs in each run.
+
+    The order does not matter for whole numbers, or where each sum has one term.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__.rstrip("_")
+        adds = name in {"scatter_add", "index_add", "scatter_reduce", "index_reduce", "put"}
+        if adds and args[0].is_floating_point():
+            _, dim, index, terms = args[:4]
+            if index.shape[dim] > 1 and not torch.equal(terms, terms.round()):
+                self.found.append(f"{name} {tuple(args[0].shape)}")
+        return func(*args, **(kwargs or {}))
+
+
 def _asked_by() -> str | None:
     """The line of ours that called; None if a host or a test is nearer."""
     frame: Any = sys._getframe(2)
@@ -124,6 +144,13 @@ def test_a_step_reads_nothing_from_the_device(subject) -> None:
     assert reads.found == []
 
 
+def test_a_step_adds_in_the_same_order_each_time(subject) -> None:
+    """So a run that was resumed on a GPU can equal an unbroken one."""
+    with plain_operations(), AtomicAdds() as adds:
+        _step(subject.model(), subject.batch())
+    assert adds.found == []
+
+
 def test_what_is_read_is_seen() -> None:
     """On a CPU the index of relations reads its largest id, so that rows get shorter."""
     from syntaxformer.nn import RelationIndex
@@ -132,6 +159,14 @@ def test_what_is_read_is_seen() -> None:
         RelationIndex.of(torch.zeros(2, 1, 3, 3, dtype=torch.uint8))
     assert reads.found
     assert all(one.startswith("_local_scalar_dense at nn/relation_index.py, ") for one in reads.found)
+
+
+def test_atomic_additions_are_seen() -> None:
+    """`gather` adds in its backward pass."""
+    with AtomicAdds() as adds:
+        states = torch.ones(2, 3, requires_grad=True)
+        (states.gather(1, torch.zeros(2, 5, dtype=torch.int64)) * 0.3).sum().backward()
+    assert adds.found == ["scatter_add (2, 3)"]
 
 
 @pytest.mark.parametrize("names", ["masks", "relation_bias"])

@@ -112,14 +112,9 @@ def test_some_sub_networks(mode: str, on_empty_row: str, topical: bool) -> None:
     assert weights[..., ~active].abs().max() == 0
 
 
-@pytest.mark.parametrize("products_in_bf16", [False, True])
 @pytest.mark.parametrize(("mode", "on_empty_row"), MODES)
-def test_bf16(mode: str, on_empty_row: str, products_in_bf16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against the loop in float32 on the same numbers; with products as on a CPU and as elsewhere."""
-    if products_in_bf16:
-        monkeypatch.setattr(
-            "syntaxformer.nn.kernels.syntax_kernel.product_dtype", lambda value, exact: value.dtype
-        )
+def test_bf16(mode: str, on_empty_row: str) -> None:
+    """Against the loop in float32 on the same numbers."""
     arguments = _inputs(2, torch.bfloat16) | {"mode": mode, "on_empty_row": on_empty_row}
     arguments["key_mask"] = _padding()
     exact = {

@@ -35,10 +35,15 @@ def attend(
 
     Source: Vaswani et al. (2017), eq. 1; Sundararaman et al. (2019), eq. 2 with ρ = d_head.
     """
-    if fuses_attention(query, bias):
-        return F.scaled_dot_product_attention(
-            query, key, value, mask, dropout, is_causal=causal, scale=scaling
+    if fuses_attention(query, bias) and not (causal and bias is not None):
+        allowed, sees_any = mask, None
+        if bias is not None:
+            allowed, sees_any = (bias, None) if mask is None else _masked(bias, mask)
+            allowed = allowed.to(query.dtype)
+        heads = F.scaled_dot_product_attention(
+            query, key, value, allowed, dropout, is_causal=causal, scale=scaling
         )
+        return heads if sees_any is None else heads * sees_any
     with keep_type(query):
         return attend_with_weights(query, key, value, mask, causal, dropout, bias, scaling)[0]
 
@@ -65,9 +70,17 @@ def attend_with_weights(
 
 def masked_softmax(logits: Float[Tensor, "*axes key"], mask: Bool[Tensor, "*#axes key"]) -> Tensor:
     """Softmax over the keys that a row may see; a row that sees none is 0, with finite gradients."""
-    # Such a row keeps finite logits, because softmax over nothing but -inf has NaN gradients.
+    masked, sees_any = _masked(logits, mask)
+    return masked.softmax(-1) * sees_any
+
+
+def _masked(logits: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """-inf where a row may not see a key, and which rows see any.
+
+    A row that sees none keeps its logits, because softmax over nothing but -inf has NaN gradients.
+    """
     sees_any = mask.any(-1, keepdim=True)
-    return logits.masked_fill(~mask & sees_any, -torch.inf).softmax(-1) * sees_any
+    return logits.masked_fill(~mask & sees_any, -torch.inf), sees_any
 
 
 class FusedLinear(nn.Linear):

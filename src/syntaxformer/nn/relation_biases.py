@@ -15,7 +15,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from syntaxformer.nn.relation_index import mask_of
+from syntaxformer.nn.kernels.on_cpu import reads_values
+from syntaxformer.nn.relation_index import RelationIndex, mask_of
 
 
 def relation_bias(
@@ -48,6 +49,8 @@ class _Gather(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         (relations,) = ctx.saved_tensors
+        if not reads_values(grad.device):
+            return None, _sums_without_atomics(relations, grad, ctx.n_ids).to(ctx.dtype)
         per_row = grad.new_zeros(
             *grad.shape[:3], ctx.n_ids, dtype=torch.promote_types(grad.dtype, torch.float32)
         )
@@ -57,6 +60,16 @@ class _Gather(torch.autograd.Function):
             for ids in relations.unbind(1)
         ]
         return None, torch.stack(d_weight).to(ctx.dtype)
+
+
+def _sums_without_atomics(relations: Tensor, grad: Tensor, n_ids: int) -> Tensor:
+    """Σ of a bias's gradients for each tree and relation, in the same order each time, on any device."""
+    index = RelationIndex.of(relations, max_distance=(n_ids - 2) // 3)
+    exact = grad.to(torch.promote_types(grad.dtype, torch.float32)).permute(0, 2, 3, 1)
+    sums = index.rows(0, len(index.present)).sum_by_relation(exact.flatten(0, 1).contiguous())
+    of_trees = sums[:, :-1].unflatten(1, (relations.shape[1], -1))
+    of_ids = of_trees.gather(2, index.places[..., None].expand(-1, -1, -1, grad.shape[1]))
+    return (of_ids * index.present[..., None]).sum(0)
 
 
 BiasStart = Literal["zero", "distance", "governor"]

@@ -218,8 +218,10 @@ class TopicalAttention(nn.Module):
         self, states: Float[Tensor, "*axes d_model"], gate: Float[Tensor, ""] | None = None
     ) -> Float[Tensor, "*axes d_model"]:
         """H W_V, or H ((1 - g) I + g W_V) behind a gate g, after the output layer."""
-        value = self._behind(gate)
-        return (states.to(value.dtype) @ value).to(states.dtype)
+        _, value = self()
+        exact = states.to(value.dtype)
+        mapped = exact @ value
+        return (mapped if gate is None else exact.lerp(mapped, gate)).to(states.dtype)
 
     def project(
         self,

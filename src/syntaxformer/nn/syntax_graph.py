@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from syntaxformer.nn.kernels.on_cpu import drop, without_autocast
-from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, product_dtype
+from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, exact_product
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation, check_arguments, summed_weight
 
 
@@ -46,10 +46,9 @@ def syntax_attention_graph(
     if key_mask is None:
         key_mask = torch.ones_like(relations[:, 0, 0], dtype=torch.bool)
     given, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
-    products = product_dtype(value, exact)
-    query, key, value = query.to(products), key.to(products), value.to(products)
+    query, key = query.to(given), key.to(given)
     with without_autocast(query.device):
-        logits = (query @ key.transpose(-1, -2)).to(exact)
+        logits = exact_product(query, key.transpose(-1, -2), exact)
         logits = logits * (query.shape[-1] ** -0.5 if scaling is None else scaling)
         logits = logits if position_bias is None else logits + position_bias
         y = torch.zeros_like(value[..., 0], dtype=exact)
@@ -64,7 +63,7 @@ def syntax_attention_graph(
             alpha = alpha * (n_active * summed_weight(summation, n_active))
         of_all = alpha.split([n_ids] * relations.shape[1] + [1], -1)
         attention = drop(sums.attention(of_all, gate), dropout)
-        output = (attention.to(products) @ value).to(given)
+        output = attention.to(given) @ value
     if not return_weights:
         return output, None
     of_networks = [one[..., 1:] for one in of_all[:-1]] + [of_all[-1]] * include_full

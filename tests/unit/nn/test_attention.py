@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-from syntaxformer.nn import CrossAttention, SelfAttention, attend, attend_with_weights
+from syntaxformer.nn import CrossAttention, SelfAttention, attend, attend_with_weights, attention
 
 B, H, N, D = 2, 3, 5, 7
 
@@ -32,6 +32,34 @@ def test_fused_equals_plain_in_values_and_gradients(masking: str) -> None:
         results.append((out, query.grad, key.grad, value.grad))
     for fused, plain in zip(*results, strict=True):
         torch.testing.assert_close(fused, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("learns", [True, False])
+@pytest.mark.parametrize("has_mask", [True, False])
+def test_a_bias_goes_through_the_fused_kernel(learns: bool, has_mask: bool, monkeypatch) -> None:
+    """A processor takes it to predict, other devices always; a row that sees no key is zero in both."""
+    calls, fused = [], torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *args, **options: (calls.append(1), fused(*args, **options))[1],
+    )
+    if learns:
+        monkeypatch.setattr(attention, "fuses_attention", lambda query, bias: True)
+    mask = torch.ones(B, 1, N, N, dtype=torch.bool)
+    mask[1, :, 2], mask[0, ..., 3] = False, False
+    results = []
+    for function in (attend, lambda *given: attend_with_weights(*given)[0]):
+        states = [*_qkv(), torch.randn(1, H, N, N, requires_grad=True)]
+        with torch.set_grad_enabled(learns):
+            out = function(*states[:3], mask if has_mask else None, False, 0.0, states[3], 0.4)
+        if learns:
+            out.square().sum().backward()
+        results.append([out, *(one.grad for one in states if learns)])
+    assert len(calls) == 1
+    assert not has_mask or results[0][0][1, :, 2].abs().max() == 0
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
 
 
 def test_formula_by_hand() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from syntaxformer.nn import RelationBias, attend, relation_bias
+from syntaxformer.nn.kernels.on_cpu import plain_operations
 from syntaxformer.nn.relation_biases import starting_biases
 from syntaxformer.syntax import dependency_relations
 
@@ -18,12 +21,15 @@ def _relations() -> torch.Tensor:
     return torch.randint(0, N_IDS, (BATCH, TREES, KEYS, KEYS), dtype=torch.uint8)
 
 
+@pytest.mark.parametrize("as_elsewhere", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_equals_a_loop_in_values_and_gradients(dtype: torch.dtype) -> None:
+def test_equals_a_loop_in_values_and_gradients(dtype: torch.dtype, as_elsewhere: bool) -> None:
+    """On a processor, and by the sums of other devices, which are made without atomic additions."""
     relations, weight = _relations(), torch.randn(TREES, N_IDS, HEADS).to(dtype).requires_grad_()
     biases = relation_bias(relations, weight)
     outer = torch.randn(BATCH, HEADS, KEYS, KEYS).to(dtype)
-    (gradient,) = torch.autograd.grad((biases * outer).sum(), weight)
+    with plain_operations() if as_elsewhere else nullcontext():
+        (gradient,) = torch.autograd.grad((biases * outer).sum(), weight)
     assert biases.dtype == gradient.dtype == dtype
     expected, expected_gradient = torch.zeros(biases.shape), torch.zeros(weight.shape)
     for b, tree, i, j in torch.cartesian_prod(*map(torch.arange, relations.shape)).tolist():

@@ -116,7 +116,7 @@ class Block:
         beta, full = self._coefficients(sums)
         constant = zero * beta.sum(2, keepdim=True)
         attention = self._attention(weights, self._look_up(beta), constant, exp, full)
-        return (attention.to(self.value.dtype) @ self.value.contiguous()).mul_(self._kept_scale), sums
+        return (attention.to(self.value.dtype) @ self.value).mul_(self._kept_scale), sums
 
     def backward(self, grad: Tensor, grad_alpha: Tensor, sums: Sums) -> Gradients:
         """Gradients of all inputs, from those of the output and of α."""
@@ -153,7 +153,7 @@ class Block:
         attention = self._attention(weights, shares, constant, exp, full)
         d_scores = d_logits.to(self.key.dtype)
         return Gradients(
-            query=(d_scores @ self.key.contiguous()).mul_(self.options.scaling),
+            query=(d_scores @ self.key).mul_(self.options.scaling),
             key=d_scores.transpose(-1, -2) @ self._scaled_query,
             value=attention.to(grad.dtype).transpose(-1, -2) @ grad,
             y=d_y * self.valid[..., None],
@@ -163,7 +163,7 @@ class Block:
 
     def _exponentials(self) -> tuple[Tensor, Tensor]:
         """e^(s - c) `[b, h, q, k]`, 0 on invalid keys, and z `[b, q, 1, h]`."""
-        exp = (self._scaled_query @ self.key.transpose(-1, -2)).to(self.y.dtype)
+        exp = exact_product(self._scaled_query, self.key.transpose(-1, -2), self.y.dtype)
         if self.bias is not None:
             exp += self.bias
         if self.padded:
@@ -279,8 +279,11 @@ def _heads_first(pairs: Tensor) -> Tensor:
     return pairs.permute(0, 3, 1, 2).contiguous()
 
 
-_CPU_BLOCK = 1 << 18
-"""Heads · queries · keys of a block on a CPU; on other devices there is only one block."""
+_CPU_BLOCK, _BLOCK = 1 << 18, 1 << 25
+"""Heads · queries · keys of a block on a CPU and elsewhere; a block holds seven fp32 arrays of this size.
+
+1 MB each stays in a processor's cache, and 128 MB each keep another device busy.
+"""
 
 
 class SyntaxKernel(torch.autograd.Function):
@@ -340,13 +343,12 @@ class _Batch:
 
     @classmethod
     def of(cls, tensors: Sequence[Tensor | None], options: KernelOptions, keep: Tensor | None) -> _Batch:
-        """Convert the tensors: sums are float32 (or float64), and so are matrix products on a CPU."""
+        """Convert the tensors: sums are float32 (or float64), products have the type of the states."""
         query, key, value, topical_query, bias, gate = tensors
         exact = torch.float64 if value.dtype == torch.float64 else torch.float32
-        dtype = product_dtype(value, exact)
         topical_query, valid = topical_query.to(exact), options.index.key_mask.to(exact)
         y = (value.to(exact) @ topical_query[..., None]).squeeze(-1).transpose(1, 2) * valid[..., None]
-        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+        query, key, value = query.to(value.dtype), key.to(value.dtype).contiguous(), value.contiguous()
         gate = None if gate is None else gate.to(exact)
         return cls(query, key, value, y, topical_query, bias, gate, keep, valid, options)
 
@@ -420,9 +422,14 @@ class _Batch:
             )
 
 
-def product_dtype(value: Tensor, exact: torch.dtype) -> torch.dtype:
-    """The type of matrix products; on a CPU bf16 would gain nothing."""
-    return exact if value.device.type == "cpu" else value.dtype
+def exact_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """The product, rounded to `dtype` only: bf16 would round a logit near 40 by up to 0.125."""
+    if (
+        left.device.type == "cuda" and left.dtype.itemsize == 2
+    ):  # PyTorch has no such product on other devices
+        product = torch.bmm(left.flatten(0, 1), right.flatten(0, 1), out_dtype=torch.float32)
+        return product.unflatten(0, left.shape[:2]).to(dtype)
+    return left.to(dtype) @ right.to(dtype)
 
 
 @dataclass(frozen=True)
@@ -445,11 +452,9 @@ class _Place:
 
 def _places(batch: int, n_heads: int, n_keys: int, device: str) -> Iterator[_Place]:
     """Several sentences at a time if a block has room for them, or else some queries of one."""
-    if device != "cpu":
-        yield _Place(slice(0, batch), slice(0, n_keys))
-        return
-    n_sentences = _CPU_BLOCK // (n_heads * n_keys * n_keys)
-    n_queries = n_keys if n_sentences else max(1, _CPU_BLOCK // (n_heads * n_keys))
+    size = _CPU_BLOCK if device == "cpu" else _BLOCK
+    n_sentences = size // (n_heads * n_keys * n_keys)
+    n_queries = n_keys if n_sentences else max(1, size // (n_heads * n_keys))
     n_sentences = max(1, n_sentences)
     for first in range(0, batch, n_sentences):
         for start in range(0, n_keys, n_queries):

@@ -58,6 +58,18 @@ def test_averaging_writes_what_is_best_on_dev_with_its_own_loss(
     nearest = sorted(losses, key=lambda step: (abs(step - report["best_step"]), step))
     assert steps == sorted(nearest[:n_averaged])
     assert "on dev, the mean of checkpoint-" in done.err
+    text = (corpus / "train.en").read_text().splitlines()[:3]
+    exact, half = (sf.Translator.load(tmp_path / "run", device=name) for name in ("cpu", "cpu:bf16"))
+    assert half.model.dtype == torch.bfloat16
+    of_both = [one.model(**inputs_of(one, text)).logits.float() for one in (exact, half)]
+    torch.testing.assert_close(*of_both, atol=0.1, rtol=0.1)
+    assert len(list(half.translate(text))) == 3
+
+
+def inputs_of(translator, lines) -> dict[str, torch.Tensor]:
+    """Sources, and targets that are the sources."""
+    pieces = translator.encoder.tokenizer(lines, padding=True, return_tensors="pt")["input_ids"]
+    return {"input_ids": pieces, "labels": pieces}
 
 
 def test_without_averaging_the_loss_is_that_of_the_best_checkpoint(train, corpus, tmp_path):

@@ -34,7 +34,9 @@ BlankOption = Annotated[
         help="Blank a factor, a tree, syntax, governors, parent, child, sibling or pair; repeatable.",
     ),
 ]
-DeviceOption = Annotated[str | None, Option(help="cpu, cuda, …; default: the best one available.")]
+DeviceOption = Annotated[
+    str | None, Option(help="cpu, cuda, …, with :bf16 behind it to compute in bf16; default: the best.")
+]
 EngineOption = Annotated[
     Engine, Option(help="local: processes on this machine. ray: a Ray cluster with the same disks.")
 ]

@@ -37,7 +37,7 @@ from syntaxformer.encoders.tasks import (
 )
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
-from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, load_written, pick_device
+from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, load_written, to_device
 from syntaxformer.syntax import FACTORS
 from syntaxformer.syntax.piece_relations import columns_of_trees
 from syntaxformer.trees import Sentence, sentence_of_column
@@ -104,7 +104,7 @@ class Classifier:
             return cls(OnnxNetwork.load(folder, device), load_collator(folder), info, parser)
         model, collator = load_written(folder, info.task_type.loader).eval(), load_collator(folder)
         check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
-        return cls(model.to(pick_device(device)), collator, info, parser)
+        return cls(to_device(model, device), collator, info, parser)
 
     @property
     def backend(self) -> str:

@@ -91,7 +91,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
             *(model, arguments, config, batches, linear(n_updates, config.warmup_frac), n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
             callbacks=[self.clock],
-            data_collator=collate,
+            data_collator=collate.aligned(arguments.device),
             train_dataset=train,
             eval_dataset=[],
         )

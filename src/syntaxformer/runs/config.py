@@ -36,6 +36,9 @@ class RunTraining(Section):
         default=False,
         description="train through torch.compile: needs a C++ compiler, and a minute before the first update",
     )
+    workers: int = Field(
+        default=0, ge=0, description="processes that prepare batches beside training; pays on a GPU"
+    )
     syntax_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="probability that a word loses its tags in training, or its edge"
     )

@@ -194,6 +194,24 @@ def pick_device(wanted: str | None) -> Any:
     return device
 
 
+def to_device(model: Any, wanted: str | None) -> Any:
+    """Move a network to the device with this name.
+
+    A name with `:bf16` behind it, as cuda:bf16, also makes its parameters bf16. Buffers stay as they are: the
+    angles of rotary positions would be wrong in bf16.
+
+    Raises:
+        ConfigError: This machine has no such device.
+    """
+    import torch
+
+    name = None if wanted is None else wanted.removesuffix(":bf16")
+    model = model.to(pick_device(name))
+    for parameter in model.parameters() if name != wanted else ():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    return model
+
+
 def short(error: Exception) -> str:
     """The message of an error in one line."""
     return textwrap.shorten(str(error), 300, placeholder=" …")

@@ -67,6 +67,7 @@ NO_EFFECT = {
     "training.tensorboard",
     "training.keep_checkpoints",
     "training.sharded",
+    "training.workers",
     "training.activation_checkpointing",
     "annotation.processes",
     "annotation.force",

@@ -7,6 +7,7 @@ loss and its scores on dev.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -54,10 +55,12 @@ _log = logging.getLogger("syntaxformer.training")
 
 def run_arguments(config: RunTraining, folder: Path, seed: int, **own: Any) -> TrainingArguments:
     """The trainer settings of a run; `own` are those that a product adds."""
+    bf16 = pick_precision(config.precision) == "bf16"
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_grad_norm=config.max_grad_norm,
-        bf16=pick_precision(config.precision) == "bf16",
+        bf16=bf16,
+        tf32=(bf16 and torch.cuda.is_available()) or None,  # for products that stay fp32
         activation_checkpointing=config.activation_checkpointing,
         activation_checkpointing_kwargs={"use_reentrant": False},
         use_cpu=not torch.cuda.is_available(),
@@ -112,12 +115,15 @@ class RunTrainer:
         self.remove_callback(PrinterCallback)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The batches of this run, collated."""
+        """The batches of this run, collated; workers begin anew in each epoch, to know its number."""
+        if self.config.workers:  # in forked processes it would warn of threads, and use none
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         return DataLoader(
             self.train_dataset,
             batch_sampler=self.batches,
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
+            num_workers=self.config.workers,
         )
 
     def _prepare_input(self, data: Any) -> Any:

@@ -22,7 +22,7 @@ from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigErro
 from syntaxformer.base.files import check_pieces, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
-from syntaxformer.runs.loading import TRANSLATOR, load_written, pick_device, verify_folder
+from syntaxformer.runs.loading import TRANSLATOR, load_written, to_device, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
 from syntaxformer.translation.decoding import (
@@ -578,7 +578,7 @@ def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device:
     """
     if info.backend == "pytorch":
         model = load_network(folder, encoder)
-        return _torch_decoder(model.eval().to(pick_device(device)), encoder)
+        return _torch_decoder(to_device(model.eval(), device), encoder)
     if info.backend == "ctranslate2":
         from syntaxformer.translation.ctranslate2_decoder import load
 

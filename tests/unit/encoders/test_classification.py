@@ -211,6 +211,19 @@ def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
     assert report["dev"]["matthews"] == pytest.approx(report["trials"][1]["score"], abs=1e-6)
 
 
+def test_workers_make_the_same_run(config_of, tmp_path):
+    """Also with what is drawn anew in each epoch, and texts that are cut are counted."""
+    settings = ("training.epochs=2", "training.syntax_dropout=0.4", "training.max_length=8")
+    weights, reports = [], []
+    for n_workers in (0, 2):
+        wanted = (*settings, f"training.workers={n_workers}")
+        config = config_of(*wanted, infuse="relation_bias,pos_add", output=tmp_path / str(n_workers))
+        weights.append(load_file(finetune(config) / "model.safetensors"))
+        reports.append(json.loads((config.output / "run.json").read_text())["n_truncated"])
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert reports[0] == reports[1]
+
+
 class _Killed(Exception):
     pass
 

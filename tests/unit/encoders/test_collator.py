@@ -343,6 +343,15 @@ def test_cut_texts_are_counted_in_the_workers_of_a_loader(tokenizer, n_workers):
     assert len(list(loader)) == collate.n_truncated == 5
 
 
+@pytest.mark.parametrize(("device", "longest", "width"), [("cpu", 16, 4), ("cuda", 16, 8), ("cuda", 15, 4)])
+def test_lengths_are_multiples_of_8_on_an_accelerator(tokenizer, device, longest, width):
+    """Unless the longest text would be cut more."""
+    made = collator(tokenizer, "masks", max_length=longest)
+    batch = made.aligned(torch.device(device))([sf.SyntaxExample((DOGS,))])
+    assert batch["input_ids"].shape[1] == batch["syntax"].shape[-1] == width
+    assert made.pad_to_multiple_of is None, "the folder's collator stays as it is"
+
+
 @pytest.mark.parametrize("names", ["masks,lisa,pos_add", "pos_concat", "relation_bias", "lisa", "let"])
 def test_texts_without_words(tokenizer, names):
     empty = sf.Sentence("", (), ())

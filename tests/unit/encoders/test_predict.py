@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier, Predictions
@@ -44,6 +45,23 @@ def test_predict_reproduces_the_dev_score(run, cola_model, cola, tmp_path):
     assert len(lines) == 14
     label, first, second = lines[1].split("\t")
     assert label == str(int(float(second) > float(first)))
+
+
+def test_a_model_computes_in_bf16_on_request(run, cola_model, cola, tmp_path):
+    """The probabilities are those of fp32 to three digits, but not the same; what is no device is refused."""
+    tables = []
+    for device in ("cpu", "cpu:bf16"):
+        plain = ("--quiet", "predict", cola_model[0], "--data", cola, "-o", tmp_path / f"{device}.tsv")
+        assert run(*plain, "--device", device).code == 0
+        rows = [line.split("\t") for line in (tmp_path / f"{device}.tsv").read_text().splitlines()[1:]]
+        tables.append([float(row[1]) for row in rows])
+    assert tables[0] == pytest.approx(tables[1], abs=0.02)
+    assert tables[0] != tables[1]
+    model = Classifier.from_folder(cola_model[0], device="cpu:bf16").model
+    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
+    done = run("--quiet", "predict", cola_model[0], "--data", cola, "--device", "cpu:fp8")
+    assert (done.code, done.out) == (2, "")
+    assert "device: expected a device of this machine, got cpu:fp8." in done.err
 
 
 def test_shuffled_tags_are_scored_beside_the_unchanged_ones(run, cola_model, cola):

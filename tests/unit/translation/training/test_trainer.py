@@ -498,6 +498,21 @@ def test_a_loss_on_dev_that_is_not_finite_ends_the_run(tiny_trainer, tmp_path):
     assert complete_checkpoints(tmp_path / "run" / "checkpoints") == ([], [])
 
 
+def test_workers_make_the_same_run(tiny_trainer, tmp_path):
+    """Also with what is drawn, or cut into pieces, anew in each epoch."""
+    losses, settings = [], {"infusion__kind": "sum_then_concat", "training__syntax_dropout": 0.4}
+    for n_workers in (0, 2):
+        trainer = tiny_trainer(output=tmp_path / str(n_workers), training__workers=n_workers, **settings)
+        pairs = trainer.train_dataset
+        pairs.again = lambda epoch, src=pairs.src, tgt=pairs.tgt: EncodedPairs(
+            dataclasses.replace(src, pieces=4 + (src.pieces + epoch) % 10), tgt
+        )
+        trainer.train_from(None)
+        losses.append([log["loss"] for log in trainer.state.log_history if "loss" in log])
+    assert len(losses[0]) == 13
+    assert losses[0] == losses[1]
+
+
 COMPILED = """
 import json, safetensors, sys
 from pathlib import Path

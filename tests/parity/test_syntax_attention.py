@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from syntaxformer.nn import RelationIndex, syntax_attention, syntax_attention_reference
+from syntaxformer.nn import (
+    RelationIndex,
+    syntax_attention,
+    syntax_attention_graph,
+    syntax_attention_reference,
+)
 
 BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 3, 2, 11, 5, 7
 N_IDS = 3 * MAX_DISTANCE + 2
@@ -127,6 +132,21 @@ def test_bf16(mode: str, on_empty_row: str) -> None:
         assert fast[name].dtype == torch.bfloat16, name
         scale = max(1.0, float(expected.abs().max()))
         torch.testing.assert_close(fast[name].float(), expected, atol=2e-2 * scale, rtol=2e-2)
+
+
+def test_logits_of_bf16_states_are_not_rounded() -> None:
+    """Near 40, bf16 would round them by up to 0.125: by an eighth of the attention of a key."""
+    query, key, value = (torch.zeros(1, 1, 3, 2, dtype=torch.bfloat16) for _ in range(3))
+    query[..., 0, 0], query[..., 0, 1], key[..., 1, :], key[..., 2, 0] = 6.28125, 1.0, 6.28125, 6.28125
+    key[..., 1, 1], value[..., 1, :] = 0.0625, 1.0
+    relations = torch.zeros(1, 1, 3, 3, dtype=torch.uint8)
+    arguments = {"mode": "additive", "include_full": True, "scaling": 1.0, "max_distance": MAX_DISTANCE}
+    for function in (syntax_attention, syntax_attention_graph):
+        out, _ = function(
+            query, key, value, relations, None, active=[False] * (N_IDS - 1) + [True], **arguments
+        )
+        exact = torch.tensor([0.0, 6.28125**2 + 0.0625, 6.28125**2]).softmax(0)[1]
+        assert float(out[0, 0, 0, 0]) == pytest.approx(float(exact), abs=2e-3)
 
 
 @pytest.mark.parametrize(("mode", "on_empty_row"), MODES)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from syntaxformer.nn.kernels.on_cpu import drop, without_autocast
-from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, exact_product
+from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation, check_arguments, summed_weight
 
 
@@ -46,9 +46,8 @@ def syntax_attention_graph(
     if key_mask is None:
         key_mask = torch.ones_like(relations[:, 0, 0], dtype=torch.bool)
     given, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
-    query, key = query.to(given), key.to(given)
     with without_autocast(query.device):
-        logits = exact_product(query, key.transpose(-1, -2), exact)
+        logits = query.to(exact) @ key.to(exact).transpose(-1, -2)
         logits = logits * (query.shape[-1] ** -0.5 if scaling is None else scaling)
         logits = logits if position_bias is None else logits + position_bias
         y = torch.zeros_like(value[..., 0], dtype=exact)

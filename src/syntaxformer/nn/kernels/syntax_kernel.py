@@ -163,7 +163,7 @@ class Block:
 
     def _exponentials(self) -> tuple[Tensor, Tensor]:
         """e^(s - c) `[b, h, q, k]`, 0 on invalid keys, and z `[b, q, 1, h]`."""
-        exp = exact_product(self._scaled_query, self.key.transpose(-1, -2), self.y.dtype)
+        exp = _exact_product(self._scaled_query, self.key.transpose(-1, -2), self.y.dtype)
         if self.bias is not None:
             exp += self.bias
         if self.padded:
@@ -422,7 +422,7 @@ class _Batch:
             )
 
 
-def exact_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+def _exact_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     """The product, rounded to `dtype` only: bf16 would round a logit near 40 by up to 0.125."""
     if (
         left.device.type == "cuda" and left.dtype.itemsize == 2

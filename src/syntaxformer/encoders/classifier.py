@@ -27,7 +27,7 @@ from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.several_types import WordTags
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
-from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Scorer, TaskType
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, TaskType
 from syntaxformer.encoders.tasks import (
     OWN_TASKS,
     TYPES,
@@ -64,7 +64,6 @@ class Classifier:
     ) -> None:
         self.model, self.collator, self.info, self.annotator = model.eval(), collator, info, annotator
         self.task_type = info.task_type
-        self.scorer = self.task_type.scorer(collator.tokenizer)
 
     @classmethod
     def from_folder(
@@ -160,7 +159,7 @@ class Classifier:
         examples = self.read(unlabelled, annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
-        outputs = batch_outputs(self.model, self.scorer, self.collator, examples, size, self.task_type)
+        outputs = batch_outputs(self.model, self.collator, examples, size, self.task_type)
         found = self.task_type.predictions(outputs, self.collator.n_truncated, examples)
         return replace(found, ids=[one.index for one in texts.examples])
 
@@ -202,12 +201,7 @@ class Classifier:
 
 @torch.no_grad()
 def batch_outputs(
-    model: Any,
-    scorer: Scorer,
-    collate: Any,
-    examples: Sequence[Any],
-    batch_size: int,
-    task_type: TaskType,
+    model: Any, collate: Any, examples: Sequence[Any], batch_size: int, task_type: TaskType
 ) -> Any:
     """Compute outputs for examples, longest first to save padding; the batches depend only on the texts.
 
@@ -219,7 +213,7 @@ def batch_outputs(
     """
     was_training = model.training
     model.eval()
-    windows = collate.windows(examples)
+    scorer, windows = task_type.scorer(collate.tokenizer), collate.windows(examples)
     reads = [(row, window) for row, of_row in enumerate(windows) for window in of_row]
     reads.sort(key=lambda read: -sum(len(s.text) for s in read[1].segments))
     parts: list[list[Tensor]] = [[] for _ in examples]

@@ -35,7 +35,7 @@ from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_MET
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
 from syntaxformer.encoders.tables import TextSet, fingerprints, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
-from syntaxformer.encoders.task_types import Scorer, TaskType
+from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed_note
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
@@ -67,8 +67,6 @@ class _Inputs:
     lengths: list[int]
     collator: SyntaxCollator
     info: ClassifierInfo
-    task_type: TaskType
-    scorer: Scorer
     n_truncated: dict[str, int]
     annotators: tuple[str, ...]
     class_weights: dict[str, float] | None = None
@@ -81,16 +79,6 @@ class _Inputs:
             "dev": hash_examples(self.data.dev.examples),
             "annotation": hashlib.sha256("\0".join(self.annotators).encode()).hexdigest(),
         }
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """The result of one learning rate."""
-
-    rate: float
-    score: float
-    checkpoint: Path
-    epochs: list[dict[str, float]]
 
 
 def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
@@ -106,7 +94,22 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
         BackendMissingError: The annotator is not installed.
     """
     with running(config, resume, overwrite) as run:
-        return _finetune(run)
+        config = run.settings
+        if resume and (config.output / MANIFEST).exists():
+            _log.info("%s: already finished", config.output)
+            return config.output
+        with run.team.main_process_first():  # the other processes then find the parses in the cache
+            inputs = _prepare(config)
+        _log.info("%s", _describe(config, inputs, _build(config, inputs)))
+        if config.infusion.warning is not None:
+            _log.warning("%s", config.infusion.warning)
+        if run.writes:
+            _open(run, inputs)
+        run.team.wait_for_everyone()
+        trials = [_try_rate(config, inputs, rate) for rate in config.training.rates]
+        if run.writes:
+            _finish(run, inputs, trials)
+        return config.output
 
 
 def finetune_seeds(
@@ -135,31 +138,8 @@ def finetune_seeds(
     return found
 
 
-def _finetune(run: Run[FinetuneConfig]) -> Path:
-    config = run.settings
-    if run.resume and (config.output / MANIFEST).exists():
-        _log.info("%s: already finished", config.output)
-        return config.output
-    with run.team.main_process_first():  # the other processes then find the parses in the cache
-        inputs = _prepare(config)
-    _log.info("%s", _describe(config, inputs, _build(config, inputs)))
-    if config.infusion.warning is not None:
-        _log.warning("%s", config.infusion.warning)
-    if run.writes:
-        _open(run, inputs)
-    run.team.wait_for_everyone()
-    trials = [_try_rate(config, inputs, rate) for rate in config.training.rates]
-    if run.writes:
-        _finish(run, inputs, trials)
-    return config.output
-
-
 def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
-    """Prepare the output folder; a resumed run must have the same data.
-
-    Raises:
-        ConfigError: The folder holds another run, or the interrupted run had other data.
-    """
+    """Prepare the output folder; a resumed run must have the same data."""
     stored = run.settings.output / "checkpoints" / DATA
     if run.resume and stored.exists():
         same_data(inputs.sha256, read_json(stored))
@@ -183,15 +163,14 @@ def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend only on the seed."""
     set_seed(config.seed)
     infusion = inputs.collator.config  # with the values of its factors
-    return load_pretrained(config.model, inputs.task_type, infusion, config.training.max_length)
+    return load_pretrained(config.model, inputs.info.task_type, infusion, config.training.max_length)
 
 
-def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
-    """Train with one learning rate, or continue what an interrupted run left."""
+def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str, Any]:
+    """Train with one learning rate, or continue what an interrupted run left; what `TRIAL` holds."""
     folder = config.output / "checkpoints" / f"{rate:g}"
     if (folder / TRIAL).exists():
-        stored = read_json(folder / TRIAL)
-        return _Trial(rate, stored["score"], folder / stored["checkpoint"], stored["epochs"])
+        return {"learning_rate": rate, **read_json(folder / TRIAL)}
     model = _build(config, inputs)
 
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
@@ -216,16 +195,16 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
     )
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
-    checkpoint = f"checkpoint-{state.best_global_step}"
     epochs = [
         {key.removeprefix("eval_"): value for key, value in log.items()}
         for log in state.log_history
         if "eval_score" in log
     ]
-    result = {"score": state.best_metric, "checkpoint": checkpoint, "epochs": epochs}
+    result = {"learning_rate": rate, "score": float(state.best_metric or 0.0), "epochs": epochs}
+    result["checkpoint"] = f"checkpoint-{state.best_global_step}"
     if trainer.is_world_process_zero():
         write_json(folder / TRIAL, result)
-    return _Trial(rate, float(state.best_metric or 0.0), folder / checkpoint, epochs)
+    return result
 
 
 def _last_checkpoint(folder: Path) -> Path | None:
@@ -252,31 +231,29 @@ def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractCon
 
 def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, Any]]:
     """Official metrics on dev, and of dev for the report: classes, those never predicted, and predictions."""
-    size, task_type = inputs.info.eval_batch_size, inputs.task_type
-    outputs = batch_outputs(model, inputs.scorer, inputs.collator, inputs.dev, size, task_type)
+    size, task_type, collator = inputs.info.eval_batch_size, inputs.info.task_type, inputs.collator
+    outputs = batch_outputs(model, collator, inputs.dev, size, task_type)
     found = task_type.encode(task_type.predictions(outputs, 0, inputs.dev).labels)
     gold = [one.label for one in inputs.data.dev.examples]
-    sides = {"gold": gold, "found": found}
-    written = (
-        {name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()}
-        if isinstance(gold[0], int | float)
-        else None
-    )
-    of_dev = {
+    of_dev: dict[str, Any] = {
         "classes": task_type.class_table(gold, found),
         "never_predicted": task_type.never_predicted(gold, found),
     }
-    return task_type.score(inputs.info.metrics, gold, found), of_dev | (
-        {"dev_predictions": written} if written else {}
-    )
+    if isinstance(gold[0], int | float):
+        sides = {"gold": gold, "found": found}
+        of_dev["dev_predictions"] = {
+            name: " ".join(f"{one:.6g}" for one in side) for name, side in sides.items()
+        }
+    return task_type.score(inputs.info.metrics, gold, found), of_dev
 
 
-def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> None:
+def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, Any]]) -> None:
     """Take the weights of the best epoch of all trials, score them in fp32 as `predict` does, and write."""
-    config, best = run.settings, max(trials, key=lambda trial: trial.score)
-    verify_manifest(best.checkpoint)
+    config, best = run.settings, max(trials, key=lambda trial: trial["score"])
+    checkpoint = config.output / "checkpoints" / f"{best['learning_rate']:g}" / best["checkpoint"]
+    verify_manifest(checkpoint)
     model = _build(config, inputs)
-    load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
+    load_weights(model, load_tensors(checkpoint / WEIGHTS), checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     (scores, of_dev), gates = _scores(model, inputs), _open_gates(model)
     report, missed = _report(inputs, trials, best, scores) | of_dev, of_dev["never_predicted"]
@@ -344,20 +321,18 @@ def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -
     )
 
 
-def _report(inputs: _Inputs, trials: list[_Trial], best: _Trial, scores: dict[str, float]) -> dict[str, Any]:
+def _report(inputs: _Inputs, trials: list[Any], best: Any, scores: dict[str, float]) -> dict[str, Any]:
     """The content of `run.json`, except the environment."""
-    data = inputs.data
+    data, epochs = inputs.data, best["epochs"]
     return {
         "task": data.task.name,
         "dev": {name: round(value, 6) for name, value in scores.items()},
-        "learning_rate": best.rate,
-        "best_checkpoint": best.checkpoint.name,
+        "learning_rate": best["learning_rate"],
+        "best_checkpoint": best["checkpoint"],
         "class_weights": inputs.class_weights,
-        "seconds_per_epoch": [round(epoch["epoch_seconds"], 2) for epoch in best.epochs],
-        "processor_seconds_per_epoch": [round(epoch["epoch_processor_seconds"], 2) for epoch in best.epochs],
-        "trials": [
-            {"learning_rate": trial.rate, "score": trial.score, "epochs": trial.epochs} for trial in trials
-        ],
+        "seconds_per_epoch": [round(epoch["epoch_seconds"], 2) for epoch in epochs],
+        "processor_seconds_per_epoch": [round(epoch["epoch_processor_seconds"], 2) for epoch in epochs],
+        "trials": trials,
         "n_train": len(data.train),
         "n_dev": len(data.dev),
         "n_truncated": inputs.n_truncated,
@@ -370,13 +345,7 @@ def _report(inputs: _Inputs, trials: list[_Trial], best: _Trial, scores: dict[st
 
 
 def _prepare(config: FinetuneConfig) -> _Inputs:
-    """Read, parse and measure the data; this writes only to the annotation cache.
-
-    Raises:
-        ConfigError: A file is missing, the annotator lacks what the infusion needs, or the checkpoint's
-            tokenizer cannot be used.
-        DataError: The data cannot be used.
-    """
+    """Read, parse and measure the data; this writes only to the annotation cache."""
     longest = config.training.max_length
     tokenizer = load_tokenizer(config.model, longest)
     data = read_finetune_data(config)
@@ -431,8 +400,6 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         [n for n, of_text in zip(lengths[data.train.name][0], windows, strict=True) for _ in of_text],
         collator,
         info,
-        task_type,
-        task_type.scorer(tokenizer),
         {name: n_long for name, (_, n_long) in lengths.items()},
         tuple(f"{one.name} {one.version}" for one in chosen if one),
         dict(zip(task_type.names, balanced, strict=True)) if balanced else None,
@@ -463,7 +430,7 @@ def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int],
         told = "%s: %d of %d examples are longer than %d pieces and are read in windows"
         _log.info(told, texts.source, n_long, len(texts), longest)
         n_long = 0
-    if n_long:
+    elif n_long:
         _log.warning(
             "%s: %d of %d examples are longer than %d pieces and are cut to that (longest: %d). Raise "
             "training.max_length to keep more of them.",

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from syntaxformer.encoders.classifier import annotate_examples
-from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import TASKS
 
 GLUE = [
@@ -24,7 +24,7 @@ GLUE = [
 @pytest.mark.parametrize(("task", "folder", "counts"), GLUE, ids=[row[0] for row in GLUE])
 def test_glue(data_root, task, folder, counts):
     for split, count in counts.items():
-        found = read_split(TASKS[task], data_root / "glue" / folder, split)
+        found = read_any_split(TASKS[task], data_root / "glue" / folder, split)
         assert (len(found), found.left_out) == (count, {})
         labelled = [one.label is not None for one in found.examples]
         assert set(labelled) == {split != "test"}
@@ -33,22 +33,22 @@ def test_glue(data_root, task, folder, counts):
 
 
 def test_the_diagnostic_set(data_root):
-    found = read_split(TASKS["mnli"], data_root / "glue" / "diagnostic", "diagnostic")
+    found = read_any_split(TASKS["mnli"], data_root / "glue" / "diagnostic", "diagnostic")
     assert len(found) == 1104
 
 
 def test_inference_with_and_without_trees(data_root):
-    dev = read_split(TASKS["snli"], data_root / "snli", "dev")
+    dev = read_any_split(TASKS["snli"], data_root / "snli", "dev")
     assert len(dev) == 9842
     assert not dev.has_trees
-    parsed = read_split(TASKS["snli"], data_root / "snli", "dev", "dev_subset_parsed.jsonl")
+    parsed = read_any_split(TASKS["snli"], data_root / "snli", "dev", "dev_subset_parsed.jsonl")
     assert parsed.left_out == {"no gold label": 39}
     assert parsed.has_trees
-    assert len(read_split(TASKS["mnli"], data_root / "mnli", "dev")) == 9815
+    assert len(read_any_split(TASKS["mnli"], data_root / "mnli", "dev")) == 9815
     for split, count in {"train": 4500, "dev": 500, "test": 4927}.items():
-        sick = read_split(TASKS["sick"], data_root / "sick", split)
+        sick = read_any_split(TASKS["sick"], data_root / "sick", split)
         assert (len(sick), sick.has_trees) == (count, True)
-    related = read_split(TASKS["sick_relatedness"], data_root / "sick", "dev")
+    related = read_any_split(TASKS["sick_relatedness"], data_root / "sick", "dev")
     assert (
         1.0 <= min(one.label for one in related.examples) <= max(one.label for one in related.examples) <= 5.0
     )
@@ -56,7 +56,7 @@ def test_inference_with_and_without_trees(data_root):
 
 @pytest.mark.parametrize(("task", "folder", "split"), [("sick", "sick", "test"), ("sst1", "sst", "dev")])
 def test_own_trees_fit_their_texts(data_root, task, folder, split):
-    texts = read_split(TASKS[task], data_root / folder, split)
+    texts = read_any_split(TASKS[task], data_root / folder, split)
     examples = annotate_examples(texts.examples, None, use_trees=True)
     assert len(examples) == len(texts)
     for one, example in zip(texts.examples, examples, strict=True):
@@ -65,15 +65,15 @@ def test_own_trees_fit_their_texts(data_root, task, folder, split):
 
 
 def test_parsed_snli_trees_fit(data_root):
-    texts = read_split(TASKS["snli"], data_root / "snli", "dev", "dev_subset_parsed.jsonl")
+    texts = read_any_split(TASKS["snli"], data_root / "snli", "dev", "dev_subset_parsed.jsonl")
     examples = annotate_examples(texts.examples, None, use_trees=True)
     assert sum(len(segment.words) for example in examples for segment in example.segments) > 50_000
 
 
 def test_sst(data_root):
-    dev = read_split(TASKS["sst1"], data_root / "sst", "dev")
+    dev = read_any_split(TASKS["sst1"], data_root / "sst", "dev")
     assert Counter(one.label for one in dev.examples) == {0: 139, 1: 289, 2: 229, 3: 279, 4: 165}
-    assert len(read_split(TASKS["sst1"], data_root / "sst", "test")) == 2210
-    two = [len(read_split(TASKS["sst2_trees"], data_root / "sst", split)) for split in ("dev", "test")]
+    assert len(read_any_split(TASKS["sst1"], data_root / "sst", "test")) == 2210
+    two = [len(read_any_split(TASKS["sst2_trees"], data_root / "sst", split)) for split in ("dev", "test")]
     assert two == [872, 1821]
-    assert len(read_split(TASKS["sst1"], data_root / "sst", "train", phrases=False)) == 8544
+    assert len(read_any_split(TASKS["sst1"], data_root / "sst", "train", phrases=False)) == 8544

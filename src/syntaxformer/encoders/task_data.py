@@ -249,29 +249,17 @@ def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
 def read_any_split(
     task: Task, source: str | Path, split: str, given: str | None = None, phrases: bool | None = None
 ) -> TextSet:
-    """Read a split of a known task from official files, a saved data set or the Hub; see `read_split`.
+    """Read a split of a known task from official files, a saved data set or the Hub.
 
     Raises:
-        ConfigError: There is no such split.
-        DataError: The split cannot be used.
+        ConfigError: There is no such file or split.
+        DataError: The split cannot be used; with file and line.
     """
     marks = ("dataset_dict.json", "state.json")
     is_saved = any((Path(source) / mark).is_file() for mark in marks)
     if given is None and (is_saved or str(source).startswith(HUB)):
         return read_dataset_split(task, open_dataset(source), split, str(source))
-    return read_split(task, source, split, given, phrases)
-
-
-def read_split(
-    task: Task, folder: str | Path, split: str, given: str | None = None, phrases: bool | None = None
-) -> TextSet:
-    """Read a split of a task from its official files.
-
-    Raises:
-        ConfigError: There is no such file or split.
-        DataError: The file cannot be used; with file and line.
-    """
-    path = _find_file(task, folder, split, given)
+    path = _find_file(task, source, split, given)
     if task.treebank:
         return _read_treebank(task, path, split, split == "train" if phrases is None else phrases)
     table = read_table(path, lambda _: task.headerless.get(split))

@@ -283,27 +283,22 @@ class InfusionConfig(_Section):
         return {**content, "relation_bias": {**taken, **bias}}
 
     @model_validator(mode="after")
-    def _same_trees(self) -> InfusionConfig:
+    def _fits_together(self) -> InfusionConfig:
+        problems: list[str] = []
         if self.masks is not None and self.relation_bias is not None:
-            problems = [
+            problems += [
                 f"relation_bias.{key}: expected that of masks, {getattr(self.masks, key)!r}, "
                 f"got {getattr(self.relation_bias, key)!r}. Leave it out."
                 for key in TreeOptions.model_fields
                 if getattr(self.masks, key) != getattr(self.relation_bias, key)
             ]
-            if problems:
-                raise ValueError("\n".join(problems))
-        return self
-
-    @model_validator(mode="after")
-    def _as_the_preset_says(self) -> InfusionConfig:
-        of_preset = _OF_PRESETS["authors_code"] if self.preset_of_masks == "authors_code" else {}
-        problems = [
-            f"masks.{key}: expected {expected!r}, as preset authors_code sets it, got "
-            f"{getattr(self.masks, key)!r}. Leave it out, or take preset paper."
-            for key, expected in of_preset.items()
-            if self.masks is not None and getattr(self.masks, key) != expected
-        ]
+        if self.masks is not None and self.preset_of_masks == "authors_code":
+            problems += [
+                f"masks.{key}: expected {expected!r}, as preset authors_code sets it, got "
+                f"{getattr(self.masks, key)!r}. Leave it out, or take preset paper."
+                for key, expected in _OF_PRESETS["authors_code"].items()
+                if getattr(self.masks, key) != expected
+            ]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -389,14 +384,10 @@ class InfusionConfig(_Section):
             ConfigError: A name is unknown or given twice, or there are two kinds of embedding.
         """
         wanted = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
-        unknown = [name for name in wanted if name not in SHORTHAND]
-        if unknown:
+        if unknown := [name for name in wanted if name not in SHORTHAND]:
+            expected = f"infuse: expected some of {', '.join(SHORTHAND)} or none"
             raise ConfigError(
-                [
-                    f"infuse: expected some of {', '.join(SHORTHAND)} or none, got {name!r}. "
-                    + nearest(name, list(SHORTHAND))
-                    for name in unknown
-                ]
+                [f"{expected}, got {one!r}. {nearest(one, list(SHORTHAND))}" for one in unknown]
             )
         content: dict[str, Any] = {}
         for name in wanted:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import (
@@ -48,6 +49,8 @@ class Family:
     kinds: tuple[str, ...] = tuple(ENCODER_KINDS)
     reason: str = ""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
         """Read what `dataclasses.asdict` returned, even if JSON has turned tuples into lists.
@@ -55,18 +58,11 @@ class Family:
         Raises:
             ConfigError: A name is missing or unknown, or a value has the wrong type.
         """
-        names = {one.name: one for one in fields(cls)}
-        content = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
         try:
-            family = cls(**content)
-        except TypeError:
-            family = None
-        wanted = {"layers": tuple, "final": tuple, "kinds": tuple}
-        if family is None or any(
-            not isinstance(getattr(family, name), wanted.get(name, str)) for name in names
-        ):
-            raise ConfigError(f"{source}: family: expected {', '.join(names)}, got {dict(stored)!r}.")
-        return family
+            return TypeAdapter(cls).validate_python(dict(stored))
+        except ValidationError as error:
+            names = ", ".join(one.name for one in fields(cls))
+            raise ConfigError(f"{source}: family: expected {names}, got {dict(stored)!r}.") from error
 
 
 def _like_bert(title: str, *final: str) -> Family:

@@ -33,7 +33,7 @@ from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.pretrained import load_pretrained, longest_input
 from syntaxformer.encoders.tables import TextExample
-from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.task_types import OneLabel
 from syntaxformer.encoders.tasks import TASKS, read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig
@@ -55,7 +55,7 @@ def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
     report = json.loads((folder / "run.json").read_text())
     assert report["dev"]["matthews"] > 0.8
     classifier = Classifier.from_folder(folder)
-    dev = read_split(TASKS["cola"], cola, "dev")
+    dev = read_any_split(TASKS["cola"], cola, "dev")
     predictions = classifier.predict_set(dev)
     assert classifier.score(dev, predictions) == {
         "matthews": pytest.approx(report["dev"]["matthews"], abs=1e-6)
@@ -143,7 +143,7 @@ def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     folder = finetune(config_of("training.epochs=1", "data.fraction=0.4", infuse=infuse))
     report = json.loads((folder / "run.json").read_text())
     classifier = Classifier.from_folder(folder)
-    dev = read_split(TASKS["cola"], cola, "dev")
+    dev = read_any_split(TASKS["cola"], cola, "dev")
     scores = classifier.score(dev, classifier.predict_set(dev))
     assert scores["matthews"] == pytest.approx(report["dev"]["matthews"], abs=1e-6)
     one, two = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
@@ -508,7 +508,7 @@ def test_an_annotator_without_what_is_needed(config_of):
 
 def test_phrases_are_made_of_the_parses_that_the_annotator_has(config_of, cola, tmp_path):
     for split in ("train", "dev"):
-        texts = [one.texts[0] for one in read_split(TASKS["cola"], cola, split).examples]
+        texts = [one.texts[0] for one in read_any_split(TASKS["cola"], cola, split).examples]
         write_conllu(tmp_path / f"{split}.conllu", TableAnnotator().annotate(texts))
     name = f"conllu:{tmp_path}/{{split}}.conllu"
     folder = finetune(config_of("training.epochs=1", f"annotation.annotator={name}", infuse="masks"))
@@ -567,14 +567,14 @@ def test_settings_that_cannot_be(config_of, setting, problem):
 def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):
     english = load_annotator("en")
     for split in ("train", "dev"):
-        texts = [one.texts[0] for one in read_split(TASKS["cola"], cola, split).examples]
+        texts = [one.texts[0] for one in read_any_split(TASKS["cola"], cola, split).examples]
         write_conllu(tmp_path / f"{split}.conllu", english.annotate(texts))
     name = f"conllu:{tmp_path}/{{split}}.conllu"
     settings = ("training.epochs=1", f"annotation.annotator={name}")
     folder = finetune(config_of(*settings, infuse="pos_add"))
     assert json.loads((folder / "run.json").read_text())["n_dev"] == 13
     dev, trained = (
-        read_split(TASKS["cola"], cola, "dev"),
+        read_any_split(TASKS["cola"], cola, "dev"),
         Classifier.from_folder(folder, trust_annotator=True),
     )
     scores = json.loads((folder / "run.json").read_text())["dev"]
@@ -596,7 +596,7 @@ def test_a_control_is_the_same_in_training_and_in_prediction(config_of, cola, co
         config_of("training.epochs=1", f"infusion.relation_bias.control={control}", infuse="relation_bias")
     )
     classifier = Classifier.from_folder(folder)
-    dev = read_split(TASKS["cola"], cola, "dev")
+    dev = read_any_split(TASKS["cola"], cola, "dev")
     scores = classifier.score(dev, classifier.predict_set(dev))
     report = json.loads((folder / "run.json").read_text())
     assert scores["matthews"] == pytest.approx(report["dev"]["matthews"], abs=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.tables import TextSet
-from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import TASKS, find_task
 
 MNLI_HEAD = (
@@ -55,7 +55,7 @@ def test_official_layouts(tmp_path, task, split, file, content, expected, packed
         (tmp_path / f"{file}.gz").write_bytes(gzip.compress(content.encode()))
     else:
         (tmp_path / file).write_text(content)
-    found = read_split(TASKS[task], tmp_path, split)
+    found = read_any_split(TASKS[task], tmp_path, split)
     last = found.examples[-1]
     assert (last.texts, last.label, last.index) == expected
 
@@ -69,7 +69,7 @@ def test_json_lines_with_trees(tmp_path):
     }  # fmt: skip
     undecided = {**row, "gold_label": "-"}
     (tmp_path / "snli_1.0_dev.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(undecided)}\n")
-    found = read_split(TASKS["snli"], tmp_path, "dev")
+    found = read_any_split(TASKS["snli"], tmp_path, "dev")
     assert len(found) == 1
     assert found.left_out == {"no gold label": 1}
     assert found.has_trees
@@ -91,18 +91,18 @@ def sst(tmp_path):
 
 
 def test_phrases_of_four_words_or_more_train_and_sentences_evaluate(sst):
-    train = read_split(TASKS["sst1"], sst, "train")
+    train = read_any_split(TASKS["sst1"], sst, "train")
     assert [(one.texts[0], one.label) for one in train.examples] == [
         ("It is a lovely film .", 3), ("is a lovely film .", 4), ("is a lovely film", 3), ("No one", 2), ("it is bad .", 0),
     ]  # fmt: skip
     assert train.examples[2].trees == ("(3 (2 is) (4 (2 a) (4 (3 lovely) (2 film))))",)
-    dev = read_split(TASKS["sst1"], sst, "dev")
+    dev = read_any_split(TASKS["sst1"], sst, "dev")
     assert [one.texts[0] for one in dev.examples] == ["It is a lovely film .", "No one", "it is bad ."]
-    assert len(read_split(TASKS["sst1"], sst, "train", phrases=False)) == 3
+    assert len(read_any_split(TASKS["sst1"], sst, "train", phrases=False)) == 3
 
 
 def test_two_classes_leave_neutral_trees_out(sst):
-    dev = read_split(TASKS["sst2_trees"], sst, "dev")
+    dev = read_any_split(TASKS["sst2_trees"], sst, "dev")
     assert [one.label for one in dev.examples] == [1, 0]
     assert dev.left_out == {"neutral, in a task of two classes": 1}
 
@@ -110,18 +110,18 @@ def test_two_classes_leave_neutral_trees_out(sst):
 def test_sentiment_that_is_none(tmp_path):
     (tmp_path / "dev.txt").write_text("(3 (2 It) (4 works))\n(S (2 It) (4 works))\n")
     with pytest.raises(DataError) as caught:
-        read_split(TASKS["sst1"], tmp_path, "dev")
+        read_any_split(TASKS["sst1"], tmp_path, "dev")
     assert str(caught.value) == f"{tmp_path / 'dev.txt'}:2: sentiment: expected 0 to 4, got 'S'."
     (tmp_path / "dev.txt").write_text("\n")
     with pytest.raises(DataError, match=r"expected at least one tree with a label, got none\.$"):
-        read_split(TASKS["sst1"], tmp_path, "dev")
+        read_any_split(TASKS["sst1"], tmp_path, "dev")
 
 
 def test_quora_rows_that_are_broken_are_counted(tmp_path):
     head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     rows = "1\t1\t2\tWhy ?\tHow ?\t0\n2\t3\t4\tWhy\n5\t1\t2\t\tHow ?\t1\n"
     (tmp_path / "train.tsv").write_text(head + rows)
-    found = read_split(TASKS["qqp"], tmp_path, "train")
+    found = read_any_split(TASKS["qqp"], tmp_path, "train")
     assert len(found) == 1
     assert found.left_out == {"broken row": 1, "empty text": 1}
 
@@ -144,33 +144,33 @@ def test_files_that_cannot_be_used(tmp_path, task, content, problem):
     path = tmp_path / "train.tsv"
     path.write_text(content)
     with pytest.raises(DataError) as caught:
-        read_split(TASKS[task], tmp_path, "train")
+        read_any_split(TASKS[task], tmp_path, "train")
     assert str(caught.value) == f"{path}{problem}"
 
 
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "train.tsv").write_bytes("gj04\t1\t\tCafé .\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"train\.tsv:1: expected UTF-8, got byte 0xe9 at byte"):
-        read_split(TASKS["cola"], tmp_path, "train")
+        read_any_split(TASKS["cola"], tmp_path, "train")
     (tmp_path / "snli_1.0_dev.jsonl").write_text("[1]\n")
     with pytest.raises(DataError, match=r"jsonl:1: expected a JSON object on each line, got list\.$"):
-        read_split(TASKS["snli"], tmp_path, "dev")
+        read_any_split(TASKS["snli"], tmp_path, "dev")
     (tmp_path / "snli_1.0_dev.jsonl").write_text("{\n")
     with pytest.raises(DataError, match=r"jsonl:1: expected a JSON object on each line, got: "):
-        read_split(TASKS["snli"], tmp_path, "dev")
+        read_any_split(TASKS["snli"], tmp_path, "dev")
 
 
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(ConfigError) as caught:
-        read_split(TASKS["rte"], tmp_path, "train")
+        read_any_split(TASKS["rte"], tmp_path, "train")
     assert str(caught.value) == (
         f"data: expected train.tsv (plain or .gz) in {tmp_path}, the train split of RTE, found none."
     )
     with pytest.raises(ConfigError) as caught:
-        read_split(TASKS["rte"], tmp_path / "no", "train")
+        read_any_split(TASKS["rte"], tmp_path / "no", "train")
     assert str(caught.value) == f"data: expected the folder of RTE's files, got {tmp_path / 'no'}."
     with pytest.raises(ConfigError) as caught:
-        read_split(TASKS["rte"], tmp_path, "dev_mismatched")
+        read_any_split(TASKS["rte"], tmp_path, "dev_mismatched")
     assert str(caught.value) == "split: expected one of train, dev, test for RTE, got 'dev_mismatched'."
 
 
@@ -201,7 +201,7 @@ def test_no_such_task():
 
 def test_smaller_fractions_are_inside_larger_ones_and_phrases_stay_together(tmp_path):
     (tmp_path / "train.txt").write_text("".join(TREES for _ in range(50)))
-    whole = read_split(TASKS["sst1"], tmp_path, "train")
+    whole = read_any_split(TASKS["sst1"], tmp_path, "train")
     lines = {}
     for share in (0.05, 0.2, 1.0):
         part: TextSet = whole.fraction(share)

@@ -10,7 +10,7 @@ import pytest
 
 import syntaxformer as sf
 from syntaxformer.encoders.finetune_config import load_finetune
-from syntaxformer.encoders.task_data import read_finetune_data, read_split
+from syntaxformer.encoders.task_data import read_any_split, read_finetune_data
 from syntaxformer.encoders.tasks import TASKS
 from syntaxformer.study.experiments.cell import run_cell, write_cell
 from syntaxformer.study.experiments.spec import Cell
@@ -208,7 +208,7 @@ def test_the_reading_of_quotes_can_be_set(texts_of, tmp_path):
 def test_quotes_of_official_files_are_text(tmp_path):
     rows = ['gj04\t1\t\t"He ""said"" so."\n', "gj04\t0\t*\tHim said.\n"]
     (tmp_path / "train.tsv").write_text("".join(rows))
-    assert read_split(TASKS["cola"], tmp_path, "train").examples[0].texts == ('"He ""said"" so."',)
+    assert read_any_split(TASKS["cola"], tmp_path, "train").examples[0].texts == ('"He ""said"" so."',)
 
 
 def test_predict_reads_a_quoted_tsv_as_it_reads_the_csv(run, finetuned, tmp_path):

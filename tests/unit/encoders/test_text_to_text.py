@@ -15,7 +15,7 @@ from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.pretrained import load_pretrained
-from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.task_types import OneLabel, Score, TextLabels, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, ClassifierInfo
 
@@ -109,7 +109,7 @@ def test_it_trains_and_predicts(config_of, t5, cola, infuse):
     report = json.loads((folder / "run.json").read_text())
     classifier = Classifier.from_folder(folder)
     assert classifier.info.words == ("false", "true")
-    dev = read_split(TASKS["cola"], cola, "dev")
+    dev = read_any_split(TASKS["cola"], cola, "dev")
     predictions = classifier.predict_set(dev)
     assert classifier.score(dev, predictions)["matthews"] == pytest.approx(
         report["dev"]["matthews"], abs=1e-6

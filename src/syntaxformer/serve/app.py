@@ -58,11 +58,9 @@ _probes = APIRouter()
 def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     """Build the application for loaded models; the first model of each task is its default."""
     metrics = Metrics()
-    bounds = config.max_batch, config.max_waiting
-    of_cost = {"cost": n_characters, "max_cost": config.max_batch_characters}
+    bounds = config.max_batch, config.max_waiting, config.max_batch_characters
     batchers = {
-        name: Batcher(engine.work, *bounds, metrics.observer(name), **of_cost)
-        for name, engine in engines.items()
+        name: Batcher(engine.work, *bounds, n_characters, metrics, name) for name, engine in engines.items()
     }
 
     @asynccontextmanager

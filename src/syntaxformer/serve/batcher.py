@@ -27,15 +27,6 @@ Work = Callable[[Any, list[Any]], Sequence[Any]]
 
 
 @dataclass
-class Observer:
-    """Functions that a batcher calls to report its work; see `Metrics`."""
-
-    waiting: Callable[[int], None] = lambda n_items: None
-    batch: Callable[[int, float], None] = lambda n_items, seconds: None
-    refused: Callable[[str], None] = lambda reason: None
-
-
-@dataclass
 class _Job:
     items: Sequence[Any]
     settings: Any
@@ -65,23 +56,28 @@ class Batcher:
         work: Processes a batch; it runs in the thread.
         max_batch: Largest number of items in a batch; a larger request is split.
         max_waiting: Largest number of waiting items; a request that does not fit is refused.
-        observer: Receives reports on queue and batches.
-        cost: Cost of an item.
         max_cost: Largest cost of a batch of several items.
+        cost: Cost of an item.
+        metrics: Counters of its work, under the name of the `model`.
+        model: The name.
     """
 
     work: Work
     max_batch: int = 64
     max_waiting: int = 1024
-    observer: Observer = field(default_factory=Observer)
-    cost: Callable[[Any], int] = lambda item: 1
     max_cost: int = 1 << 62
+    cost: Callable[[Any], int] = lambda item: 1
+    metrics: Metrics = field(default_factory=lambda: Metrics())
+    model: str = ""
     _jobs: deque[_Job] = field(default_factory=deque, init=False)
     _n_waiting: int = field(default=0, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="batch"), init=False
     )
+
+    def __post_init__(self) -> None:
+        self._count(0)
 
     async def submit(self, items: Sequence[Any], settings: Any, deadline_s: float) -> list[Any]:
         """Wait for the results of some items; items with equal settings may share a batch.
@@ -90,7 +86,7 @@ class Batcher:
             Problem: 429 if too many items wait already, 503 if the results do not come in time.
         """
         if self._n_waiting and self._n_waiting + len(items) > self.max_waiting:
-            self.observer.refused("busy")
+            self.metrics.refused.labels(self.model, "busy").inc()
             raise Problem(
                 429,
                 f"queue: expected room for {len(items)} texts, got {self._n_waiting} waiting, of at most "
@@ -105,7 +101,7 @@ class Batcher:
         try:
             return await asyncio.wait_for(job.answer, deadline_s)
         except TimeoutError as error:
-            self.observer.refused("too_late")
+            self.metrics.refused.labels(self.model, "too_late").inc()
             raise Problem(
                 503,
                 f"service: expected an answer within {deadline_s:g} s, got none. Send fewer texts or wait.",
@@ -120,7 +116,7 @@ class Batcher:
 
     def _count(self, change: int) -> None:
         self._n_waiting += change
-        self.observer.waiting(self._n_waiting)
+        self.metrics.waiting.labels(self.model).set(self._n_waiting)
 
     async def _run(self) -> None:
         """Work until nothing waits."""
@@ -136,7 +132,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         try:
             results = await loop.run_in_executor(self._thread, self._work, batch[0][0].settings, items)
-            self.observer.batch(len(items), time.monotonic() - start)
+            self.metrics.add_batch(self.model, len(items), time.monotonic() - start)
             _deliver(batch, results)
         except Exception as error:
             for part in batch if len(batch) > 1 else ():
@@ -201,8 +197,7 @@ class Metrics:
     """All counters of one application."""
 
     def __init__(self) -> None:
-        registry = CollectorRegistry()
-        self._registry = registry
+        self._registry = registry = CollectorRegistry()
         self.requests = Counter(
             "syntaxformer_requests_total", "Requests answered.", ["path", "status"], registry=registry
         )
@@ -227,16 +222,11 @@ class Metrics:
             registry=registry,
         )
 
-    def observer(self, model: str) -> Observer:
-        """An observer that counts the work of a model's batcher."""
-
-        def batch(n_texts: int, seconds: float) -> None:
-            self.texts.labels(model).inc(n_texts)
-            self.batch_texts.labels(model).observe(n_texts)
-            self.batch_seconds.labels(model).observe(seconds)
-
-        refused = self.refused.labels
-        return Observer(self.waiting.labels(model).set, batch, lambda why: refused(model, why).inc())
+    def add_batch(self, model: str, n_texts: int, seconds: float) -> None:
+        """Count a batch of a model."""
+        self.texts.labels(model).inc(n_texts)
+        self.batch_texts.labels(model).observe(n_texts)
+        self.batch_seconds.labels(model).observe(seconds)
 
     def text(self) -> bytes:
         """All counters in Prometheus's text format."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 
 import pytest
 
-from syntaxformer.serve.batcher import Batcher, Observer
+from syntaxformer.serve.batcher import Batcher, Metrics
 from syntaxformer.serve.problems import Problem
 
 
@@ -70,10 +71,10 @@ def test_a_request_larger_than_a_batch_is_worked_on_in_parts(work):
 
 
 def test_too_many_waiting_are_refused(work):
-    refused = []
+    metrics = Metrics()
 
     async def main():
-        batcher = Batcher(work, max_waiting=3, observer=Observer(refused=refused.append))
+        batcher = Batcher(work, max_waiting=3, metrics=metrics)
         first = asyncio.create_task(batcher.submit([1], None, 9))
         await asyncio.sleep(0.05)
         second = asyncio.create_task(batcher.submit([2, 3], None, 9))
@@ -91,14 +92,14 @@ def test_too_many_waiting_are_refused(work):
         problem.message
         == "queue: expected room for 2 texts, got 2 waiting, of at most 3. Send it again later."
     )
-    assert refused == ["busy"]
+    assert re.findall(r'_refused_total\{.*reason="(\w+)"\} 1\.0', metrics.text().decode()) == ["busy"]
 
 
 def test_what_is_late_is_given_up_and_not_worked_on(work):
-    waiting = []
+    metrics = Metrics()
 
     async def main():
-        batcher = Batcher(work, observer=Observer(waiting=waiting.append))
+        batcher = Batcher(work, metrics=metrics)
         first = asyncio.create_task(batcher.submit([1], None, 9))
         await asyncio.sleep(0.05)
         with pytest.raises(Problem) as caught:
@@ -112,7 +113,7 @@ def test_what_is_late_is_given_up_and_not_worked_on(work):
     assert (problem.status, problem.headers) == (503, {"Retry-After": "5"})
     assert problem.message.startswith("service: expected an answer within 0.05 s, got none. ")
     assert [items for _, items in work.batches] == [[1]]
-    assert waiting[-1] == 0
+    assert 'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
 
 
 def test_nobody_fails_for_anothers_text(work):
@@ -174,10 +175,10 @@ def test_a_large_request_lets_the_others_pass_after_each_part(work):
 
 
 def test_a_request_that_nobody_waits_for_ends_with_its_part(work):
-    waiting = []
+    metrics = Metrics()
 
     async def main():
-        batcher = Batcher(work, max_batch=2, observer=Observer(waiting=waiting.append))
+        batcher = Batcher(work, max_batch=2, metrics=metrics)
         with pytest.raises(Problem):
             await batcher.submit(list(range(100)), "a", 0.1)
         work.gate.set()
@@ -187,7 +188,7 @@ def test_a_request_that_nobody_waits_for_ends_with_its_part(work):
 
     assert _run(main) == [10]
     assert [items for _, items in work.batches] == [[0, 1], [5]]
-    assert waiting[-1] == 0
+    assert 'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
 
 
 def test_costly_items_are_worked_on_a_few_at_a_time(work):
@@ -203,10 +204,10 @@ def test_costly_items_are_worked_on_a_few_at_a_time(work):
 
 def test_a_large_request_that_fails_in_its_second_part_fails_once_and_leaves_nothing(work):
     work.gate.set()
-    waiting = []
+    metrics = Metrics()
 
     async def main():
-        batcher = Batcher(work, max_batch=2, observer=Observer(waiting=waiting.append))
+        batcher = Batcher(work, max_batch=2, metrics=metrics)
         with pytest.raises(ValueError, match="minus one"):
             await batcher.submit([1, 2, -1, 3, 4, 5], None, 9)
         answer = await batcher.submit([7], None, 9)
@@ -215,4 +216,4 @@ def test_a_large_request_that_fails_in_its_second_part_fails_once_and_leaves_not
 
     assert _run(main) == [14]
     assert [items for _, items in work.batches] == [[1, 2], [-1, 3], [7]]
-    assert waiting[-1] == 0
+    assert 'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()

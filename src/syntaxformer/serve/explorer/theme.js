@@ -1,10 +1,7 @@
 // Chooses dark or light before anything is drawn, so that the page does not flash. Modules would run too late.
 const THEMES = ["auto", "light", "dark"];
 
-function applyTheme(name) {
-  if (name === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = name;
-}
+const applyTheme = (name) => { document.documentElement.dataset.theme = name; };
 
 function storedTheme() {
   const stored = localStorage.getItem("theme");

@@ -54,9 +54,9 @@ def annotate_by_repetition(folder: Path) -> float:
     from syntaxformer.annotate import annotate_cached, load_annotator
     from syntaxformer.annotate.annotator import hash_lines
     from syntaxformer.annotate.corpora.cached import cache_path
-    from syntaxformer.base.files import TextLines
+    from syntaxformer.annotate.corpora.sharded import SourceLines
 
-    cache, lines, annotator = folder / "cache", TextLines(folder / "train.en"), load_annotator("en")
+    cache, lines, annotator = folder / "cache", SourceLines(str(folder / "train.en")), load_annotator("en")
     distinct = list(dict.fromkeys(lines))
     start = time.monotonic()
     corpus = annotate_cached(distinct, annotator, cache, progress=False)

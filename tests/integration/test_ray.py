@@ -10,7 +10,7 @@ import time
 import pytest
 
 from syntaxformer.annotate import annotate_to_file, load_annotator
-from syntaxformer.base.files import TextLines
+from syntaxformer.annotate.corpora.sharded import SourceLines
 
 pytest.importorskip("ray", reason="ray is not installed")
 
@@ -60,6 +60,6 @@ def test_two_workers_one_killed_give_what_one_process_gives(tmp_path):
     assert killed
     assert out.startswith(f"{target}: 1,200 lines, ")
     assert not [word for word in ("core_worker.cc", "logging.cc", "WARNING") if word in err]
-    annotate_to_file(tmp_path / "plain.parquet", TextLines(source), load_annotator("en"))
+    annotate_to_file(tmp_path / "plain.parquet", SourceLines(str(source)), load_annotator("en"))
     assert target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
     assert not list(tmp_path.glob(".*"))

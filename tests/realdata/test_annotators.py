@@ -46,10 +46,10 @@ def test_gold_words_are_tagged_as_in_the_treebank(data_root, language, treebank)
 
 def test_lines_are_annotated_once_per_file(data_root, tmp_path):
     from syntaxformer.annotate import annotate_cached
-    from syntaxformer.base.files import TextLines
+    from syntaxformer.annotate.corpora.sharded import SourceLines
 
     annotator = bundled("en")
-    lines = TextLines(data_root / "multi30k" / "test2017.en.gz")
+    lines = SourceLines(str(data_root / "multi30k" / "test2017.en.gz"))
     first = annotate_cached(lines, annotator, tmp_path)
     assert len(first) == len(lines) == 1000
     assert first.header.columns == ("upos", "deprels", "governors")

@@ -332,8 +332,7 @@ def write_json(path: Path, content: Any, indent: int | None = None) -> None:
     Raises:
         DataError: It cannot be written.
     """
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=indent), "utf-8")
+    write_text(path, json.dumps(content, indent=indent))
 
 
 def hash_file(path: Path) -> str:
@@ -422,22 +421,6 @@ def count_lines(path: str | Path) -> int:
         DataError: The file cannot be read or unpacked.
     """
     return sum(1 for _ in _raw_lines(path))
-
-
-class TextLines:
-    """The lines of a file, as an object that has a length and can be iterated over more than once."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._length: int | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        return read_lines(self.path)
-
-    def __len__(self) -> int:
-        if self._length is None:
-            self._length = count_lines(self.path)
-        return self._length
 
 
 def _raw_lines(path: str | Path) -> Iterator[bytes]:

@@ -91,10 +91,7 @@ class _RateColumn(ProgressColumn):
 
 def _track_on_terminal(iterable: Iterable[T], description: str, total: int | None, unit: str) -> Iterator[T]:
     with terminal_bar(unit) as progress:
-        task = progress.add_task(description, total=total)
-        for item in iterable:
-            yield item
-            progress.advance(task)
+        yield from progress.track(iterable, total, description=description)
 
 
 def _track_in_log(iterable: Iterable[T], description: str, total: int | None, unit: str) -> Iterator[T]:

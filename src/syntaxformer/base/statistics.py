@@ -119,21 +119,19 @@ def seed_interval(found: Spread, confidence: float = 0.95) -> tuple[float, float
     return found.mean - half, found.mean + half
 
 
-def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Smallest mean difference that a two-sided paired t-test over n ≥ 2 seeds finds with this power.
+def detectable_effect(n: int, sd: float) -> float:
+    """Smallest mean difference for which a two-sided paired t-test over n ≥ 2 seeds gives p < 0.05 in 80 %.
 
     Args:
         n: Number of seeds.
         sd: Standard deviation of the differences over seeds.
-        power: Probability of p < alpha when the true difference is the returned one.
-        alpha: Level of the test.
 
     Source: Cohen (1988), with SciPy's noncentral t distribution.
     """
-    limit = float(student_t.ppf(1 - alpha / 2, n - 1))
+    limit = float(student_t.ppf(0.975, n - 1))
 
     def above(shift: float) -> float:
-        return float(nct.sf(limit, n - 1, shift)) - power  # the other tail has next to none of it
+        return float(nct.sf(limit, n - 1, shift)) - 0.8  # the other tail has next to none of it
 
     highest = 1.0
     while above(highest) < 0:
@@ -242,16 +240,12 @@ def bootstrap_rows(
     return p_values.tolist(), Interval(float(measured.mean()), *np.percentile(means, [2.5, 97.5]).tolist())
 
 
-def bootstrap_interval(
-    values: Sequence[float], confidence: float = 0.95, n_samples: int = 2000, seed: int = 12345
-) -> Interval:
-    """Mean of one value per sentence, with the percentile interval over resampled test sets.
+def bootstrap_interval(values: Sequence[float], n_samples: int = 2000) -> Interval:
+    """Mean of one value per sentence, with the 95 % percentile interval over resampled test sets.
 
     Args:
         values: One for each sentence, at least one; NaN is left out.
-        confidence: Share of the resampled means that the interval holds.
         n_samples: Number of resampled test sets.
-        seed: Seed of the resampling.
 
     Raises:
         ValueError: There is no value.
@@ -260,10 +254,8 @@ def bootstrap_interval(
     kept = kept[~np.isnan(kept)]
     if not len(kept):
         raise ValueError("values: expected at least one, got none.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(12345)
     rows = max(1, MOST_DRAWN // len(kept))  # samples drawn at once; it changes no number
     sizes = [min(rows, n_samples - start) for start in range(0, n_samples, rows)]
     means = [kept[rng.integers(0, len(kept), (size, len(kept)))].mean(1) for size in sizes]
-    tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(np.concatenate(means), [tail, 100 - tail])
-    return Interval(float(kept.mean()), float(low), float(high))
+    return Interval(float(kept.mean()), *np.percentile(np.concatenate(means), [2.5, 97.5]).tolist())

@@ -68,6 +68,7 @@ def finetune(
 
     syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT --seeds 1,2,3 -o runs/mine
     """
+    given = {name: value for name, value in locals().items() if value is not None}
     from syntaxformer.base.files import read_json
     from syntaxformer.encoders.finetune_config import load_finetune
     from syntaxformer.encoders.finetuning import finetune as run
@@ -76,23 +77,16 @@ def finetune(
     from syntaxformer.runs.processes import process_team
     from syntaxformer.study.labelled import class_rows
 
-    options: dict[str, dict[str, object]] = {
-        "data": {
-            "dir": data,
-            "train": train,
-            "dev": dev,
-            "fraction": fraction,
-            "text_column": text_column,
-            "text_pair_column": text_pair_column,
-            "label_column": label_column,
-        },
-        "annotation": {"annotator": annotator},
-        "training": {"epochs": epochs, "learning_rate": learning_rate},
+    columns = ("text_column", "text_pair_column", "label_column")
+    sections = {
+        "data": ("train", "dev", "fraction", *columns),
+        "annotation": ("annotator",),
+        "training": ("epochs", "learning_rate"),
     }
-    content: dict[str, object] = {"task": task, "model": model, "output": output}
-    content |= {} if seed is None else {"seed": seed}
-    for section, keys in options.items():
-        content[section] = {key: value for key, value in keys.items() if value is not None}
+    content = {name: given[name] for name in ("task", "model", "output", "seed") if name in given}
+    for section, names in sections.items():
+        content[section] = {name: given[name] for name in names if name in given}
+    content["data"] |= {} if data is None else {"dir": data}
     if seeds is not None:
         wanted = [int(one) if one.strip().isdecimal() else -1 for one in seeds.split(",")]
         parts = [content | {"seed": one, "output": output / f"seed{one}"} for one in wanted]

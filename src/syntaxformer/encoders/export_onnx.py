@@ -162,18 +162,13 @@ def _write_graph(
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Silence the loggers of the exporter."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
+    """Silence the exporter, which logs and warns by several names."""
+    logging.disable(logging.WARNING)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
 def _batch(collator: SyntaxCollator, lengths: tuple[int, ...], n_texts: int) -> dict[str, Tensor]:
@@ -217,13 +212,13 @@ class OnnxInfo(ExportInfo):
     inputs: list[str]
 
 
-class OnnxNetwork:
+class OnnxNetwork(nn.Module):
     """An ONNX graph with the interface that the classifier needs of a network; it is never trained."""
 
     device = torch.device("cpu")
-    training = False
 
     def __init__(self, session: Any, inputs: list[str]) -> None:
+        super().__init__()
         self.session, self.inputs = session, inputs
 
     @classmethod
@@ -257,15 +252,7 @@ class OnnxNetwork:
             )
         return cls(session, found)
 
-    def eval(self) -> OnnxNetwork:
-        """Return the network itself."""
-        return self
-
-    def train(self, mode: bool = True) -> OnnxNetwork:
-        """Return the network itself: there is nothing to train."""
-        return self
-
-    def __call__(self, **batch: Tensor) -> SimpleNamespace:
+    def forward(self, **batch: Tensor) -> SimpleNamespace:
         """Return an object whose `logits` are those of the batch, `[batch, labels]`."""
         given = {name: batch[name].numpy() for name in self.inputs}
         return SimpleNamespace(logits=torch.from_numpy(self.session.run(["logits"], given)[0]))

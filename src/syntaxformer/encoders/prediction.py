@@ -42,12 +42,7 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
             f"task: expected --task with --data, as the model's own task is {info.task!r}, got none."
         )
     found = find_task(task or info.task)
-    _check_kind("task", found, found.title, info)
-    if (found.labels, len(found.texts)) != (info.labels, info.n_texts):
-        raise ConfigError(
-            f"task: expected one with the model's labels ({_labels(info)}) and {info.n_texts} texts, "
-            f"got {found.title} ({_labels(found)}; {len(found.texts)})."
-        )
+    _check_alike("task", found, found.title, len(found.texts), info)
     return found, read_any_split(found, data, split)
 
 
@@ -60,12 +55,7 @@ def predictions_beside(
         ConfigError: It was trained for another type of answer, on other labels or another number of texts.
     """
     other = Classifier.from_folder(folder, *given)
-    _check_kind("--baseline", other.info, folder, info)
-    if ({*other.task_type.names}, other.info.n_texts) != ({*info.task_type.names}, info.n_texts):
-        raise ConfigError(
-            f"--baseline: expected a model with the labels {_labels(info)} and {info.n_texts} texts, got "
-            f"{folder} ({_labels(other.info)}; {other.info.n_texts})."
-        )
+    _check_alike("--baseline", other.info, folder, other.info.n_texts, info, in_order=False)
     return other.predict_set(texts, **how)
 
 
@@ -166,17 +156,28 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
     return raw_example(parts, number, name, str(number - 1), bool(info.task_type.parts))
 
 
-def _check_kind(option: str, one: ClassifierInfo | Task, name: Any, info: ClassifierInfo) -> None:
-    """Refuse another type of answer than the model's; a label is one, written or not."""
+def _check_alike(
+    option: str,
+    one: ClassifierInfo | Task,
+    name: Any,
+    n_texts: int,
+    info: ClassifierInfo,
+    in_order: bool = True,
+) -> None:
+    """Refuse other answers or texts than the model's; a label is a label, written or not."""
     kinds = [OneLabel.name if given.type == WrittenLabel.name else given.type for given in (info, one)]
     if kinds[0] != kinds[1]:
         raise ConfigError(
             f"{option}: expected one with answers of the type {kinds[0]!r}, got {name}, {kinds[1]!r}."
         )
-
-
-def _labels(one: ClassifierInfo | Task) -> str:
-    return ", ".join(one.task_type.names) or "scores"
+    labels = [list(given.task_type.names) for given in (info, one)]
+    same = labels[0] == labels[1] if in_order else {*labels[0]} == {*labels[1]}
+    if not same or n_texts != info.n_texts:
+        wanted, found = (", ".join(names) or "scores" for names in labels)
+        raise ConfigError(
+            f"{option}: expected one with the model's labels ({wanted}) and {info.n_texts} texts, "
+            f"got {name} ({found}; {n_texts})."
+        )
 
 
 def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predictions) -> Iterator[str]:

@@ -505,33 +505,28 @@ class WrittenLabel(OneLabel):
         """The words of the label."""
         return self.words[label]
 
-    def scorer(self, tokenizer: Any) -> TextLabels:
-        """Log-probabilities of the words."""
-        return TextLabels(tokenizer, self.words)
-
-
-class TextLabels:
-    """Computes log-probabilities of labels that are written as text."""
-
-    def __init__(self, tokenizer: Any, words: Sequence[str]) -> None:
-        written = tokenizer(text_target=list(words), padding="longest", return_tensors="pt")
-        self.pieces = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED)
-
-    def __call__(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
-        """Log P(label | text), `[batch, labels]`, summed over the label's pieces and the end piece."""
+    def scorer(self, tokenizer: Any) -> Scorer:
+        """Log P(label | text), `[batch, labels]`, summed over the pieces of its words and the end piece."""
         from torch import stack
 
-        rows, given = len(batch["input_ids"]), batch
-        found: list[Tensor] = []
-        for pieces in self.pieces.to(batch["input_ids"].device):
-            labels = pieces[None].expand(rows, -1)
-            output = model(**given, labels=labels.contiguous())
-            # Labels only change the decoder's input, so the encoder runs once, for the first label.
-            states = (output.encoder_last_hidden_state,)
-            given = {"encoder_outputs": states, "attention_mask": batch["attention_mask"]}
-            picked = output.logits.float().log_softmax(-1).gather(-1, labels.clamp_min(0)[..., None])[..., 0]
-            found.append(picked.where(labels != IGNORED, 0.0).sum(1))
-        return stack(found, 1)
+        written = tokenizer(text_target=list(self.words), padding="longest", return_tensors="pt")
+        of_labels = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED)
+
+        def score(model: Any, batch: dict[str, Tensor]) -> Tensor:
+            rows, given = len(batch["input_ids"]), batch
+            found: list[Tensor] = []
+            for pieces in of_labels.to(batch["input_ids"].device):
+                labels = pieces[None].expand(rows, -1)
+                output = model(**given, labels=labels.contiguous())
+                # Labels only change the decoder's input, so the encoder runs once, for the first label.
+                states = (output.encoder_last_hidden_state,)
+                given = {"encoder_outputs": states, "attention_mask": batch["attention_mask"]}
+                prob = output.logits.float().log_softmax(-1)
+                picked = prob.gather(-1, labels.clamp_min(0)[..., None])[..., 0]
+                found.append(picked.where(labels != IGNORED, 0.0).sum(1))
+            return stack(found, 1)
+
+        return score
 
 
 def _count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Counter[str]:

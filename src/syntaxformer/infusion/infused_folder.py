@@ -157,10 +157,13 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
     with folder_errors(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = getattr(config, "host", config)
-        host = _architecture(folder, stored, host_config) if auto is None else _kind_of(auto, host_config)
         own = {}
-        if auto is None and stored.get("options"):
-            own = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
+        if auto is not None:
+            host = auto_factory._get_model_class(host_config, auto._model_mapping)
+        else:
+            host = _architecture(folder, stored, host_config)
+            if stored.get("options"):
+                own = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
         options = {"use_safetensors": True, **own, **options}
         wants_report = options.pop("output_loading_info", False)
         infused = _infused(host, infusion, family)
@@ -212,10 +215,6 @@ def _architecture(folder: str | Path, stored: dict[str, Any], config: Any) -> ty
             f"{stored.get('architecture')!r}. The folder was altered or written by another version."
         )
     return found
-
-
-def _kind_of(auto: Any, host_config: Any) -> type[PreTrainedModel]:
-    return auto_factory._get_model_class(host_config, auto._model_mapping)
 
 
 def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole: bool) -> None:

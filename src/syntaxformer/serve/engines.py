@@ -29,7 +29,6 @@ from syntaxformer.serve.schemas import (
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
 from syntaxformer.translation.translator import read_info, verify_model_folder
 from syntaxformer.trees import Sentence, parse_tree, spans_of
-from syntaxformer.trees.sentence import PER_WORD
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -81,10 +80,8 @@ class TranslatorEngine(Engine):
 
     def translate(self, settings: TranslateSettings, lines: list[str]) -> list[Translation]:
         """Translate lines."""
-        given = {"beam_size": settings.beam_size, "length_penalty": settings.length_penalty}
-        decoding = self.translator.info.decoding.model_copy(
-            update={name: value for name, value in given.items() if value is not None}
-        )
+        given = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
+        decoding = self.translator.info.decoding.model_copy(update=given)
         source = self.translator.encode(lines)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         found = self.translator.search(lines, source, decoding, settings.n_best, settings.scores)
@@ -302,15 +299,10 @@ def _answer(
 
 
 def _sentence(sentence: Sentence) -> SentenceView:
-    columns = {name: getattr(sentence, name) for name in PER_WORD}
-    tree = sentence.constituency
-    return SentenceView(
-        text=sentence.text,
-        words=list(sentence.words),
-        constituency=tree,
-        phrases=None if tree is None else [tuple(span) for span in spans_of(parse_tree(tree))],
-        **{name: None if values is None else list(values) for name, values in columns.items()},
-    )
+    view = SentenceView.model_validate(sentence, from_attributes=True)
+    if view.constituency is not None:
+        view.phrases = [tuple(span) for span in spans_of(parse_tree(view.constituency))]
+    return view
 
 
 def _attention(

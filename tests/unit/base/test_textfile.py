@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import TextLines, count_lines, read_lines
+from syntaxformer.base.files import count_lines, read_lines
 
 CONTENT = "\ufeffein Satz\r\n\nb\u2028c\x85d\tü\nlast".encode()
 
@@ -14,8 +14,6 @@ def test_lines_end_at_line_feeds_only(tmp_path, name):
     path.write_bytes(gzip.compress(CONTENT) if name.endswith("gz") else CONTENT)
     assert list(read_lines(path)) == ["ein Satz", "", "b\u2028c\x85d\tü", "last"]
     assert count_lines(path) == 4
-    lines = TextLines(path)
-    assert len(lines) == len(list(lines)) == len(list(lines)) == 4
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.pretrained import load_pretrained
 from syntaxformer.encoders.task_data import read_any_split
-from syntaxformer.encoders.task_types import OneLabel, Score, TextLabels, WrittenLabel
+from syntaxformer.encoders.task_types import OneLabel, Score, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, ClassifierInfo
 
 from .conftest import WORDS
@@ -70,15 +70,15 @@ def test_the_encoder_runs_once_for_all_labels(t5, infuse):
     batch = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((words,))] * 2)
     calls = []
     model.get_encoder().register_forward_hook(lambda *_: calls.append(1))
-    scorer = TextLabels(tokenizer, ("true", "tr tr false", "false"))
+    words = ("true", "tr tr false", "false")
+    scorer = WrittenLabel(words, words).scorer(tokenizer)
     with torch.inference_mode():
         found = scorer(model, batch)
         assert len(calls) == 1
-        for column, pieces in enumerate(scorer.pieces):
-            labels = pieces[None].expand(2, -1)
+        for column, word in enumerate(words):
+            labels = tokenizer(text_target=word, return_tensors="pt")["input_ids"].expand(2, -1)
             logits = model(**batch, labels=labels.contiguous()).logits.log_softmax(-1)
-            kept = labels != -100
-            expected = logits.gather(-1, labels.clamp_min(0)[..., None])[..., 0].where(kept, 0.0).sum(1)
+            expected = logits.gather(-1, labels[..., None])[..., 0].sum(1)
             torch.testing.assert_close(found[:, column], expected)
 
 
@@ -87,7 +87,8 @@ def test_labels_of_several_lengths_are_scored_to_their_end(t5):
         T5ForConditionalGeneration.from_pretrained(t5).eval(),
         AutoTokenizer.from_pretrained(t5),
     )
-    scorer = TextLabels(tokenizer, ("true", "tr tr false"))
+    words = ("true", "tr tr false")
+    scorer = WrittenLabel(words, words).scorer(tokenizer)
     batch = dict(tokenizer(["the cat", "dog"], padding=True, return_tensors="pt"))
     with torch.no_grad():
         found = scorer(model, batch)

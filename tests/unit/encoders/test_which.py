@@ -186,7 +186,7 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
     good, table = folder / "good", folder / "mine.csv"
     cases = {
         ("predict", good, table, "--baseline", tmp_path / "other"): (
-            f"--baseline: expected a model with the labels odd, rare, usual and 1 texts, got {tmp_path / 'other'} (a, b; 1)."
+            f"--baseline: expected one with the model's labels (odd, rare, usual) and 1 texts, got {tmp_path / 'other'} (a, b; 1)."
         ),
         ("evaluate", good, tmp_path / "texts.txt"): f"{tmp_path / 'texts.txt'}: label: expected one in every row, got 0 in 1.",
         ("evaluate", good, table, "--src", table): (

@@ -47,7 +47,7 @@ def annotate_to_file(
 ) -> AnnotatedCorpus:
     """Annotate lines into a file, unless it already holds exactly that.
 
-    The text is a list or `TextLines`; the lines of an iterator, which can be read only once, are kept in
+    The text is a list or `SourceLines`; the lines of an iterator, which can be read only once, are kept in
     memory. `content_hash` is `hash_lines` of them, if it is known.
 
     Raises:

@@ -112,15 +112,11 @@ def _track_in_log(iterable: Iterable[T], description: str, total: int | None, un
 def _line(description: str, done: int, total: int | None, unit: str, elapsed_s: float) -> str:
     rate = done / max(elapsed_s, 1e-9)
     of_total = f" of {total:,}" if total is not None else ""
-    line = f"{description}: {done:,}{of_total} {unit}, {_rounded(rate)} {unit}/s"
+    shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"  # items may be slow, such as shards and epochs
+    line = f"{description}: {done:,}{of_total} {unit}, {shown} {unit}/s"
     if total is None or total == done:
         return line
     return f"{line}, {(total - done) / max(rate, 1e-9):,.0f} s left"
-
-
-def _rounded(rate: float) -> str:
-    """Round to a whole number, or to two figures if items are slow, such as shards and epochs."""
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 # Work in a pool runs a bounded number of items ahead, but lines that somebody types are answered at once.
@@ -128,16 +124,12 @@ def _rounded(rate: float) -> str:
 R = TypeVar("R")
 
 
-def _never() -> bool:
-    return False
-
-
 def map_ahead(
     pool: Executor,
     work: Callable[[T], R],
     items: Iterable[T],
     n_ahead: int,
-    is_waiting: Callable[[], bool] = _never,
+    is_waiting: Callable[[], bool] = lambda: False,
 ) -> Iterator[R]:
     """`map` with the workers of a pool, which is shut down at the end, even if the caller stops half-way.
 
@@ -225,7 +217,7 @@ def standard_input() -> Iterator[str]:
 
 def is_waiting_for(lines: object) -> bool:
     """Whether these are `LiveLines` whose next line has not come yet."""
-    return getattr(lines, "is_waiting", _never)()
+    return hasattr(lines, "is_waiting") and lines.is_waiting()  # type: ignore[attr-defined]
 
 
 def lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:

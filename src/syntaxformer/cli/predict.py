@@ -67,6 +67,7 @@ def predict(
 
     echo "They drank the pub dry." | syntaxformer predict runs/cola -
     """
+    from syntaxformer.base.files import atomic_text
     from syntaxformer.encoders import prediction
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.study.ablation import Ablation, ablate_classifier
@@ -100,7 +101,8 @@ def predict(
     else:
         rows = classifier.task_type.table(predictions)
     if target is not None:
-        prediction.write_rows(target, rows)
+        with atomic_text(target) as file:
+            file.writelines(f"{row}\n" for row in rows)
     elif not labelled and baseline is None:
         for row in rows:
             echo(row)

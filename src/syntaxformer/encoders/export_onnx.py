@@ -173,11 +173,8 @@ def _quietly() -> Iterator[None]:
 
 def _batch(collator: SyntaxCollator, lengths: tuple[int, ...], n_texts: int) -> dict[str, Tensor]:
     """A batch of random pieces whose trees are chains of words, so that all relations occur."""
-    examples = [
-        SyntaxExample(tuple(_sentence(collator, n_words + 2 * part, n_words) for part in range(n_texts)))
-        for n_words in lengths
-    ]
-    return collator(examples)
+    texts = [[_sentence(collator, n + 2 * part, n) for part in range(n_texts)] for n in lengths]
+    return collator([SyntaxExample(tuple(one)) for one in texts])
 
 
 def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
@@ -185,11 +182,10 @@ def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
     pieces = torch.randint(len(collator.tokenizer), (n_words,), generator=generator).tolist()
     found = (collator.tokenizer.decode([piece]).strip() for piece in pieces)
     words = [word if word and not any(map(str.isspace, word)) else "a" for word in found]
-    tags = POS_TAGS
     tree = "".join(f"(X (T w{place}) " for place in range(n_words)) + ")" * n_words
     return Sentence.from_words(
         words,
-        upos=tuple(tags[place % len(tags)] for place in range(n_words)),
+        upos=tuple(POS_TAGS[place % len(POS_TAGS)] for place in range(n_words)),
         governors=tuple(place - 1 if place % 3 else max(-1, place - 2) for place in range(n_words)),
         deprels=("dep",) * n_words,
         constituency=tree,

@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.finetune_config import FinetuneTraining
+from syntaxformer.encoders.finetune_config import FinetuneConfig
+from syntaxformer.encoders.pretrained import new_parameters
 from syntaxformer.nn import Dropout
 from syntaxformer.runs.trainer import RunTrainer, linear, run_arguments
 
@@ -31,15 +32,13 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
     Args:
         model: The network, which computes its own loss.
-        config: Settings of training.
+        config: Settings of the run; parameters of an infusion may have a learning rate of their own.
         learning_rate: Learning rate of the checkpoint's parameters.
-        infusion_names: Names of the parameters that use `config.infusion_learning_rate`, if there is one.
         train: Training examples.
         lengths: Number of pieces of each.
         collate: Makes a batch from examples; a `SyntaxCollator`, if syntax is dropped.
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
-        seed: Seed of dropout and data order.
         class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
 
     Raises:
@@ -49,29 +48,28 @@ class FinetuneTrainer(RunTrainer, Trainer):
     def __init__(
         self,
         model: PreTrainedModel,
-        config: FinetuneTraining,
+        config: FinetuneConfig,
         learning_rate: float,
-        infusion_names: Sequence[str],
         train: Sequence[Any],
         lengths: Sequence[int],
         collate: Any,
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
-        seed: int,
         class_weights: Sequence[float] | None = None,
     ) -> None:
         self.class_weights = None if class_weights is None else torch.tensor(class_weights)
-        self.infusion_names, self.evaluate_dev, self.clock = frozenset(infusion_names), evaluate_dev, _Clock()
-        batches = LengthBatches(lengths, config.batch_size, seed)
-        if config.syntax_dropout:
-            collate = collate.dropping(config.syntax_dropout, seed, batches)
-        n_updates = len(batches) * config.epochs
+        self.infusion_names, self.evaluate_dev, self.clock = {*new_parameters(model)}, evaluate_dev, _Clock()
+        training, seed = config.training, config.seed
+        batches = LengthBatches(lengths, training.batch_size, seed)
+        if training.syntax_dropout:
+            collate = collate.dropping(training.syntax_dropout, seed, batches)
+        n_updates = len(batches) * training.epochs
         arguments = run_arguments(
-            config,
+            training,
             folder,
             seed,
-            num_train_epochs=config.epochs,
-            per_device_train_batch_size=config.batch_size,
+            num_train_epochs=training.epochs,
+            per_device_train_batch_size=training.batch_size,
             learning_rate=learning_rate,
             eval_strategy="epoch",
             save_strategy="epoch",
@@ -81,14 +79,14 @@ class FinetuneTrainer(RunTrainer, Trainer):
             # The loss of a process is a mean over its examples, so losses are averaged and not summed.
             average_tokens_across_devices=False,
         )
-        if config.batch_size % arguments.world_size:
+        if training.batch_size % arguments.world_size:
             raise ConfigError(
                 f"training.batch_size: expected a multiple of the {arguments.world_size} processes, "
-                f"got {config.batch_size}."
+                f"got {training.batch_size}."
             )
         Dropout.take_over(model)
         super().__init__(
-            *(model, arguments, config, batches, linear(n_updates, config.warmup_frac), n_updates),
+            *(model, arguments, training, batches, linear(n_updates, training.warmup_frac), n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
             callbacks=[self.clock],
             data_collator=collate.aligned(arguments.device),

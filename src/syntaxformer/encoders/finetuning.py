@@ -182,15 +182,13 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
 
     trainer = FinetuneTrainer(
         model,
-        config.training,
+        config,
         rate,
-        new_parameters(model),
         inputs.train,
         inputs.lengths,
         inputs.collator,
         evaluate_dev,
         folder,
-        config.seed,
         inputs.class_weights and [*inputs.class_weights.values()],
     )
     trainer.train_from(_last_checkpoint(folder))

@@ -35,21 +35,11 @@ def _matthews(labels: Numbers, predictions: Numbers) -> float:
     return float(n * counts.trace() - there @ predicted) / spread if spread else 0.0
 
 
-def _accuracy(labels: Numbers, predictions: Numbers) -> float:
-    """Share of correct predictions."""
-    return float(np.mean(np.asarray(labels) == np.asarray(predictions)))
-
-
 def per_class(labels: Numbers, predictions: Numbers, n_classes: int = 2) -> np.ndarray:
     """Precision, recall, F1 (0 where there is none) and number of rows of each class, `[4, classes]`."""
     counts = _counts(labels, predictions, n_classes)
     right, there, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
     return np.vstack([right / np.maximum([predicted, there, (there + predicted) / 2], 0.5), there])
-
-
-def _f1(labels: Numbers, predictions: Numbers) -> float:
-    """F1 of class 1; 0 if it neither occurs nor is predicted."""
-    return float(per_class(labels, predictions)[2, 1])
 
 
 def _macro_f1(labels: Numbers, predictions: Numbers) -> float:
@@ -71,8 +61,8 @@ def _correlation(labels: Numbers, predictions: Numbers, name: str) -> float:
 
 CLASSIFICATION_METRICS: dict[str, Metric] = {
     "matthews": _matthews,
-    "accuracy": _accuracy,
-    "f1": _f1,
+    "accuracy": lambda labels, found: float(np.mean(np.asarray(labels) == np.asarray(found))),
+    "f1": lambda labels, found: float(per_class(labels, found)[2, 1]),  # of class 1; 0 if there is none
     "macro_f1": _macro_f1,
 }
 REGRESSION_METRICS: dict[str, Metric] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import atomic_text, decode_lines, read_lines
+from syntaxformer.base.files import decode_lines, read_lines
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import (
     TextExample,
@@ -199,13 +199,3 @@ def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predict
                 one.line,
             )
         yield f"{number}\t{task.task_type.submitted(label)}"
-
-
-def write_rows(path: Path, rows: Iterator[str]) -> None:
-    """Write all lines or nothing, compressed if the name ends in `.gz`.
-
-    Raises:
-        DataError: The file cannot be written.
-    """
-    with atomic_text(path) as file:
-        file.writelines(f"{row}\n" for row in rows)

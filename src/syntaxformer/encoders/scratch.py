@@ -99,7 +99,8 @@ def build_scratch_encoder(
         raise DataError(
             f"expected words that occur {min_count} times or more, got none.", train[0] if train else None
         )
-    found = read_word_vectors(vectors, _spellings(kept)) if vectors is not None else None
+    spellings = chain.from_iterable(map(_spellings, kept))
+    found = read_word_vectors(vectors, spellings) if vectors is not None else None
     if found is not None and not found:
         raise DataError(
             f"word vectors: expected vectors of some of the text's {len(kept):,} words, got none. "
@@ -162,14 +163,10 @@ def word_tokenizer(words: Sequence[str], max_length: int, lowercase: bool) -> Pr
     )
 
 
-def vectors_for(word: str, found: Mapping[str, object]) -> str | None:
-    """The spelling of a word that has a vector: as it is, in lower case, or with a straight apostrophe."""
-    return next((spelling for spelling in _spellings([word]) if spelling in found), None)
-
-
-def _spellings(words: Iterable[str]) -> Iterator[str]:
-    for word in words:
-        yield from dict.fromkeys((word, word.lower(), word.replace("’", "'"), word.replace("’", "'").lower()))
+def _spellings(word: str) -> tuple[str, ...]:
+    """The word as it is, in lower case, and both with a straight apostrophe."""
+    straight = word.replace("’", "'")
+    return word, word.lower(), straight, straight.lower()
 
 
 def _normalizer(lowercase: bool) -> normalizers.Normalizer:
@@ -230,7 +227,7 @@ def _fill(
     table = model.get_input_embeddings().weight
     spread = float(np.stack(list(found.values())).std())
     noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed)) * spread
-    spellings = {word: vectors_for(word, found) for word in words}
+    spellings = {word: next(filter(found.__contains__, _spellings(word)), None) for word in words}
     with torch.no_grad():
         table.copy_(noise)
         table[tokenizer.pad_token_id] = 0

@@ -322,11 +322,7 @@ def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source:
 
 
 def _reason_to_leave_out(row: Row, binding: Binding, source: str | Path) -> str | None:
-    """Why a row is left out; None if it is kept.
-
-    Raises:
-        DataError: The row cannot be read, and the task does not leave such rows out.
-    """
+    """Why a row is left out; None if it is kept."""
     if row.problem and binding.tolerant:
         return "broken row"
     row.whole(source)

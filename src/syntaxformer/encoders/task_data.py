@@ -178,11 +178,7 @@ def _within(folder: Path | None, name: str) -> Path:
 
 
 def _check_classes(data: FinetuneData) -> None:
-    """Check that there are different labels to learn, and warn of classes that the dev data lacks.
-
-    Raises:
-        DataError: The training data has only one class, or equal scores.
-    """
+    """Check that there are different labels to learn, and warn of classes that the dev data lacks."""
     task_type = data.task.task_type
     found, there = (
         {one for example in texts.examples for one in task_type.classes(example.label)}
@@ -320,10 +316,6 @@ def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet
     """Read sentiment trees, one on each line; they also serve as the constituency trees of their texts.
 
     Source: Socher et al. (2013); Bai et al. (2021), section 4.1: "all phrases with lengths larger than 3".
-
-    Raises:
-        DataError: The file cannot be read, is empty, or a label is not 0 to 4.
-        TreeError: The brackets do not match.
     """
     examples: list[TextExample] = []
     n_neutral = 0
@@ -446,7 +438,17 @@ def read_own_table(
     """
     if (found := task_type.read_file(path, columns, name, labelled)) is not None:
         return found
-    table, columns = _open(path, columns, labelled)
+    quoted, why = csv_quoted(path, columns.quotes)
+    if why:
+        level = logging.WARNING if why.startswith("nothing tells") else logging.INFO
+        way, other = ("as in CSV, and removed", "text") if quoted else ("as part of the text", "csv")
+        _log.log(level, "%s: quotes are read %s: %s. Otherwise set data.quotes=%s.", path, way, why, other)
+    _refuse_other_separators(path, columns, labelled)
+    table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
+    if columns.given or table.has_header:
+        table, columns = _settle_columns(table, columns, path, labelled)
+    else:
+        columns = replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
     rows = list(table.rows)
     if columns.label is not None:
         task_type, rows = task_type.settle(rows, columns.label, path)
@@ -459,28 +461,10 @@ def read_own_table(
     return examples_from_rows(rows, binding, name, path), columns, task_type
 
 
-def _open(path: str | Path, columns: TableColumns, labelled: bool) -> tuple[Table, TableColumns]:
-    """Open a file and find all its columns."""
-    quoted, why = csv_quoted(path, columns.quotes)
-    if why:
-        level = logging.WARNING if why.startswith("nothing tells") else logging.INFO
-        way, other = ("as in CSV, and removed", "text") if quoted else ("as part of the text", "csv")
-        _log.log(level, "%s: quotes are read %s: %s. Otherwise set data.quotes=%s.", path, way, why, other)
-    _refuse_other_separators(path, columns, labelled)
-    table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
-    if columns.given or table.has_header:
-        return _settle_columns(table, columns, path, labelled)
-    return table, replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
-
-
 def _numbered(
     path: str | Path, columns: TableColumns, labelled: bool, first: Sequence[str]
 ) -> list[str] | None:
-    """Numbers as the names of columns if the first line is a row; None if it is a header.
-
-    Raises:
-        ConfigError: The role of the columns is not clear.
-    """
+    """Numbers as the names of columns if the first line is a row; None if it is a header."""
     numbers = [str(number) for number in range(1, len(first) + 1)]
     if columns.given:
         # A single cell that equals a column's number is a label; a header has all given names.
@@ -538,9 +522,6 @@ def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: 
     """Check that a CSV is not separated by semicolons or tabs.
 
     A single column of texts may contain them, so without labels one of the cells must be a column's name.
-
-    Raises:
-        DataError: It is.
     """
     line = next(iter(read_lines(path)), "") if table_format(path) == "csv" else ""
     known = {*USUAL.texts[0], *USUAL.label, *columns.given}

@@ -530,11 +530,7 @@ class WrittenLabel(OneLabel):
 
 
 def _count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Counter[str]:
-    """Count the rows of each label.
-
-    Raises:
-        DataError: A row has no label, there is one label only, or one for nearly every row, or a header.
-    """
+    """Count the rows of each label."""
     counts: Counter[str] = Counter()
     for row in rows:
         label = row.whole(source).label(column, source)

@@ -187,43 +187,6 @@ class EmbeddingConfig(_Section):
             if (value := getattr(self, key)) is not None and self.kind != owner
         ]
 
-    def factors_of_encoder(self) -> tuple[str, ...]:
-        """See `InfusionConfig.factors`."""
-        if problems := self.misplaced(_OF_TRANSLATORS):
-            raise ConfigError(problems)
-        try:
-            names = tuple(self.plan(MAX_WIDTH, ENCODER_KINDS).factor_widths)
-        except ValueError as error:
-            raise ConfigError(str(error).replace("infusion kind:", "infusion.embedding.kind:")) from error
-        check_factors(names, PER_WORD, [name for name in self.values or () if name not in FACTORS])
-        return names
-
-    def vocabularies(self) -> dict[str, FactorVocabulary]:
-        """See `InfusionConfig.vocabularies`."""
-        stored = self.values or {}
-        found = {
-            name: stored[name] if name in stored else FACTORS[name].values
-            for name in self.factors_of_encoder()
-        }
-        if unknown := [name for name, values in found.items() if values is None]:
-            raise ConfigError(
-                f"embedding.values: expected the values of {', '.join(unknown)}, which come from data, got "
-                "none. Call InfusionConfig.fitted with the training sentences, as `finetune` does."
-            )
-        return {name: FactorVocabulary(name, values) for name, values in found.items() if values}
-
-    def fitted(self, sentences: Sequence[Sentence] | None) -> EmbeddingConfig:
-        """See `InfusionConfig.fitted`."""
-        values = dict(self.values or {})
-        names = [name for name in self.factors_of_encoder() if name not in values]
-        if sentences is None:
-            names = [name for name in names if FACTORS[name].values]
-        needs = {need for name in names if FACTORS[name].values is None for need in FACTORS[name].needs}
-        columns = [WordColumns.from_sentences(sentences or (), only=needs)] if needs else []
-        found = build_vocabularies(columns, names, self.min_count)
-        values |= {name: vocabulary.values for name, vocabulary in found.items()}
-        return self.model_copy(update={"values": values})
-
 
 class InfusionConfig(_Section):
     """What an encoder is infused with; nothing by default."""
@@ -351,7 +314,20 @@ class InfusionConfig(_Section):
         Raises:
             ConfigError: A pretrained encoder cannot have the kind, a width or a factor.
         """
-        return self.embedding.factors_of_encoder() if self.embedding else ()
+        if self.embedding is None:
+            return ()
+        if problems := self.embedding.misplaced(_OF_TRANSLATORS):
+            raise ConfigError(problems)
+        try:
+            names = tuple(self.embedding.plan(MAX_WIDTH, ENCODER_KINDS).factor_widths)
+        except ValueError as error:
+            raise ConfigError(str(error).replace("infusion kind:", "infusion.embedding.kind:")) from error
+        check_factors(names, PER_WORD, [name for name in self._values if name not in FACTORS])
+        return names
+
+    @property
+    def _values(self) -> dict[str, tuple[str, ...]]:
+        return (self.embedding and self.embedding.values) or {}
 
     @property
     def vocabularies(self) -> dict[str, FactorVocabulary]:
@@ -360,7 +336,14 @@ class InfusionConfig(_Section):
         Raises:
             ConfigError: As for `factors`, or the values of an open factor are not known.
         """
-        return self.embedding.vocabularies() if self.embedding else {}
+        stored = self._values
+        found = {name: stored[name] if name in stored else FACTORS[name].values for name in self.factors}
+        if unknown := [name for name, values in found.items() if values is None]:
+            raise ConfigError(
+                f"embedding.values: expected the values of {', '.join(unknown)}, which come from data, got "
+                "none. Call InfusionConfig.fitted with the training sentences, as `finetune` does."
+            )
+        return {name: FactorVocabulary(name, values) for name, values in found.items() if values}
 
     def fitted(self, sentences: Sequence[Sentence] | None = None) -> InfusionConfig:
         """A copy with the values of all factors; those of open factors come from the training sentences.
@@ -370,7 +353,14 @@ class InfusionConfig(_Section):
         """
         if self.embedding is None:
             return self
-        return self.model_copy(update={"embedding": self.embedding.fitted(sentences)})
+        names = [name for name in self.factors if name not in self._values]
+        if sentences is None:
+            names = [name for name in names if FACTORS[name].values]
+        needs = {need for name in names if FACTORS[name].values is None for need in FACTORS[name].needs}
+        columns = [WordColumns.from_sentences(sentences or (), only=needs)] if needs else []
+        found = build_vocabularies(columns, names, self.embedding.min_count)
+        values = self._values | {name: vocabulary.values for name, vocabulary in found.items()}
+        return self.model_copy(update={"embedding": self.embedding.model_copy(update={"values": values})})
 
     @classmethod
     def parse(cls, names: str, **more: Any) -> InfusionConfig:

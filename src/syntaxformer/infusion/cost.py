@@ -143,8 +143,7 @@ class Work:
 
     def forward(self) -> Any:
         """The output."""
-        dtype = None if self.dtype == torch.float32 else self.dtype
-        with torch.autocast(self.model.device.type, dtype, enabled=dtype is not None):
+        with torch.autocast(self.model.device.type, self.dtype, enabled=self.dtype != torch.float32):
             return self.model(**self.batch)
 
     def step(self) -> Tensor:

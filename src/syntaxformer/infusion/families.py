@@ -248,8 +248,7 @@ def _at(module: nn.Module, path: str, role: str, kind: type) -> Any:
 
 def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
     name, kind = type(model).__name__, getattr(getattr(model, "config", None), "model_type", None)
-    supported = ", ".join(one.title for one in FAMILIES.values())
-    remedy = f"Supported: {supported}."
+    remedy = f"Supported: {', '.join(one.title for one in FAMILIES.values())}."
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model: expected a transformers PreTrainedModel, got {name}. {remedy}")
     if not model.config.is_encoder_decoder and _looks_back(model):

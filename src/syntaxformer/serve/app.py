@@ -125,11 +125,7 @@ async def explain(body: ExplainRequest, request: Request) -> ExplainAnswer:
 def _engine(
     request: Request, task: str | None, name: str | None, texts: Sequence[str | Sequence[str]]
 ) -> Engine:
-    """The model of a request; its counts are noted for the log, and its texts only if the service logs texts.
-
-    Raises:
-        Problem: 422 if there is no such model, or the texts are too many, too long or not Unicode.
-    """
+    """The model of a request; its counts are noted for the log, its texts only if the service logs texts."""
     state = request.app.state
     engine = choose(state.engines, task, name)
     parts = [part for text in texts for part in ([text] if isinstance(text, str) else text)]

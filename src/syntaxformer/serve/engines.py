@@ -155,14 +155,12 @@ def check_folder(folder: Path) -> None:
     Raises:
         CheckpointError: The folder is unfinished, altered or not a model.
     """
-    is_classifier = (folder / CLASSIFIER).is_file()
-    verify, read = (
-        (verify_classifier_folder, read_classifier_info)
-        if is_classifier
-        else (verify_model_folder, read_info)
-    )
-    verify(folder)
-    read(folder)
+    if (folder / CLASSIFIER).is_file():
+        verify_classifier_folder(folder)
+        read_classifier_info(folder)
+    else:
+        verify_model_folder(folder)
+        read_info(folder)
 
 
 def load_engine(

@@ -70,11 +70,7 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
 
 @contextmanager
 def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
-    """Like `atomic_file`, but give a stream of UTF-8 text, compressed if the name ends in `.gz`.
-
-    Raises:
-        DataError: The folder or the file cannot be written.
-    """
+    """Like `atomic_file`, but give a stream of UTF-8 text, compressed if the name ends in `.gz`."""
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         is_packed = Path(path).suffix == ".gz"
         # No name and no time are stored, so the same content gives the same bytes.
@@ -327,11 +323,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write a JSON file, whole or not at all.
-
-    Raises:
-        DataError: It cannot be written.
-    """
+    """Write a JSON file, or nothing; see `atomic_file`."""
     write_text(path, json.dumps(content, indent=indent))
 
 
@@ -396,11 +388,7 @@ def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
 
 
 def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -> Iterator[str]:
-    """Yield the lines of an open binary file or stream, checked as `read_lines` does.
-
-    Raises:
-        DataError: The text is UTF-16, or a line holds bytes that are not UTF-8 or a NUL.
-    """
+    """Yield the lines of an open binary file or stream, with the checks and errors of `read_lines`."""
     position = 0
     for number, raw in enumerate(raw_lines, 1):
         if number > first:
@@ -415,11 +403,7 @@ def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -
 
 
 def count_lines(path: str | Path) -> int:
-    """Count the lines that `read_lines` yields, without decoding them.
-
-    Raises:
-        DataError: The file cannot be read or unpacked.
-    """
+    """Count the lines that `read_lines` yields, without decoding them; errors as there."""
     return sum(1 for _ in _raw_lines(path))
 
 

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import (
-    AddressOption,
-    Engine,
-    EngineOption,
-    refuse_inputs,
-    refuse_lone_address,
-    refuse_other_endings,
-)
+from syntaxformer.cli import options
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
@@ -52,8 +45,8 @@ def annotate(
     ] = None,
     language: Annotated[str | None, Option(help="Language of the text; default: by the file names.")] = None,
     processes: Annotated[int, Option(min=1, help="Number of worker processes.")] = 1,
-    engine: EngineOption = Engine.local,
-    address: AddressOption = None,
+    engine: options.EngineOption = options.Engine.local,
+    address: options.AddressOption = None,
     lines_per_shard: Annotated[
         int | None,
         Option(
@@ -72,7 +65,7 @@ def annotate(
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of, language_of_file
 
     targets = output_paths(inputs, output)
-    refuse_lone_address(engine, address)
+    options.refuse_lone_address(engine, address)
     given = language and TextLanguage(language_of(language), f"--language={language}")
     texts = [given or language_of_file(one) for one in inputs]
     chosen = {choose_annotator(annotator, one, "--annotator", "--language=CODE") for one in texts}
@@ -80,7 +73,7 @@ def annotate(
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
     if is_file(annotator):
-        if engine is Engine.ray:
+        if engine is options.Engine.ray:
             raise ConfigError(
                 f"--engine ray: expected an annotator that takes any line, got {annotator}, which is read in "
                 "order. Use the local engine."
@@ -89,7 +82,7 @@ def annotate(
     else:
         from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine
 
-        on_ray = engine is Engine.ray
+        on_ray = engine is options.Engine.ray
         work = ray_engine(annotator, processes, address) if on_ray else in_processes(annotator, processes)
         corpora = _in_shards(
             inputs, targets, annotator, work, lines_per_shard or (20_000 if on_ray else 5_000)
@@ -154,12 +147,12 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     if into_folder:
         targets = [output / (Path(source).name.removesuffix(".gz") + _SUFFIX) for source in inputs]
     else:
-        refuse_other_endings(output, (_SUFFIX,))
+        options.refuse_other_endings(output, (_SUFFIX,))
         targets = [output]
     for target in targets:
         if targets.count(target) > 1:
             raise ConfigError(
                 f"-o: expected inputs of different names, got two for {target}. Annotate them separately."
             )
-        refuse_inputs(target, inputs)
+        options.refuse_inputs(target, inputs)
     return targets

@@ -11,7 +11,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import JsonOption, OverwriteOption
+from syntaxformer.cli import options
 
 annotator = Typer(
     name="annotator",
@@ -32,7 +32,7 @@ def train(
     steps: Annotated[int | None, Option(min=1, help="Updates; default: by the number of words.")] = None,
     width: Annotated[int, Option(min=16, help="Width of the network.")] = 128,
     seed: Annotated[int, Option(help="Of weights and order.")] = 13,
-    overwrite: OverwriteOption = False,
+    overwrite: options.OverwriteOption = False,
 ) -> None:
     """Train a tagger, parser and, if the treebank has lemmas and morphology, these, too.
 
@@ -56,7 +56,7 @@ def train(
 def evaluate(
     name: Annotated[str, Argument(metavar="ANNOTATOR", help="Folder, or a name such as en or stanza:cs.")],
     treebank: Annotated[Path, Argument(help="CoNLL-U file, plain or .gz.")],
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Score an annotator on a treebank's own words, which it is given (gold tokenisation).
 

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.cli.options import (
-    FactorOption,
-    ModelAnnotatorOption,
-    TrustOption,
-    check_factor_names,
-    read_factors,
-)
+from syntaxformer.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +38,7 @@ def attend(
     ] = None,
     layer: Annotated[int, Option(help="Layer, counted from 0; -1 is the last.")] = -1,
     head: Annotated[int | None, Option(min=0, help="Number of a head; default: the mean over heads.")] = None,
-    factor: FactorOption = None,
+    factor: options.FactorOption = None,
     pair: Annotated[str | None, Option(help="Second text, for a model of pairs.")] = None,
     network: Annotated[
         str | None, Option(help='Sub-network, such as "dependency sibling 3"; default: the strongest.')
@@ -56,9 +50,9 @@ def attend(
         str | None,
         Option(help="Annotator whose trees --spread uses; default: the bundled one of the source."),
     ] = None,
-    model_annotator: ModelAnnotatorOption = None,
+    model_annotator: options.ModelAnnotatorOption = None,
     as_json: Annotated[bool, Option("--json", help="Print --spread as one JSON object.")] = False,
-    trust_annotator: TrustOption = False,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Draw which source pieces each target piece attends to, or the sub-networks of a fine-tuned model.
 
@@ -88,7 +82,7 @@ def attend(
         _subnetworks(classifiers, (text, pair) if pair else text, output, network, layer, head)
     else:
         _refuse("a translator", {"--pair": pair, "--network": network})
-        given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
+        given = {name: next(rows, []) for name, rows in options.read_factors(factor).items()}
         _cross_attention(_translators(folders, loading, given), text, output, given, layer, head)
     echo(output)
 
@@ -111,7 +105,7 @@ def _translators(
     from syntaxformer.translation.translator import Translator
 
     loaded = {str(one): Translator.load(one, **loading) for one in folders}
-    check_factor_names(factors or {}, loaded.values())
+    options.check_factor_names(factors or {}, loaded.values())
     check_directions([one.info for one in loaded.values()], "--beside")
     return loaded
 

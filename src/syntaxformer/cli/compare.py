@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import (
-    ModelAnnotatorOption,
-    TrustOption,
-    check_parallel,
-    refuse_inputs,
-    refuse_other_endings,
-)
+from syntaxformer.cli import options
 
 if TYPE_CHECKING:
     from syntaxformer.study.document import Block
@@ -39,14 +33,14 @@ def compare(
     annotator: Annotated[
         str | None, Option(help="Annotator of the source; default: the bundled one of its language.")
     ] = None,
-    model_annotator: ModelAnnotatorOption = None,
+    model_annotator: options.ModelAnnotatorOption = None,
     target_annotator: Annotated[
         str | None,
         Option(help="Annotator of references and outputs; default: the bundled one of the target language."),
     ] = None,
     examples: Annotated[int, Option(min=0, help="Number of example sentences for each system.")] = 10,
     names: Annotated[str | None, Option(help="Names of the systems: baseline,syntax.")] = None,
-    trust_annotator: TrustOption = False,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Show where systems differ: by length, tree depth, part of speech and rare words, with examples.
 
@@ -62,8 +56,8 @@ def compare(
     from syntaxformer.study.cases import case_blocks, cases_of_lines
     from syntaxformer.translation.scoring import check_directions
 
-    refuse_inputs(output, [*systems, src, ref, train, data])
-    refuse_other_endings(output, (".md", ".html"))
+    options.refuse_inputs(output, [*systems, src, ref, train, data])
+    options.refuse_other_endings(output, (".md", ".html"))
     if not 2 <= len(systems) <= 8:
         raise ConfigError(f"SYSTEMS: expected two to eight, the baseline first, got {len(systems)}.")
     called = tuple(names.split(",")) if names else _names(*systems)
@@ -79,7 +73,7 @@ def compare(
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]
     for path, lines in zip(systems, outputs, strict=True):
-        check_parallel(src, sources, {ref: references, path: lines})
+        options.check_parallel(src, sources, {ref: references, path: lines})
     models = [model for _, model in found if model is not None]
     infos = [model.info for model in models]
     check_directions(infos, "SYSTEMS")

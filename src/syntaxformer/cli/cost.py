@@ -13,14 +13,14 @@ from typing import Annotated, Any
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import DeviceOption, JsonOption, SettingsArgument
+from syntaxformer.cli import options
 
 
 def cost(
     model: Annotated[
         str, Argument(help="Checkpoint (folder or name on the Hub), model folder, or recipe (a YAML file).")
     ],
-    settings: SettingsArgument = None,
+    settings: options.SettingsArgument = None,
     infuse: Annotated[
         str, Option(help="What is put into a plain checkpoint: masks, lisa, pos_add, …, with commas.")
     ] = "none",
@@ -29,8 +29,8 @@ def cost(
     ] = None,
     rounds: Annotated[int, Option(min=1, help="Turns of each model; the median counts.")] = 3,
     annotator: Annotated[str | None, Option(help="Parser that is timed. Default: the model's.")] = None,
-    as_json: JsonOption = False,
-    device: DeviceOption = None,
+    as_json: options.JsonOption = False,
+    device: options.DeviceOption = None,
 ) -> None:
     """Measure what syntax costs beside the plain model. Weights are random, since only shapes count.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.cli.options import refuse_other_endings
+from syntaxformer.cli import options
 
 
 def curves(
@@ -27,7 +27,7 @@ def curves(
     from syntaxformer.study.document import Figure, Heading, to_html
     from syntaxformer.study.plots import Curve, draw_panels
 
-    refuse_other_endings(output, (".png", ".svg", ".pdf", ".html"))
+    options.refuse_other_endings(output, (".png", ".svg", ".pdf", ".html"))
     panels: dict[str, dict[str, Curve]] = {}
     for run in dict.fromkeys(runs):
         for name, points in _logged(run).items():

@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import JsonOption
+from syntaxformer.cli import options
 
 data = Typer(
     name="data",
@@ -41,7 +41,7 @@ def report(
     all_lines: Annotated[
         bool, Option("--all", help="Identify the language of all lines, not of 10,000.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Report duplicates, overlap with dev and test, copies, odd lengths, other languages and scripts.
 

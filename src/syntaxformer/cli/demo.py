@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from syntaxformer.cli.options import OverwriteOption, SettingsArgument
+from syntaxformer.cli import options
 
 if TYPE_CHECKING:
     from syntaxformer.demo.run import DemoReport
@@ -17,8 +17,8 @@ def demo(
     output: Annotated[Path, Option("-o", "--output", help="Folder for corpus, models and figure.")] = Path(
         "demo"
     ),
-    overwrite: OverwriteOption = False,
-    settings: SettingsArgument = None,
+    overwrite: options.OverwriteOption = False,
+    settings: options.SettingsArgument = None,
 ) -> None:
     """Train a baseline and an infused translator, print their BLEU and draw their attention.
 

@@ -11,22 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.cli.options import (
-    BeamSizeOption,
-    BlankOption,
-    DeviceOption,
-    FactorOption,
-    JsonOption,
-    ModelAnnotatorOption,
-    ShuffleOption,
-    TrustOption,
-    check_factor_names,
-    check_parallel,
-    echo_table,
-    factor_files,
-    read_factors,
-    refuse_inputs,
-)
+from syntaxformer.cli import options
 from syntaxformer.cli.predict import UNCHANGED, predict
 
 
@@ -49,14 +34,14 @@ def evaluate(
     baseline_scores: Annotated[Path | None, Option(help="The same metric's scores of a baseline.")] = None,
     data: Annotated[str | None, Option(help="For a classifier: as in predict.")] = None,
     split: Annotated[str | None, Option(help="Split of --data. Default: dev.")] = None,
-    beam_size: BeamSizeOption = None,
-    as_json: JsonOption = False,
-    annotator: ModelAnnotatorOption = None,
-    factor: FactorOption = None,
-    shuffle: ShuffleOption = None,
-    blank: BlankOption = None,
-    device: DeviceOption = None,
-    trust_annotator: TrustOption = False,
+    beam_size: options.BeamSizeOption = None,
+    as_json: options.JsonOption = False,
+    annotator: options.ModelAnnotatorOption = None,
+    factor: options.FactorOption = None,
+    shuffle: options.ShuffleOption = None,
+    blank: options.BlankOption = None,
+    device: options.DeviceOption = None,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Translate a test set and score it, cased and detokenised unless the model is not; prints signatures.
 
@@ -83,9 +68,9 @@ def evaluate(
         return
     if model is None or src is None or ref is None:
         raise ConfigError("evaluate: expected MODEL, --src and --ref, or --scores, got fewer.")
-    refuse_inputs(output, [src, ref, *factor_files(factor)])
+    options.refuse_inputs(output, [src, ref, *options.factor_files(factor)])
     sources, references = list(read_lines(src)), list(read_lines(ref))
-    check_parallel(src, sources, {ref: references})
+    options.check_parallel(src, sources, {ref: references})
     systems: dict[str, Translator] = {}
     for one in (model, *(baseline or ())):
         name = f"{one}{' (again)' * (str(one) in systems)}"
@@ -97,11 +82,11 @@ def evaluate(
         systems = {intact[0]: ablate_translator(intact[1], ablation), **dict(others)}
     infos = [one.info for one in systems.values()]
     common = common_scoring(infos, "--baseline")
-    check_factor_names(read_factors(factor), systems.values())
+    options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
     for name, one in systems.items():
         told = f"translating with {name}"
-        found = score_translator(one, sources, references, beam_size, read_factors(factor), told)
+        found = score_translator(one, sources, references, beam_size, options.read_factors(factor), told)
         report |= {} if report else {"model": name, **found.scores.as_dict(), "n_loops": found.n_loops}
         texts[name] = found.hypotheses
     if output is not None:
@@ -128,7 +113,7 @@ def _print(report: dict[str, Any]) -> None:
     rows, columns = [["", *signatures, "length"]], [*signatures, "length_ratio"]
     for name, row in systems.items():
         rows.append([name, *("–" if row[key] is None else f"{row[key]:.2f}" for key in columns)])
-    echo_table(rows)
+    options.echo_table(rows)
     for name, row in systems.items():
         for metric, found in row.get("against", {}).items():
             echo(f"{metric:6} {difference_in_words(found, name)}")
@@ -150,7 +135,7 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
     if path is None or baseline is None or any(others):
         raise ConfigError("--scores: expected --baseline-scores with it, and no model or text, got others.")
     values = [_numbers(one) for one in (baseline, path)]
-    check_parallel(path, values[1], {baseline: values[0]})
+    options.check_parallel(path, values[1], {baseline: values[0]})
     tables = [np.array(one)[:, None] for one in values]
     found = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
     means = [float(one.mean()) for one in tables]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit, Option, Typer, echo
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.cli.options import AddressOption, Engine, EngineOption, refuse_lone_address
+from syntaxformer.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,8 @@ def run(
         list[str] | None,
         Option(metavar="AXIS=LEVEL", help="Do only these runs; repeatable, also for levels of one axis."),
     ] = None,
-    engine: EngineOption = Engine.local,
-    address: AddressOption = None,
+    engine: options.EngineOption = options.Engine.local,
+    address: options.AddressOption = None,
 ) -> None:
     """Do the missing runs. Killed runs are resumed; failed runs are done again only with --retry-failed.
 
@@ -55,13 +55,13 @@ def run(
     from syntaxformer.study.experiments import LocalExecutor, load_spec, run_experiment
     from syntaxformer.study.experiments.runner import RayExecutor
 
-    refuse_lone_address(engine, address)
+    options.refuse_lone_address(engine, address)
     loaded = load_spec(spec, settings or ())
     opened, wanted = _store(loaded, store), _parts(only or ())
     if dry_run:
         _show_plan(loaded, opened, jobs, wanted, retry_failed)
         return
-    local = nullcontext(LocalExecutor(jobs)) if engine is Engine.local else None
+    local = nullcontext(LocalExecutor(jobs)) if engine is options.Engine.local else None
     with local or RayExecutor(jobs, address) as executor:
         counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=wanted, executor=executor)
     echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))

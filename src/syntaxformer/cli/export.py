@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import OverwriteOption
+from syntaxformer.cli import options
 
 Quantization = StrEnum("Quantization", ["float32", "int8", "int8_float32", "float16", "bfloat16"])
 """Types of the stored weights."""
@@ -21,7 +21,7 @@ def export(
     quantization: Annotated[
         Quantization, Option(help="Type of a translator's weights; int8 is the fastest on processors.")
     ] = Quantization.float32,
-    overwrite: OverwriteOption = False,
+    overwrite: options.OverwriteOption = False,
 ) -> None:
     """Write a model for fast inference.
 

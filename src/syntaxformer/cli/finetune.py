@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import OverwriteOption, ResumeOption, echo_table
+from syntaxformer.cli import options
 
 
 def finetune(
@@ -59,8 +59,8 @@ def finetune(
             "--set", metavar="KEY=VALUE", help="Other settings, as infusion.masks.without=parent; repeatable."
         ),
     ] = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
+    resume: options.ResumeOption = False,
+    overwrite: options.OverwriteOption = False,
 ) -> None:
     """Fine-tune a pretrained encoder and print its scores on the development set.
 
@@ -98,7 +98,7 @@ def finetune(
         rows = [[name, *one["dev"].values(), one["model"]] for name, one in found["seeds"].items()]
         rows += [[name, *found[name].values(), ""] for name in ("mean", "sd")]
         shown = [[one if isinstance(one, str) else f"{one:.4f}" for one in row] for row in rows]
-        echo_table([["seed", *found["mean"], "model"], *shown])
+        options.echo_table([["seed", *found["mean"], "model"], *shown])
         return
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
     if not process_team().is_main_process:
@@ -106,7 +106,7 @@ def finetune(
     report = read_json(folder / "run.json")
     for name, value in report["dev"].items():
         echo(f"{name} {value:.4f}")
-    echo_table(class_rows({"": report["classes"]}))
+    options.echo_table(class_rows({"": report["classes"]}))
     if missed := report.get("never_predicted"):
         echo(missed_note(missed))
     echo(folder)

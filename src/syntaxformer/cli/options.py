@@ -1,4 +1,7 @@
-"""Options that several commands share, and checks of the files that they name."""
+"""Options that several commands share, and checks of the files that they name.
+
+What a check does not accept, it refuses by a `ConfigError`, or by a `DataError` if it is in a file.
+"""
 
 from __future__ import annotations
 
@@ -71,21 +74,13 @@ def echo_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def refuse_lone_address(engine: Engine, address: str | None) -> None:
-    """Check that an address is given only with the Ray engine.
-
-    Raises:
-        ConfigError: It is given with the local engine.
-    """
+    """Check that an address is given only with the Ray engine."""
     if address is not None and engine is not Engine.ray:
         raise ConfigError("--address: expected --engine ray with it, got the local engine.")
 
 
 def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None]) -> None:
-    """Check that an output, None for standard output, is not one of the inputs.
-
-    Raises:
-        ConfigError: It is one, by its name or by a link.
-    """
+    """Check that an output, None for standard output, is not one of the inputs, by its name or by a link."""
     if output is None or (output.exists() and not output.is_file()):
         return  # a pipe or a terminal may be read and written
     for source in map(Path, filter(None, inputs)):
@@ -95,11 +90,7 @@ def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None]) -> N
 
 
 def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:
-    """Check that the ending of an output is a known one; a name without an ending is accepted.
-
-    Raises:
-        ConfigError: It has another ending.
-    """
+    """Check that the ending of an output is a known one; a name without an ending is accepted."""
     if output is not None and output.suffix and output.suffix not in known:
         raise ConfigError(
             f"-o: expected a file ending of {' or '.join(known)}, got {output.name}. "
@@ -108,11 +99,7 @@ def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:
 
 
 def check_parallel(src: Path, sources: Sequence[object], others: Mapping[Path, Sequence[object]]) -> None:
-    """Check that files have as many lines as the source, and at least one.
-
-    Raises:
-        DataError: A file does not.
-    """
+    """Check that files have as many lines as the source, and at least one."""
     for path, lines in others.items():
         if len(lines) != len(sources) or not sources:
             raise DataError(
@@ -126,11 +113,7 @@ def factor_files(settings: Iterable[str] | None) -> list[str]:
 
 
 def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]]]:
-    """Open the factor files of `--factor NAME=FILE`.
-
-    Raises:
-        ConfigError: A setting has another form.
-    """
+    """Open the factor files of `--factor NAME=FILE`."""
     from syntaxformer.syntax import read_user_values
 
     pairs = [setting.partition("=") for setting in settings or ()]
@@ -141,11 +124,7 @@ def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]
 
 
 def check_factor_names(given: Collection[str], translators: Iterable[Translator]) -> None:
-    """Check that each given factor is read by one of the models.
-
-    Raises:
-        ConfigError: A factor is read by none.
-    """
+    """Check that each given factor is read by one of the models."""
     known = {name for translator in translators for name in translator.encoder.factors}
     if unknown := set(given) - known:
         raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")

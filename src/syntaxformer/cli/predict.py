@@ -9,16 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import (
-    BlankOption,
-    DeviceOption,
-    JsonOption,
-    ModelAnnotatorOption,
-    ShuffleOption,
-    TrustOption,
-    echo_table,
-    refuse_inputs,
-)
+from syntaxformer.cli import options
 
 UNCHANGED = "the model as it is"
 """Name of a model beside its own copy that reads changed inputs."""
@@ -47,13 +38,13 @@ def predict(
     baseline: Annotated[
         list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
     ] = None,
-    annotator: ModelAnnotatorOption = None,
+    annotator: options.ModelAnnotatorOption = None,
     batch_size: Annotated[int | None, Option(min=1, help="Number of texts in a batch.")] = None,
-    shuffle: ShuffleOption = None,
-    blank: BlankOption = None,
-    as_json: JsonOption = False,
-    device: DeviceOption = None,
-    trust_annotator: TrustOption = False,
+    shuffle: options.ShuffleOption = None,
+    blank: options.BlankOption = None,
+    as_json: options.JsonOption = False,
+    device: options.DeviceOption = None,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Predict labels or scores, and score the predictions if the data has labels.
 
@@ -92,7 +83,7 @@ def predict(
     target = output
     if output is not None and (output.is_dir() or not output.suffix):
         target = output / (submitted or "predictions.tsv")
-    refuse_inputs(target, [source if data is None else texts.source])
+    options.refuse_inputs(target, [source if data is None else texts.source])
     predictions = classifier.predict_set(texts, **how)
     if predictions.n_truncated:
         echo(f"warning: {classifier.cut_note(predictions)}", err=True)
@@ -130,11 +121,11 @@ def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Pa
             echo(f"{metric} {value:.4f}")
     else:
         rows = [[one, *(f"{value:.4f}" for value in row["scores"].values())] for one, row in judged.items()]
-        echo_table([["", *first["scores"]], *rows])
+        options.echo_table([["", *first["scores"]], *rows])
         for one, row in judged.items():
             for metric, found in row.get("against", {}).items():
                 echo(f"{metric} {difference_in_words(found, one, 4)}")
     if not as_json:
-        echo_table(class_rows({one: row["classes"] for one, row in judged.items()}))
+        options.echo_table(class_rows({one: row["classes"] for one, row in judged.items()}))
     for note in value_notes(judged, len(texts)):
         echo(f"warning: {note}", err=True)

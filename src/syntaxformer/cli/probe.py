@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import DeviceOption, JsonOption, TrustOption, refuse_inputs
+from syntaxformer.cli import options
 
 if TYPE_CHECKING:
     from syntaxformer.study.probing import ProbeReport
@@ -37,9 +37,9 @@ def probe(
         int, Option(min=0, max=2**32 - 1, help="Seed of maps, batch order and random vectors.")
     ] = 1,
     output: Annotated[Path | None, Option("-o", "--output", help="Write the scores as JSON.")] = None,
-    as_json: JsonOption = False,
-    device: DeviceOption = None,
-    trust_annotator: TrustOption = False,
+    as_json: options.JsonOption = False,
+    device: options.DeviceOption = None,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Train a distance probe and a depth probe on each layer, and print UUAS, Spearman and root accuracy.
 
@@ -50,7 +50,7 @@ def probe(
     from syntaxformer.study.treebank import read_probe_treebank
     from syntaxformer.study.word_states import load_word_encoder
 
-    refuse_inputs(output, [treebank, dev, test])
+    options.refuse_inputs(output, [treebank, dev, test])
     wanted = _layers(layers)
     train_part = read_probe_treebank(treebank)
     if dev is None:

@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError
-from syntaxformer.cli.options import DeviceOption, ModelAnnotatorOption, TrustOption
+from syntaxformer.cli import options
 
 
 def serve(
@@ -35,10 +35,10 @@ def serve(
     api_key_file: Annotated[
         Path | None, Option(help="File with the key that requests must send, or set SYNTAXFORMER_API_KEY.")
     ] = None,
-    annotator: ModelAnnotatorOption = None,
+    annotator: options.ModelAnnotatorOption = None,
     log_texts: Annotated[bool, Option("--log-texts", help="Write users' texts to the log.")] = False,
-    device: DeviceOption = None,
-    trust_annotator: TrustOption = False,
+    device: options.DeviceOption = None,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Serve models over HTTP: POST /v1/translate and /v1/classify, OpenAPI at /openapi.json.
 

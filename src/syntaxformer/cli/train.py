@@ -7,14 +7,14 @@ from typing import Annotated
 
 from typer import Argument, echo
 
-from syntaxformer.cli.options import OverwriteOption, ResumeOption, SettingsArgument
+from syntaxformer.cli import options
 
 
 def train(
     recipe: Annotated[str, Argument(help="YAML file, or the name of a bundled recipe (multi30k).")],
-    overrides: SettingsArgument = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
+    overrides: options.SettingsArgument = None,
+    resume: options.ResumeOption = False,
+    overwrite: options.OverwriteOption = False,
 ) -> None:
     """Train a translator from a recipe.
 

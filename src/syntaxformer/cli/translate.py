@@ -11,21 +11,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
-from syntaxformer.cli.options import (
-    BatchSizeOption,
-    BeamSizeOption,
-    DeviceOption,
-    FactorOption,
-    ModelAnnotatorOption,
-    SeedOption,
-    TemperatureOption,
-    TopKOption,
-    TranslatorArgument,
-    TrustOption,
-    factor_files,
-    read_factors,
-    refuse_inputs,
-)
+from syntaxformer.cli import options
 
 
 def translate(
@@ -35,7 +21,7 @@ def translate(
     output: Annotated[
         Path | None, Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
     ] = None,
-    beam_size: BeamSizeOption = None,
+    beam_size: options.BeamSizeOption = None,
     length_penalty: Annotated[float | None, Option(help="Default: the model's setting.")] = None,
     n_best: Annotated[
         int, Option(min=1, help="Translations of each line, best first, as lines number|||text|||score.")
@@ -43,15 +29,15 @@ def translate(
     moses: Annotated[
         bool, Option("--moses", help="Write Moses' n-best list: number from 0 ||| text ||| Score= s ||| s.")
     ] = False,
-    batch_size: BatchSizeOption = None,
+    batch_size: options.BatchSizeOption = None,
     no_repeat_ngram_size: Annotated[
         int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
     ] = None,
-    temperature: TemperatureOption = None,
-    top_k: TopKOption = None,
-    seed: SeedOption = None,
-    annotator: ModelAnnotatorOption = None,
-    factor: FactorOption = None,
+    temperature: options.TemperatureOption = None,
+    top_k: options.TopKOption = None,
+    seed: options.SeedOption = None,
+    annotator: options.ModelAnnotatorOption = None,
+    factor: options.FactorOption = None,
     inject: Annotated[
         bool | None,
         Option(
@@ -59,8 +45,8 @@ def translate(
             help="Let LISA's head attend to the annotator's governors; default: as trained.",
         ),
     ] = None,
-    device: DeviceOption = None,
-    trust_annotator: TrustOption = False,
+    device: options.DeviceOption = None,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Translate text, which is tagged automatically; several models average their log-probabilities.
 
@@ -72,14 +58,15 @@ def translate(
     from syntaxformer.translation.translator import Translator
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
-    refuse_inputs(output, [source, *factor_files(factor)])
+    options.refuse_inputs(output, [source, *options.factor_files(factor)])
     _spare_torch(models[0], annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = standard_input() if source is None else read_lines(source)
+    factors = options.read_factors(factor)
     results = translator.translate(
-        *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1 or moses, read_factors(factor)),
+        *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1 or moses, factors),
         no_repeat_ngram_size=no_repeat_ngram_size,
         temperature=temperature,
         top_k=top_k,
@@ -100,17 +87,17 @@ def translate(
 
 
 def backtranslate(
-    model: TranslatorArgument,
+    model: options.TranslatorArgument,
     mono: Annotated[Path, Argument(help="Text in the language that MODEL reads, plain or .gz.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the pairs, for data.synthetic.")],
-    beam_size: BeamSizeOption = None,
-    batch_size: BatchSizeOption = None,
-    temperature: TemperatureOption = None,
-    top_k: TopKOption = None,
-    seed: SeedOption = None,
-    annotator: ModelAnnotatorOption = None,
-    device: DeviceOption = None,
-    trust_annotator: TrustOption = False,
+    beam_size: options.BeamSizeOption = None,
+    batch_size: options.BatchSizeOption = None,
+    temperature: options.TemperatureOption = None,
+    top_k: options.TopKOption = None,
+    seed: options.SeedOption = None,
+    annotator: options.ModelAnnotatorOption = None,
+    device: options.DeviceOption = None,
+    trust_annotator: options.TrustOption = False,
 ) -> None:
     """Make training pairs of target-language text, whose sources a model of the other direction writes.
 

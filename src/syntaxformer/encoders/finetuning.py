@@ -117,13 +117,10 @@ def finetune_seeds(
 ) -> dict[str, Any]:
     """Fine-tune with settings that differ in seed and output, and write `seeds.json` beside the folders.
 
-    A resumed command also begins what was not begun.
+    A resumed command also begins what was not begun. Errors are those of `finetune`.
 
     Returns:
         `seeds`: seed → its `model` folder and scores on `dev`; `mean` and `sd` of each score.
-
-    Raises:
-        SyntaxformerError: As `finetune`.
     """
     runs: dict[str, dict[str, Any]] = {}
     for config in configs:

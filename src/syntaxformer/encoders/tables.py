@@ -273,16 +273,11 @@ def pick_column(found: Sequence[str], names: Sequence[str], what: str, path: str
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """The roles of a table's columns.
+    """The columns of a table for the roles that a `Task` names, and how their cells are read.
 
     Args:
-        texts: Column of each text.
-        label: Column of the label; None if there is none, as in a test set.
-        task_type: Reads labels.
-        trees: Column of each text's tree; empty if there are no trees.
-        index: Column that numbers the examples; None counts them from 0.
-        no_label: Labels whose rows are left out and counted.
-        tolerant: Leave out and count broken rows and empty texts.
+        label: None if there is none, as in a test set.
+        index: None counts the examples from 0.
         unlabelled: Cells of the label column that mean "no label", as in test sets.
         fold_case: Ignore the case of labels.
     """

@@ -146,11 +146,7 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
 
 
 def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = None, **options: Any) -> Any:
-    """Load an infused model; `auto` is the Auto class that was called, None to load the class that was saved.
-
-    Raises:
-        CheckpointError: As in `load`.
-    """
+    """As `load`; `auto` is the Auto class that was called, None to load the class that was saved."""
     folder = fetched(folder, **{key: options.pop(key) for key in _OF_HUB if key in options})
     stored, infusion, family = _stored(folder)
     check_settings(folder)

@@ -17,41 +17,22 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from syntaxformer import __version__
 from syntaxformer.base.errors import SyntaxformerError
+from syntaxformer.serve import gate, schemas
 from syntaxformer.serve.batcher import Batcher, Metrics
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslatorEngine
-from syntaxformer.serve.gate import (
-    BoundedRoute,
-    Gate,
-    check_explained,
-    check_pairs,
-    check_texts,
-    choose,
-    n_characters,
-    settings_of,
-    translate_settings,
-)
 from syntaxformer.serve.problems import STATUSES, Problem, handle_problems
-from syntaxformer.serve.schemas import (
-    ClassifyAnswer,
-    ClassifyRequest,
-    ErrorBody,
-    ExplainAnswer,
-    ExplainRequest,
-    ExplainSettings,
-    ModelList,
-    TranslateAnswer,
-    TranslateRequest,
-)
 
 LOOK_S = 0.2
 """Seconds between two checks whether a client still waits."""
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": text} for status, (_, text) in STATUSES.items() if text
+    status: {"model": schemas.ErrorBody, "description": text}
+    for status, (_, text) in STATUSES.items()
+    if text
 }
 
-_work = APIRouter(route_class=BoundedRoute, responses=_ERRORS)
+_work = APIRouter(route_class=gate.BoundedRoute, responses=_ERRORS)
 _probes = APIRouter()
 
 
@@ -60,7 +41,8 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     metrics = Metrics()
     bounds = config.max_batch, config.max_waiting, config.max_batch_characters
     batchers = {
-        name: Batcher(engine.work, *bounds, n_characters, metrics, name) for name, engine in engines.items()
+        name: Batcher(engine.work, *bounds, gate.n_characters, metrics, name)
+        for name, engine in engines.items()
     }
 
     @asynccontextmanager
@@ -84,41 +66,41 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     handle_problems(app)
     app.include_router(_work)
     app.include_router(_probes)
-    app.add_middleware(Gate, config=config, metrics=metrics)
+    app.add_middleware(gate.Gate, config=config, metrics=metrics)
     return app
 
 
 @_work.post("/v1/translate", response_model_exclude_none=True, summary="Translate texts")
-async def translate(body: TranslateRequest, request: Request) -> TranslateAnswer:
+async def translate(body: schemas.TranslateRequest, request: Request) -> schemas.TranslateAnswer:
     """Translate a batch of texts, in order."""
     engine = _engine(request, "translation", body.model, body.texts)
     assert isinstance(engine, TranslatorEngine)
-    found = await _results(request, engine, body.texts, translate_settings(body, engine))
-    return TranslateAnswer(model=engine.description.name, translations=found)
+    found = await _results(request, engine, body.texts, gate.translate_settings(body, engine))
+    return schemas.TranslateAnswer(model=engine.description.name, translations=found)
 
 
 @_work.post("/v1/classify", response_model_exclude_none=True, summary="Classify texts")
-async def classify(body: ClassifyRequest, request: Request) -> ClassifyAnswer:
+async def classify(body: schemas.ClassifyRequest, request: Request) -> schemas.ClassifyAnswer:
     """Classify a batch of texts or pairs of texts, in order."""
     engine = _engine(request, "classification", body.model, body.texts)
     assert isinstance(engine, ClassifierEngine)
-    found = await _results(request, engine, check_pairs(body.texts, engine), None)
-    return ClassifyAnswer(model=engine.description.name, classifications=found)
+    found = await _results(request, engine, gate.check_pairs(body.texts, engine), None)
+    return schemas.ClassifyAnswer(model=engine.description.name, classifications=found)
 
 
 @_work.post("/v1/explain", response_model_exclude_none=True, summary="Look into a model")
-async def explain(body: ExplainRequest, request: Request) -> ExplainAnswer:
+async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.ExplainAnswer:
     """Translate or classify a text, and show its words, trees, relations, pieces and attention."""
     texts = [body.text] if isinstance(body.text, str) else body.text
     engine = _engine(request, None, body.model, texts)
-    check_explained(texts, request.app.state.config)
+    gate.check_explained(texts, request.app.state.config)
     if isinstance(engine, ClassifierEngine):
-        items = check_pairs([body.text], engine)
+        items = gate.check_pairs([body.text], engine)
     elif len(texts) > 1:
         raise Problem(422, f"text: expected a text for {engine.description.name}, got a pair.")
     else:
         items = texts
-    (found,) = await _results(request, engine, items, settings_of(body, ExplainSettings))
+    (found,) = await _results(request, engine, items, gate.settings_of(body, schemas.ExplainSettings))
     return found
 
 
@@ -127,11 +109,11 @@ def _engine(
 ) -> Engine:
     """The model of a request; its counts are noted for the log, its texts only if the service logs texts."""
     state = request.app.state
-    engine = choose(state.engines, task, name)
+    engine = gate.choose(state.engines, task, name)
     parts = [part for text in texts for part in ([text] if isinstance(text, str) else text)]
-    log = {"model": engine.description.name, "texts": len(parts), "characters": n_characters(parts)}
+    log = {"model": engine.description.name, "texts": len(parts), "characters": gate.n_characters(parts)}
     request.state.log = {**log, "content": parts} if state.config.log_texts else log
-    check_texts(texts, state.config)
+    gate.check_texts(texts, state.config)
     return engine
 
 
@@ -161,9 +143,9 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
     responses={401: _ERRORS[401]},
     summary="Models that are served",
 )
-async def models(request: Request) -> ModelList:
+async def models(request: Request) -> schemas.ModelList:
     """List all models and what they can do."""
-    return ModelList(models=[engine.description for engine in request.app.state.engines.values()])
+    return schemas.ModelList(models=[engine.description for engine in request.app.state.engines.values()])
 
 
 @_probes.head("/healthz", include_in_schema=False)

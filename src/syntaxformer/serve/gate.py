@@ -2,7 +2,7 @@
 
 `Gate` is plain ASGI around the whole application, so that even internal errors are answered in the usual
 form. It also logs and counts each request. The checks below it are for well-formed requests: counts,
-lengths, characters, names of models.
+lengths, characters, names of models. What they refuse, they raise as a `Problem` of status 422.
 """
 
 from __future__ import annotations
@@ -157,11 +157,7 @@ def n_characters(texts: str | Sequence[str]) -> int:
 
 
 def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) -> Engine:
-    """The model of a request; if none is named, the first one of the task, or the first of all.
-
-    Raises:
-        Problem: 422 if there is no such model for the task.
-    """
+    """The model of a request; if none is named, the first one of the task, or the first of all."""
     known = {key: engine for key, engine in engines.items() if task in (None, engine.description.task)}
     chosen = known.get(next(iter(known), "") if name is None else name)
     if chosen is None:
@@ -174,11 +170,7 @@ def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) ->
 
 
 def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
-    """Check that a text to explain is short, because its matrices grow with the square of its length.
-
-    Raises:
-        Problem: 422 if it is too long or empty.
-    """
+    """Check that a text to explain is not empty, and short: its matrices grow with the square of that."""
     if (found := n_characters(texts)) > config.max_explained_characters:
         raise Problem(
             422,
@@ -191,11 +183,7 @@ def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
 
 
 def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> None:
-    """Check that texts or pairs of texts are not too many, not too long, and Unicode.
-
-    Raises:
-            Problem: 422 if a check fails.
-    """
+    """Check that texts or pairs of texts are not too many, not too long, and Unicode."""
     if len(texts) > config.max_texts:
         message = f"texts: expected at most {config.max_texts}, got {len(texts)}. Send several requests."
         raise Problem(422, message, "too_many_texts")
@@ -218,11 +206,7 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
 
 
 def translate_settings(request: TranslateRequest, engine: TranslatorEngine) -> TranslateSettings:
-    """The settings of a request, if the model supports them.
-
-    Raises:
-        Problem: 422 if there are more translations than beams, or the model cannot show what is asked for.
-    """
+    """The settings of a request, if there are as many beams and the model can show what is asked for."""
     beam = request.beam_size or engine.translator.info.decoding.beam_size
     if request.n_best > beam:
         message = f"n_best: expected at most the beam size, {beam}, got {request.n_best}. Raise beam_size."
@@ -245,11 +229,7 @@ def settings_of(request: BaseModel, kind: type[_Settings]) -> _Settings:
 
 
 def check_pairs(texts: Sequence[str | list[str]], engine: ClassifierEngine) -> list[str | tuple[str, str]]:
-    """Convert texts to the form that a classifier takes.
-
-    Raises:
-        Problem: 422 for single texts and a model of pairs or the reverse, or for an empty text.
-    """
+    """Texts in the form that a classifier takes: none empty, and pairs where it was trained on pairs."""
     items: list[str | tuple[str, str]] = []
     for place, text in enumerate(texts):
         parts = [text] if isinstance(text, str) else text

@@ -290,13 +290,8 @@ def fetched(model: str | Path, **options: Any) -> Path:
         return Path(model)
     from huggingface_hub import snapshot_download
 
-    try:
+    with folder_errors(model, "a model folder, or the name of one on the Hub"):
         return Path(snapshot_download(str(model), ignore_patterns=["*.bin", "*.pt", "*.pth"], **options))
-    except Exception as error:  # the client raises classes of its own, of httpx and of the system
-        reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"{model}: expected a model folder, or the name of one on the Hub, found none: {reason}"
-        ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

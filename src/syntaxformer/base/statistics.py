@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,14 @@ class Spread:
     n: int
 
 
+class _Measured:
+    def as_dict(self) -> dict[str, Any]:
+        """The fields for JSON, with None for NaN."""
+        return {name: None if value != value else value for name, value in vars(self).items()}
+
+
 @dataclass(frozen=True)
-class Interval:
+class Interval(_Measured):
     """A mean and its confidence interval."""
 
     mean: float
@@ -44,7 +50,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(_Measured):
     """The comparison of a system with a baseline on the same lines.
 
     Args:
@@ -63,10 +69,6 @@ class Comparison:
     low: float = math.nan
     high: float = math.nan
     test: str = "paired bootstrap"
-
-    def as_dict(self) -> dict[str, float | str | None]:
-        """The comparison as a dictionary for JSON, without NaN."""
-        return {name: None if value != value else value for name, value in asdict(self).items()}
 
 
 def difference_in_words(found: Mapping[str, Any], baseline: str, digits: int = 2) -> str:
@@ -182,11 +184,9 @@ def compare_rows(
     measured, found = gain(labels, *sides), dict[str, Comparison]()
     drawn = (rng.integers(0, n_rows, n_rows) for _ in range(n_samples))
     gains = np.array([gain(labels[rows], *sides[:, rows]) for rows in drawn])
-    ends = (
-        np.percentile(gains, [2.5, 97.5], axis=0)
-        if n_rows >= FEWEST_ROWS
-        else np.full((2, len(names)), np.nan)
-    )
+    ends = np.percentile(gains, [2.5, 97.5], axis=0)
+    if n_rows < FEWEST_ROWS:
+        ends[:] = np.nan
     swaps = (rng.integers(0, 2, n_rows) for _ in range(n_samples))
     gains = np.array([gain(labels, *np.where(swap, sides[::-1], sides)) for swap in swaps])
     p_values = (1 + (abs(gains) >= abs(measured) - RELATIVE_ROUNDING).sum(0)) / (1 + n_samples)
@@ -197,9 +197,8 @@ def compare_rows(
         if name == "accuracy":
             alone = [int(((one == labels) > (other == labels)).sum()) for one, other in (sides[::-1], sides)]
             exact, p = mcnemar_p(*alone)
-            test = (
-                f"McNemar's mid-p; exact {exact:.3f}; right alone on {alone[0]} rows, the other on {alone[1]}"
-            )
+            told = f"right alone on {alone[0]} rows, the other on {alone[1]}"
+            test = f"McNemar's mid-p; exact {exact:.3f}; {told}"
         found[name] = Comparison(by, math.nan if constant else p, no_p, low, high, test)
     return found
 

@@ -125,14 +125,10 @@ def _in_shards(
 
 
 def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
-    """Return the path of the annotation of each input.
+    """Return the path of the annotation of each input, if all can be read and written.
 
     One input goes to `output`, or into it if that is a folder; several go into the folder `output`, each
     under its own name without `.gz` and with `.parquet`.
-
-    Raises:
-        ConfigError: A path is a URL, the output of several inputs is a file, two inputs have the same name,
-            an input is an output, or the output does not end in `.parquet`.
     """
     if urls := [str(one) for one in inputs if _URL.match(str(one))]:
         raise ConfigError(f"INPUT: expected a file, got the URL {urls[0]}. Download it first.")

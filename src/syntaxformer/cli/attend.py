@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,6 @@ from syntaxformer.cli import options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from syntaxformer.base.statistics import Interval
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
@@ -201,20 +199,16 @@ def _spread(
         raise DataError("expected at least one line with text, got none.", source)
     sentences = parser.annotate(lines)
     found = {name: attention_spread(one, sentences, layer, head) for name, one in translators.items()}
-    rows = {name: {measure: one.interval(measure) for measure in MEASURES} for name, one in found.items()}
+    rows = {name: {key: one.interval(key).as_dict() for key in MEASURES} for name, one in found.items()}
     for baseline in beside:
-        differences = {name: found[model].difference(found[baseline], name) for name in MEASURES}
-        rows["difference"] = differences
+        rows["difference"] = {
+            key: found[model].difference(found[baseline], key).as_dict() for key in MEASURES
+        }
     if as_json:
-        echo(json.dumps({name: {key: _plain(one) for key, one in row.items()} for name, row in rows.items()}))
+        echo(json.dumps(rows))
         return
     for name, row in rows.items():
         echo(name)
         for measure, one in row.items():
-            mean, low, high = ("–" if value is None else f"{value:.3f}" for value in _plain(one).values())
+            mean, low, high = ("–" if value is None else f"{value:.3f}" for value in one.values())
             echo(f"  {MEASURES[measure]:<22} {mean:>8}  [{low}, {high}]")
-
-
-def _plain(one: Interval) -> dict[str, float | None]:
-    """Mean, low and high, with None for NaN."""
-    return {name: None if math.isnan(value) else value for name, value in vars(one).items()}

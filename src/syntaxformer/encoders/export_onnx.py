@@ -33,7 +33,7 @@ from syntaxformer.runs.export import (
     origin,
     output_problems,
 )
-from syntaxformer.runs.loading import load_written
+from syntaxformer.runs.loading import load_written, short
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.trees import Sentence
 
@@ -151,10 +151,8 @@ def _write_graph(
                 external_data=False, verbose=False,
             )  # fmt: skip
         except Exception as error:  # the exporter raises many classes
-            reason = " ".join(str(error).split())[:300]
-            raise ConfigError(
-                f"model: expected a network that ONNX can express, got {type(model).__name__}: {reason}"
-            ) from error
+            expected = f"model: expected a network that ONNX can express, got {type(model).__name__}"
+            raise ConfigError(f"{expected}: {short(error)}") from error
     import onnx
 
     return [one.name for one in onnx.load(path, load_external_data=False).graph.input]

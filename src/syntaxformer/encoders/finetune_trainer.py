@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Sampler
-from transformers import PreTrainedModel, Trainer, TrainerCallback
+from transformers import PreTrainedModel, Trainer
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.finetune_config import FinetuneConfig
@@ -58,7 +58,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         class_weights: Sequence[float] | None = None,
     ) -> None:
         self.class_weights = None if class_weights is None else torch.tensor(class_weights)
-        self.infusion_names, self.evaluate_dev, self.clock = {*new_parameters(model)}, evaluate_dev, _Clock()
+        self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
         if training.syntax_dropout:
@@ -88,7 +88,6 @@ class FinetuneTrainer(RunTrainer, Trainer):
         super().__init__(
             *(model, arguments, training, batches, linear(n_updates, training.warmup_frac), n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
-            callbacks=[self.clock],
             data_collator=collate.aligned(arguments.device),
             train_dataset=train,
             eval_dataset=[],
@@ -118,13 +117,14 @@ class FinetuneTrainer(RunTrainer, Trainer):
             loss = loss + ((self.class_weights.to(labels.device)[labels] - 1) * of_rows).mean()
         return (loss, outputs) if return_outputs else loss
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log the time of an epoch together with its scores."""
-        super().log({**logs, **self.clock.seconds} if "eval_score" in logs else logs, start_time)
-
     def dev_scores(self) -> dict[str, float]:
-        """Metrics on dev."""
-        return self.evaluate_dev(self.model)
+        """Metrics on dev, and how long the epoch before them took."""
+        clock, processor = self.batches.began
+        seconds = {
+            "epoch_seconds": time.monotonic() - clock,
+            "epoch_processor_seconds": time.process_time() - processor,
+        }
+        return {**self.evaluate_dev(self.model), **seconds}
 
 
 class LengthBatches(Sampler[list[int]]):
@@ -142,14 +142,14 @@ class LengthBatches(Sampler[list[int]]):
 
     def __init__(self, lengths: Sequence[int] | np.ndarray, batch_size: int, seed: int) -> None:
         self.lengths = np.asarray(lengths)
-        self.batch_size, self.seed, self.epoch = batch_size, seed, 0
+        self.batch_size, self.seed, self.epoch, self.began = batch_size, seed, 0, (0.0, 0.0)
 
     def __len__(self) -> int:
         return -(-len(self.lengths) // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of an epoch; the trainer calls it."""
-        self.epoch = epoch
+        """Choose the order of an epoch, as it begins; the trainer calls it."""
+        self.epoch, self.began = epoch, (time.monotonic(), time.process_time())
 
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))
@@ -162,23 +162,3 @@ class LengthBatches(Sampler[list[int]]):
             batches += [part[at : at + self.batch_size] for at in range(0, len(part), self.batch_size)]
         for place in random.permutation(len(batches)).tolist():
             yield batches[place]
-
-
-class _Clock(TrainerCallback):
-    """Measures the time of each epoch."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._start = (0.0, 0.0)
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the clock."""
-        self._start = (time.monotonic(), time.process_time())
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop the clock before evaluation."""
-        clock, processor = self._start
-        self.seconds = {
-            "epoch_seconds": time.monotonic() - clock,
-            "epoch_processor_seconds": time.process_time() - processor,
-        }

@@ -23,7 +23,6 @@ from syntaxformer.runs.loading import (
     checkpoint_errors,
     longest_input,
     quiet_loading,
-    short,
 )
 
 _HEADS = frozenset(
@@ -47,12 +46,8 @@ def load_tokenizer(path: str, max_length: int) -> Any:
         )
     _refuse_own_models(Path(path))
     say_download(path)
-    try:
+    with checkpoint_errors(path, "model: expected a checkpoint with a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
-    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
-        raise ConfigError(
-            f"model: expected a checkpoint with a tokenizer at {path}, got: {short(error)}"
-        ) from error
     if not tokenizer.is_fast:
         raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
     if max_length > tokenizer.model_max_length:

@@ -222,11 +222,8 @@ def _json_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
     tag = next((name for name in names if name in table.columns), names[0])
     for row in table.rows:
         words, tags = row.cells.get(word), row.cells.get(tag, None if labelled else [])
-        is_right = (
-            isinstance(words, list)
-            and isinstance(tags, list)
-            and len(tags) in (len(words), 0 if not labelled else -1)
-        )
+        are_lists = isinstance(words, list) and isinstance(tags, list)
+        is_right = are_lists and (len(tags) == len(words) or not (tags or labelled))
         if not is_right or not words or not all(str(one).strip() for one in words):
             problem = f"expected lists {word!r} and {tag!r} of as many words as tags, at least one, got"
             raise DataError(f"{problem} {str(words)[:60]} and {str(tags)[:60]}.", path, row.number)

@@ -146,20 +146,14 @@ class TextSet:
             one.trees and all(tree is not None for tree in one.trees) for one in self.examples
         )
 
-    def first(self, n_rows: int | None) -> TextSet:
-        """The examples of the first rows; None for all. Phrases of one tree stay together."""
-        kept = set(sorted({one.line for one in self.examples})[:n_rows])
-        return replace(self, examples=[one for one in self.examples if one.line in kept])
-
-    def fraction(self, share: float) -> TextSet:
-        """A random share of the lines, in order; every smaller share is part of a larger one.
+    def part(self, n_rows: int | None, share: float) -> TextSet:
+        """A random share of the first rows, in order; every smaller share is part of a larger one.
 
         Args:
-            share: More than 0, at most 1. Phrases of one tree stay together.
+            n_rows: Number of rows, of which phrases of one tree are one; None for all.
+            share: More than 0, at most 1.
         """
-        if share >= 1.0:
-            return self
-        lines = sorted({one.line for one in self.examples})
+        lines = sorted({one.line for one in self.examples})[:n_rows]
         n_kept = max(1, round(len(lines) * share))
         order = np.random.default_rng(FRACTION_SEED).permutation(len(lines))[:n_kept]
         kept = {lines[place] for place in order.tolist()}

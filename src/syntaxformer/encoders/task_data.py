@@ -37,6 +37,7 @@ from syntaxformer.encoders.tables import (
 from syntaxformer.encoders.task_types import Score, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, USUAL, Task, find_task
 from syntaxformer.runs.config import FRACTION_SEED
+from syntaxformer.runs.loading import checkpoint_errors
 from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
         DataError: A file cannot be used, or has only one class; with file and line.
     """
     found = _own(config) if config.task in OWN_TASKS else _known(config)
-    found = replace(found, train=found.train.first(config.data.rows).fraction(config.data.fraction))
+    found = replace(found, train=found.train.part(config.data.rows, config.data.fraction))
     for texts in (found.train, found.dev):
         for reason, count in texts.left_out.items():
             _log.info("%s: left out %d rows: %s", texts.source, count, reason)
@@ -361,15 +362,12 @@ def open_dataset(source: str | Path) -> Any:
     from datasets import load_dataset, load_from_disk
 
     text = str(source)
-    try:
+    with checkpoint_errors(text, "data: expected a data set"):
         if text.startswith(HUB):
             name, _, configuration = text.removeprefix(HUB).partition(":")
             say_download(name, ".*", "dataset")
             return load_dataset(name, configuration or None)
         return load_from_disk(text)
-    except Exception as error:  # the library raises a dozen classes, mostly because the network is missing
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"data: expected a data set at {text}, got: {reason}") from error
 
 
 def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data set") -> TextSet:

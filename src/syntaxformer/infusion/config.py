@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from syntaxformer.base.config import MAX_SEED, config_error, nearest
+from syntaxformer.base.config import MAX_SEED, config_error, nearest, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.infused_embedding import (
     ENCODER_KINDS,
@@ -48,10 +48,6 @@ _OLDER = ("pos", "pos_width", "pos_tags")
 
 INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
 """Sections of `InfusionConfig` that infuse something; each is off where it is null."""
-
-
-_SOURCE = "infusion"
-"""Prefix of messages about configs that do not come from a file."""
 
 
 class _Section(BaseModel):
@@ -270,7 +266,7 @@ class InfusionConfig(_Section):
         try:
             super().__init__(**content)
         except ValidationError as error:
-            raise config_error(type(self), error, _SOURCE) from error
+            raise config_error(type(self), error, "infusion") from error
 
     # As a section of another model, it is validated with that model, not by its own __init__.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -409,11 +405,7 @@ class InfusionConfig(_Section):
         """
         if not isinstance(content, Mapping):
             raise ConfigError(f"{source}: expected keys and values, got {type(content).__name__}.")
-        try:
-            return cls(**content)
-        except ConfigError as error:
-            problems = (problem.removeprefix(_SOURCE) for problem in error.problems)
-            raise ConfigError([source + problem for problem in problems]) from error
+        return validate(cls, content, source)
 
 
 SHORTHAND: dict[str, tuple[str, Any]] = {

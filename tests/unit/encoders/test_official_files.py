@@ -204,7 +204,7 @@ def test_smaller_fractions_are_inside_larger_ones_and_phrases_stay_together(tmp_
     whole = read_any_split(TASKS["sst1"], tmp_path, "train")
     lines = {}
     for share in (0.05, 0.2, 1.0):
-        part: TextSet = whole.fraction(share)
+        part: TextSet = whole.part(None, share)
         lines[share] = {one.line for one in part.examples}
         assert len(lines[share]) == round(150 * share)
         assert [one for one in whole.examples if one.line in lines[share]] == list(part.examples)

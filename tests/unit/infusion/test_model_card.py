@@ -202,6 +202,6 @@ def test_settings_of_a_folder_of_the_hub_are_checked(folder, hub, tmp_path):
 
 def test_a_name_that_is_nowhere():
     with pytest.raises(
-        CheckpointError, match=r"^org/nothing: expected a model folder, or the name .*, found none: "
+        CheckpointError, match=r"^org/nothing: expected a model folder, or the name .*, got: "
     ):
         sf.load("org/nothing")

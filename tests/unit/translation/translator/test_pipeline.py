@@ -180,6 +180,6 @@ def test_a_name_on_the_hub_is_looked_up_in_its_cache(folder, monkeypatch, tmp_pa
 def test_a_name_that_the_hub_does_not_know():
     with pytest.raises(
         CheckpointError,
-        match=r"^org/name: expected a model folder, or the name of one on the Hub, found none: ",
+        match=r"^org/name: expected a model folder, or the name of one on the Hub, got: ",
     ):
         sf.pipeline("org/name")

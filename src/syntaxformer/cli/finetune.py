@@ -77,16 +77,15 @@ def finetune(
     from syntaxformer.runs.processes import process_team
     from syntaxformer.study.labelled import class_rows
 
-    columns = ("text_column", "text_pair_column", "label_column")
     sections = {
-        "data": ("train", "dev", "fraction", *columns),
+        "data": ("train", "dev", "fraction", "text_column", "text_pair_column", "label_column"),
         "annotation": ("annotator",),
         "training": ("epochs", "learning_rate"),
     }
     content = {name: given[name] for name in ("task", "model", "output", "seed") if name in given}
     for section, names in sections.items():
         content[section] = {name: given[name] for name in names if name in given}
-    content["data"] |= {} if data is None else {"dir": data}
+    content["data"]["dir"] = data
     if seeds is not None:
         wanted = [int(one) if one.strip().isdecimal() else -1 for one in seeds.split(",")]
         parts = [content | {"seed": one, "output": output / f"seed{one}"} for one in wanted]

@@ -42,7 +42,7 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
             f"task: expected --task with --data, as the model's own task is {info.task!r}, got none."
         )
     found = find_task(task or info.task)
-    _check_alike("task", found, found.title, len(found.texts), info)
+    _check_alike("task", found, found.title, info)
     return found, read_any_split(found, data, split)
 
 
@@ -55,7 +55,7 @@ def predictions_beside(
         ConfigError: It was trained for another type of answer, on other labels or another number of texts.
     """
     other = Classifier.from_folder(folder, *given)
-    _check_alike("--baseline", other.info, folder, other.info.n_texts, info, in_order=False)
+    _check_alike("--baseline", other.info, folder, info)
     return other.predict_set(texts, **how)
 
 
@@ -156,23 +156,19 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
     return raw_example(parts, number, name, str(number - 1), bool(info.task_type.parts))
 
 
-def _check_alike(
-    option: str,
-    one: ClassifierInfo | Task,
-    name: Any,
-    n_texts: int,
-    info: ClassifierInfo,
-    in_order: bool = True,
-) -> None:
-    """Refuse other answers or texts than the model's; a label is a label, written or not."""
+def _check_alike(option: str, one: ClassifierInfo | Task, name: Any, info: ClassifierInfo) -> None:
+    """Refuse other answers or texts than the model's; a label is one, written or not.
+
+    Labels of a task have the numbers of the model's, so they must be in the same order.
+    """
     kinds = [OneLabel.name if given.type == WrittenLabel.name else given.type for given in (info, one)]
     if kinds[0] != kinds[1]:
         raise ConfigError(
             f"{option}: expected one with answers of the type {kinds[0]!r}, got {name}, {kinds[1]!r}."
         )
-    labels = [list(given.task_type.names) for given in (info, one)]
-    same = labels[0] == labels[1] if in_order else {*labels[0]} == {*labels[1]}
-    if not same or n_texts != info.n_texts:
+    n_texts, order = (len(one.texts), tuple) if isinstance(one, Task) else (one.n_texts, set)
+    labels = [given.task_type.names for given in (info, one)]
+    if order(labels[0]) != order(labels[1]) or n_texts != info.n_texts:
         wanted, found = (", ".join(names) or "scores" for names in labels)
         raise ConfigError(
             f"{option}: expected one with the model's labels ({wanted}) and {info.n_texts} texts, "

@@ -161,12 +161,13 @@ def _write_graph(
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Silence the exporter, which logs and warns by several names."""
+    before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 def _batch(collator: SyntaxCollator, lengths: tuple[int, ...], n_texts: int) -> dict[str, Tensor]:

@@ -23,6 +23,7 @@ import training
 from timing import best_seconds
 
 from syntaxformer.annotate import load_annotator, write_annotations
+from syntaxformer.annotate.backends.batched import join_parsed
 from syntaxformer.annotate.backends.spacy import BATCH_SIZE, DocReader, SpacyParser
 from syntaxformer.base.files import read_lines
 from syntaxformer.runs.processes import pick_precision
@@ -66,7 +67,8 @@ def annotation(lines: list[str]) -> dict[str, float]:
         sentences = stages(
             "make sentences",
             lambda: [
-                reader.sentence(line, [reader.read(doc)]) for line, doc in zip(lines, docs, strict=True)
+                join_parsed(line, [reader.read(doc, line)], annotator.provides)
+                for line, doc in zip(lines, docs, strict=True)
             ],
         )
     with tempfile.TemporaryDirectory() as folder:

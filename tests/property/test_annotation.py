@@ -63,7 +63,7 @@ def test_dropping_white_space_tokens_keeps_ancestors(drawn):
     words, heads = drawn
     nlp = spacy.blank("xx")
     doc = Doc(nlp.vocab, words=words, spaces=[False] * len(words), heads=heads, deps=["dep"] * len(words))
-    governors = DocReader(nlp.vocab.strings, frozenset({"governors"})).read(doc).governors
+    governors = DocReader(nlp.vocab.strings, frozenset({"governors"})).read(doc, doc.text).governors
     kept = [index for index, word in enumerate(words) if not word.isspace()]
     for new, old in enumerate(kept):
         ancestor = old

@@ -6,6 +6,7 @@ from spacy.tokens import Doc
 
 from syntaxformer.annotate import Annotator, load_annotator
 from syntaxformer.annotate.annotator import MAX_RUN, segments_of
+from syntaxformer.annotate.backends.batched import join_parsed
 from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
 from syntaxformer.base.errors import BackendMissingError, DataError
 
@@ -106,7 +107,7 @@ def test_governors_skip_white_space_tokens():
         deps=["x", "y", "ROOT", "ROOT", "z"],
     )
     reader = DocReader(nlp.vocab.strings, frozenset({"governors", "deprels"}))
-    sentence = reader.sentence(doc.text, [reader.read(doc)])
+    sentence = join_parsed(doc.text, [reader.read(doc, doc.text)], frozenset({"governors", "deprels"}))
     assert sentence.words == ("a", "b", "c")
     assert sentence.offsets == ((0, 1), (2, 3), (4, 5))
     assert sentence.governors == (1, -1, -1)
@@ -118,36 +119,36 @@ def test_several_sentences_are_several_roots():
     words = ["He", "sat", ".", "She", "ran", "."]
     doc = Doc(nlp.vocab, words=words, heads=[1, 1, 1, 4, 4, 4], deps=["nsubj", "ROOT", "punct"] * 2)
     reader = DocReader(nlp.vocab.strings, frozenset({"governors", "deprels"}))
-    part = reader.read(doc)
+    part = reader.read(doc, doc.text)
     assert len(list(doc.sents)) == 2
     assert part.governors == [1, -1, 1, 4, -1, 4]
 
 
 def test_parts_of_a_line_are_joined():
     nlp = spacy.blank("en")
-    reader = DocReader(nlp.vocab.strings, frozenset({"governors"}))
-    parts = [
-        reader.read(
-            Doc(nlp.vocab, words=["a", "b"], spaces=[True, True], heads=[1, 1], deps=["x", "x"]), start
-        )
-        for start in (0, 4)
-    ]
-    sentence = reader.sentence("a b a b ", parts)
+    provides = frozenset({"governors", "deprels"})
+    reader, line = DocReader(nlp.vocab.strings, provides), "a b a b "
+    doc = Doc(nlp.vocab, words=["a", "b"], spaces=[True, True], heads=[1, 1], deps=["x", "x"])
+    sentence = join_parsed(line, [reader.read(doc, line, start) for start in (0, 4)], provides)
     assert sentence.governors == (1, -1, 3, -1)
     assert sentence.offsets == ((0, 1), (2, 3), (4, 5), (6, 7))
 
 
 def test_what_a_pipeline_leaves_open_has_a_name():
     nlp = spacy.blank("en")
-    reader = DocReader(nlp.vocab.strings, frozenset({"upos", "xpos", "lemmas", "deprels"}))
-    part = reader.read(Doc(nlp.vocab, words=["a"]))
-    assert part.tags == {"upos": ["X"], "xpos": ["_"], "lemmas": ["_"], "deprels": ["dep"]}
+    provides = frozenset({"upos", "xpos", "lemmas", "deprels", "feats"})
+    sentence = join_parsed(
+        "a", [DocReader(nlp.vocab.strings, provides).read(Doc(nlp.vocab, words=["a"]), "a")], provides
+    )
+    found = {name: getattr(sentence, name) for name in provides}
+    assert found == {"upos": ("X",), "xpos": ("_",), "lemmas": ("_",), "deprels": ("dep",), "feats": ("_",)}
 
 
 def test_lemmas_and_tags_are_read():
     nlp = spacy.blank("en")
     reader = DocReader(nlp.vocab.strings, frozenset({"upos", "xpos", "lemmas"}))
-    part = reader.read(Doc(nlp.vocab, words=["cats"], tags=["NNS"], lemmas=["cat"], pos=["NOUN"]))
+    doc = Doc(nlp.vocab, words=["cats"], tags=["NNS"], lemmas=["cat"], pos=["NOUN"])
+    part = reader.read(doc, "cats")
     assert part.tags == {"upos": ["NOUN"], "xpos": ["NNS"], "lemmas": ["cat"]}
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import spacy
@@ -31,11 +31,10 @@ from syntaxformer.annotate.annotator import (
     pipeline_version,
     segments_of,
 )
+from syntaxformer.annotate.backends.batched import ParsedSentence, join_parsed
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence
-from syntaxformer.trees.dependency import join_governors
-from syntaxformer.trees.sentence import COLUMNS
 
 BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000
 """Documents at once, words of them (37 KB of memory each), and words of a long document (13 KB each)."""
@@ -92,22 +91,20 @@ class SpacyParser:
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
         """Return one sentence for each line."""
-        parts: list[list[Part]] = [[] for _ in lines]
+        parts: list[list[ParsedSentence]] = [[] for _ in lines]
         with self.nlp.memory_zone():  # one for the whole pipeline
             for doc in self._parsed(self._docs(lines)):
                 number, start = doc.user_data["place"]
-                parts[number].append(self._reader.read(doc, start))
-        return [self._reader.sentence(line, found) for line, found in zip(lines, parts, strict=True)]
+                parts[number].append(self._reader.read(doc, lines[number], start))
+        return [join_parsed(line, found, self.provides) for line, found in zip(lines, parts, strict=True)]
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words."""
+        lines = [" ".join(words) for words in sentences]
         with self.nlp.memory_zone():
             docs = (Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in sentences)
-            parts = [self._reader.read(doc) for doc in self._parsed(docs)]
-        return [
-            self._reader.sentence(" ".join(words), [part])
-            for words, part in zip(sentences, parts, strict=True)
-        ]
+            parts = [self._reader.read(*one) for one in zip(self._parsed(docs), lines, strict=True)]
+        return [join_parsed(line, [part], self.provides) for line, part in zip(lines, parts, strict=True)]
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
         """Documents that store the number of their line and their start in it."""
@@ -195,23 +192,13 @@ def _from_folder(folder: Path, name: str) -> BatchedAnnotator:
 
 _PLACE = (IDX, LENGTH, IS_SPACE)
 _TAGS = {"upos": POS, "xpos": TAG, "lemmas": LEMMA, "feats": MORPH, "deprels": DEP, "governors": HEAD}
-_UNKNOWN = {name: column.unknown for name, column in COLUMNS.items() if column.unknown is not None}
-
-
-class Part(NamedTuple):
-    """Columns of one document; `None` if the pipeline does not provide one."""
-
-    starts: list[int]
-    ends: list[int]
-    tags: dict[str, list[str]]
-    governors: list[int] | None
 
 
 class _Names(dict[int, str]):
     """Names for spaCy's hashes, each looked up once."""
 
-    def __init__(self, strings: Any, unknown: str) -> None:
-        super().__init__({0: unknown})
+    def __init__(self, strings: Any) -> None:
+        super().__init__()
         self.strings = strings
 
     def __missing__(self, key: int) -> str:
@@ -224,47 +211,27 @@ class DocReader:
     """Reads documents of one pipeline."""
 
     def __init__(self, strings: Any, provides: frozenset[str]) -> None:
-        self.provides = provides
         self._columns = tuple(column for column in _TAGS if column in provides)
         self._attributes = [*_PLACE, *(_TAGS[column] for column in self._columns)]
-        self._names: dict[str, dict[int, str]] = {
-            column: _Names(strings, unknown) for column, unknown in _UNKNOWN.items() if column != "lemmas"
-        }
-        self._names["upos"] = {code: name or _UNKNOWN["upos"] for code, name in UPOS_NAMES.items()}
+        self._names: dict[str, dict[int, str]] = {column: _Names(strings) for column in self._columns}
+        self._names["upos"] = UPOS_NAMES
         self._strings = strings
 
-    def read(self, doc: Doc, offset: int = 0) -> Part:
+    def read(self, doc: Doc, line: str, offset: int = 0) -> ParsedSentence:
         """Read a document whose text starts at character `offset` of its line."""
         values = doc.to_array(self._attributes).astype(np.int64)
         is_word = values[:, 2] == 0
         starts = values[is_word, 0] + offset
-        ends = starts + values[is_word, 1]
+        spans = list(zip(starts.tolist(), (starts + values[is_word, 1]).tolist(), strict=True))
         by_name = dict(zip(self._columns, values.T[len(_PLACE) :], strict=True))
         relative = by_name.pop("governors", None)
         governors = None if relative is None else _governors(relative, is_word)
         tags = {column: self._named(column, codes[is_word]) for column, codes in by_name.items()}
-        if governors is not None and "deprels" in tags:
-            tags["deprels"] = [
-                "root" if governor == ROOT else deprel
-                for governor, deprel in zip(governors, tags["deprels"], strict=True)
-            ]
-        return Part(starts.tolist(), ends.tolist(), tags, governors)
-
-    def sentence(self, line: str, parts: list[Part]) -> Sentence:
-        """Join the parts of a line, in order, into its sentence."""
-        offsets = tuple(pair for part in parts for pair in zip(part.starts, part.ends, strict=True))
-        columns: dict[str, Any] = {
-            column: tuple(value for part in parts for value in part.tags[column])
-            for column in self._columns
-            if column != "governors"
-        }
-        if "governors" in self.provides:
-            columns["governors"] = join_governors(part.governors or () for part in parts)
-        return Sentence(line, tuple([line[start:end] for start, end in offsets]), offsets, **columns)
+        return ParsedSentence([line[start:end] for start, end in spans], spans, tags, governors)
 
     def _named(self, column: str, codes: np.ndarray[Any, Any]) -> list[str]:
         if column == "lemmas":  # an open class: not stored, so that memory stays constant
-            return [self._strings[code] or _UNKNOWN[column] for code in codes.astype(np.uint64).tolist()]
+            return [self._strings[code] for code in codes.astype(np.uint64).tolist()]
         names = self._names[column]
         keys = codes if column == "upos" else codes.astype(np.uint64)
         return [names[key] for key in keys.tolist()]

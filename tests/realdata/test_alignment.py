@@ -48,7 +48,7 @@ def test_treebank(data_root, name):
     left_out = uncovered_words(owners, splits, columns.row_splits)
     assert len(left_out) < 0.04 * columns.n_words
     for word in left_out.tolist():
-        row = columns.line_of_word(word) - 1
+        row = int(np.searchsorted(columns.row_splits, word, side="right")) - 1
         pieces = offsets[splits[row] : splits[row + 1]]
         start, end = columns.offsets[word]
         covering = (np.minimum(pieces[:, 1], end) > np.maximum(pieces[:, 0], start)).nonzero()[0]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,14 +24,6 @@ from syntaxformer.trees.sentence import COLUMNS, NO_VALUE, OF_PARSE, PER_WORD, S
 
 DEFAULT_COLUMNS = ("upos", "governors", "deprels")
 """Annotations that are fetched by default: those of the built-in factors, without constituency trees."""
-
-
-class CorpusLike(Protocol):
-    """The part of an annotated corpus that is needed here."""
-
-    def columns(self, start: int, stop: int, names: Collection[str]) -> Any:
-        """An object with `row_offsets`, `starts`, `ends`, the columns' `values`, and the `tags` of codes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,10 +148,6 @@ class WordColumns:
             found["constituency"] = OF_PARSE if isinstance(tree, Sentence) else tree
             yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **found)
 
-    def line_of_word(self, word: int) -> int:
-        """1-based number of the line that holds a word of the flat list."""
-        return int(np.searchsorted(self.row_splits, word, side="right")) - 1 + self.first_line
-
     def with_user_column(self, name: str, values: CodedColumn | Sequence[str]) -> WordColumns:
         """A copy with one more user column, which has one value for each word.
 
@@ -172,12 +160,12 @@ class WordColumns:
     @classmethod
     def from_corpus(
         cls,
-        corpus: CorpusLike,
+        corpus: Any,
         texts: Sequence[str],
         start: int = 0,
         columns: Collection[str] = DEFAULT_COLUMNS,
     ) -> WordColumns:
-        """Columns of consecutive lines of an annotated corpus, without a `Sentence` for each.
+        """Columns of consecutive lines of an `AnnotatedCorpus`, without a `Sentence` for each.
 
         `texts` are the annotated lines from `start`, 0-based, to `start + len(texts)`. Columns that the
         corpus lacks are left out.

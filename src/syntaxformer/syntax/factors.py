@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from operator import attrgetter
-from typing import Any, TypeGuard, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from syntaxformer.base.errors import CheckpointError, ConfigError, TreeError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import CodedColumn, WordColumns
 from syntaxformer.syntax.pieces import (
     NO_WORD,
@@ -25,7 +25,8 @@ from syntaxformer.syntax.pieces import (
     row_of_item,
     subword_codes,
 )
-from syntaxformer.trees.sentence import ROOT
+from syntaxformer.syntax.relations import flat_parents
+from syntaxformer.trees import ROOT, check_governors
 
 NONE, UNKNOWN = "<none>", "<unk>"
 _RESERVED = (NONE, UNKNOWN)
@@ -154,32 +155,8 @@ class FactorVocabulary:
         return [entries[index] for index in ids.tolist()]
 
     def to_dict(self) -> dict[str, Any]:
-        """A form that JSON can hold; `from_dict` reads it."""
+        """A form that JSON can hold, of which pydantic makes a vocabulary again."""
         return {"name": self.name, "values": list(self.values)}
-
-    @classmethod
-    def from_dict(cls, stored: Any) -> FactorVocabulary:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            CheckpointError: It is anything else.
-        """
-        content = cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
-        name, values = content.get("name"), content.get("values")
-        if set(content) != {"name", "values"} or not isinstance(name, str) or not _is_strings(values):
-            shown = repr(cast("object", stored))[:80]
-            raise CheckpointError(
-                f'factor vocabulary: expected {{"name": string, "values": [strings]}}, got {shown}. '
-                "The model folder was altered or written by another version."
-            )
-        try:
-            return cls(name, tuple(values))
-        except ConfigError as error:
-            raise CheckpointError(f"factor vocabulary: {error}") from error
-
-
-def _is_strings(values: object) -> TypeGuard[list[str]]:
-    return isinstance(values, list) and all(isinstance(value, str) for value in cast("list[object]", values))
 
 
 def _value_problems(values: Sequence[str]) -> list[str]:
@@ -240,33 +217,15 @@ def word_depths(columns: WordColumns) -> NDArray[np.int64]:
         TreeError: A governor is outside its line, or there is a cycle; the message names line and word.
     """
     assert columns.governors is not None, "checked by check_factors"
-    rows = row_of_item(columns.row_splits, columns.n_words)
+    rows, splits = row_of_item(columns.row_splits, columns.n_words), columns.row_splits
     governors = np.asarray(columns.governors, np.int64)
-    lengths = np.diff(columns.row_splits)
-    outside = (governors < ROOT) | (governors >= lengths[rows])
-    if outside.any():
-        word = int(outside.argmax())
-        wanted = f"a governor from -1 to {lengths[rows[word]] - 1}, 0-based"
-        raise _tree_error(columns, word, f"expected {wanted}, got {governors[word]}")
-    words = np.arange(columns.n_words, dtype=np.int64)
-    is_root = governors == ROOT
-    # Pointer jumping: after k rounds `ancestor` is 2^k edges up, or the root, at a distance of `depth`.
-    ancestor = np.where(is_root, words, governors + columns.row_splits[rows])
-    depth = (~is_root).astype(np.int64)
-    for _ in range(int(lengths.max(initial=1)).bit_length()):
-        depth += depth[ancestor]
-        ancestor = ancestor[ancestor]
-    if not is_root[ancestor].all():
-        word = int(is_root[ancestor].argmin())
-        raise _tree_error(columns, word, "expected governors that lead to a root, got a cycle")
-    return depth
-
-
-def _tree_error(columns: WordColumns, word: int, problem: str) -> TreeError:
-    line = columns.line_of_word(word)
-    row = line - columns.first_line
-    form = columns.texts[row][int(columns.starts[word]) : int(columns.ends[word])]
-    return TreeError(f"word {word - int(columns.row_splits[row]) + 1}, {form!r}: {problem}.", line=line)
+    _, depths, is_wrong = flat_parents(governors, splits[rows], np.diff(splits)[rows])
+    if is_wrong.any():
+        row = int(rows[is_wrong.argmax()])
+        own, text = slice(*splits[row : row + 2].tolist()), columns.texts[row]
+        words = [text[start:end] for start, end in columns.offsets[own].tolist()]
+        check_governors(governors[own].tolist(), words, columns.first_line + row)
+    return depths
 
 
 @dataclass(frozen=True, slots=True)

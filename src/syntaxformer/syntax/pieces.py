@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import AlignmentError
+from syntaxformer.syntax.ragged import splits_of
 
 NO_WORD = -1
 """Word index of a special piece, and of a piece that covers no character of any word."""
@@ -183,20 +184,6 @@ def _pairs(offsets: ArrayLike, what: str) -> NDArray[np.int64]:
 OffsetList = Sequence[tuple[int, int]]
 
 
-class EncodingLike(Protocol):
-    """The part of `tokenizers.Encoding` that is needed here."""
-
-    @property
-    def offsets(self) -> list[tuple[int, int]]:
-        """Character start and end of each piece; (0, 0) for specials and padding."""
-        ...
-
-    @property
-    def sequence_ids(self) -> list[int | None]:
-        """Segment of each piece; None for specials and padding."""
-        ...
-
-
 def encoding_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Offsets of all pieces of single-segment encodings.
 
@@ -210,7 +197,7 @@ def encoding_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]
         AlignmentError: `encoded` has no offsets.
     """
     rows = [item.offsets if _is_encoding(item) else item for item in _items(encoded)]
-    return _flat(rows), _splits(len(row) for row in rows)
+    return _flat(rows), splits_of(list(map(len, rows)))
 
 
 def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -238,7 +225,7 @@ def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]
         first = segments.index(1) if 1 in segments else len(segments)
         rows.append(item.offsets)
         lengths += [first, len(segments) - first]
-    return _flat(rows), _splits(lengths)
+    return _flat(rows), splits_of(lengths)
 
 
 def _is_encoding(item: Any) -> bool:
@@ -270,10 +257,6 @@ def _flat(rows: Sequence[OffsetList]) -> NDArray[np.int32]:
         return np.fromiter(cast("Iterable[int]", numbers), np.int32, n_numbers).reshape(-1, 2)
     except (TypeError, ValueError) as error:
         raise AlignmentError(f"offsets: expected a (start, end) pair for each piece, got {error}.") from error
-
-
-def _splits(lengths: Iterable[int]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.fromiter(lengths, np.int64))]).astype(np.int64)
 
 
 SUBWORD_POSITIONS = ("B", "M", "E", "O")
@@ -309,21 +292,9 @@ def subword_codes(words_of_pieces: ArrayLike, piece_row_splits: ArrayLike) -> ND
     # Each pair (row, word) gets a number: rows are `stride` apart.
     stride = int(words.max()) + 1
     key = rows[pieces] * stride + words[pieces]
-    first, last = _first_and_last(key, len(pieces))
+    order = np.argsort(key, kind="stable")
+    changes = np.diff(key[order]) != 0
+    first, last = np.append(True, changes), np.append(changes, True)
     position = np.where(first, np.where(last, _WHOLE, _BEGINNING), np.where(last, _END, _MIDDLE))
-    codes[pieces] = position
+    codes[pieces[order]] = position
     return codes
-
-
-def _first_and_last(key: NDArray[np.int64], n_pieces: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether each piece is the first, and the last, of those with its key."""
-    order: NDArray[np.int64] | None = None
-    if np.any(key[1:] < key[:-1]):
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-    changes = key[1:] != key[:-1]
-    first, last = np.ones(n_pieces, bool), np.ones(n_pieces, bool)
-    first[1:], last[:-1] = changes, changes
-    if order is not None:
-        first[order], last[order] = first.copy(), last.copy()
-    return first, last

@@ -176,30 +176,40 @@ def dependency_depths(
 def _parents_and_sizes(
     governors: ArrayLike, n_words: ArrayLike, first_line: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
-    """Checked parents (a root is its own) and numbers of ancestors, which count the word itself."""
+    """Checked `flat_parents`, and numbers of ancestors `[rows, words]`, which count the word itself."""
     given, lengths = np.asarray(governors, np.int64), np.asarray(n_words, np.int64)
-    words = np.arange(given.shape[1], dtype=np.int64)
-    is_word = words < lengths[:, None]
-    is_root = (given == ROOT) | ~is_word
-    outside = is_word & ((given < ROOT) | (given >= lengths[:, None]))
-    parents = np.where(is_root | outside, words, given)
-    # Pointer jumping in one flat list: after k rounds `flat` is an ancestor 2^k edges up, or the root.
-    flat = (parents + (np.arange(len(given), dtype=np.int64) * given.shape[1])[:, None]).ravel()
-    is_top, sizes = is_root.ravel(), (~is_root).ravel().astype(np.int64)
-    for _ in range(given.shape[1].bit_length()):
-        if is_top[flat].all():
-            break
-        sizes += sizes[flat]
-        flat = flat[flat]
-    wrong = outside.any(axis=1) | ~is_top[flat].reshape(given.shape).all(axis=1)
-    if wrong.any():
-        row = int(wrong.argmax())
-        try:
-            check_governors(given[row, : lengths[row]].tolist())
-        except TreeError as error:
-            raise TreeError(str(error), line=None if first_line is None else first_line + row) from error
-    counted = np.where(is_word, sizes.reshape(given.shape) + 1, 0)
+    n_rows, width = given.shape
+    is_word = np.arange(width, dtype=np.int64) < lengths[:, None]
+    first = np.repeat(np.arange(n_rows, dtype=np.int64) * width, width)
+    of_words = np.where(is_word, given, ROOT).ravel()
+    parents, depths, is_wrong = flat_parents(of_words, first, np.repeat(lengths, width))
+    if is_wrong.any():
+        row = int(is_wrong.argmax()) // width
+        line = None if first_line is None else first_line + row
+        check_governors(given[row, : lengths[row]].tolist(), line=line)
+    counted = np.where(is_word, depths.reshape(given.shape) + 1, 0)
     return parents, counted.astype(np.min_scalar_type(int(counted.max(initial=0))))
+
+
+def flat_parents(
+    governors: NDArray[np.int64], first: NDArray[np.int64], n_words: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """The place of each word's governor in a flat list of lines, its edges up to the root, and what is wrong.
+
+    A root is its own parent. Governors are within their line, which begins at `first` and has `n_words`; all
+    are `[words]`. A word is wrong if its governor is out of range, or no root is above it.
+    """
+    is_wrong = (governors < ROOT) | (governors >= n_words)
+    is_root = (governors == ROOT) | is_wrong
+    parents = np.where(is_root, np.arange(len(governors)), governors + first)
+    # Pointer jumping: after k rounds `ancestor` is 2^k edges up, or the root.
+    ancestor, depths = parents, (~is_root).astype(np.int64)
+    for _ in range(int(n_words.max(initial=0)).bit_length()):
+        if is_root[ancestor].all():
+            break
+        depths += depths[ancestor]
+        ancestor = ancestor[ancestor]
+    return parents, depths, is_wrong | ~is_root[ancestor]
 
 
 def _shared_ancestors(
@@ -209,18 +219,16 @@ def _shared_ancestors(
 
     Paths are compared one level at a time, in as many rounds as the deepest tree has levels.
     """
-    n_rows, n_words = parents.shape
+    n_rows, n_words = sizes.shape
     index_type = np.min_scalar_type(n_words + 1)
-    words = np.arange(n_words, dtype=np.int64)
-    flat_parents = (parents + (np.arange(n_rows, dtype=np.int64) * n_words)[:, None]).ravel()
     own = np.arange(n_rows * n_words, dtype=np.int64)
-    flat_sizes, local = sizes.ravel(), np.tile(words, n_rows).astype(index_type)
+    flat_sizes, local = sizes.ravel(), np.tile(np.arange(n_words, dtype=np.int64), n_rows).astype(index_type)
     shared = np.zeros((n_rows, n_words, n_words), sizes.dtype)
     same = np.empty(shared.shape, np.bool_)
     ancestor = own
     for level in range(int(sizes.max(initial=0)), 0, -1):
         # The ancestor at this level; a word that is not as deep stands for itself.
-        ancestor = np.where(flat_sizes > level, flat_parents[ancestor], own)
+        ancestor = np.where(flat_sizes > level, parents[ancestor], own)
         reaches = flat_sizes >= level
         # Words above this level have no ancestor here; they get two different numbers that no word has, so
         # that they never agree.

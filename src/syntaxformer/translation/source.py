@@ -29,12 +29,14 @@ from tokenizers import Tokenizer
 from syntaxformer.base.errors import BackendMissingError
 from syntaxformer.base.files import read_json
 from syntaxformer.syntax import (
+    SUBWORD_POSITIONS,
     FactorVocabulary,
     UnseenValues,
     WordColumns,
     batch_word_of_piece,
     encoding_offsets,
     piece_factors,
+    subword_codes,
 )
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxDropout, SyntaxInputs, TagPlace
 from syntaxformer.syntax.ragged import Ragged, splits_of
@@ -481,12 +483,7 @@ def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
         owners: `[pieces]`, index of each piece's word within its line, -1 for none.
         splits: `[lines + 1]`.
     """
-    lines = Ragged(owners, splits).row_of_item
-    owned = np.flatnonzero(owners >= 0)
-    words = lines[owned] * (int(owners.max(initial=0)) + 1) + owners[owned]
-    is_first = np.zeros(len(owners), bool)
-    is_first[owned[np.unique(words, return_index=True)[1]]] = True
-    return is_first
+    return np.isin(subword_codes(owners, splits), [SUBWORD_POSITIONS.index(one) for one in "BO"])
 
 
 def fitting_pieces(

@@ -592,7 +592,7 @@ def _info(
         annotator_version=None if annotator is None else annotator.version,
         target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
         rewrites_target=_pretrained_encoders(recipe)[1] is not None,
-        factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
+        factors=list(encoder.vocabularies.values()),
         prepend=encoder.prepend,
         syntax=recipe.syntax_inputs(training=False),
         decoding=recipe.decoding,

@@ -98,7 +98,7 @@ class FolderInfo(BaseModel):
     normalize_punctuation: bool = False
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
-    factors: list[dict[str, Any]]
+    factors: list[FactorVocabulary]
     prepend: TagPlace | None = None
     syntax: SyntaxInputs = SyntaxInputs()
     decoding: DecodingConfig = DecodingConfig()
@@ -461,8 +461,8 @@ def _load_annotator(info: FolderInfo, name: str | Annotator | None) -> Annotator
 
 def _needed(info: FolderInfo) -> set[str]:
     """The annotations that the model's factors and trees need; phrases also need a parse."""
-    names = [str(stored.get("name")) for stored in info.factors]
-    needs = {need for name in names if name in FACTORS for need in FACTORS[name].needs}
+    names = FACTORS.keys() & {one.name for one in info.factors}
+    needs = {need for name in names for need in FACTORS[name].needs}
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
 
 
@@ -499,7 +499,10 @@ def read_info(folder: Path) -> FolderInfo:
     Raises:
         CheckpointError: The file is missing or has a format that this version does not write.
     """
-    return read_record(folder / INFO, FolderInfo, FORMAT_VERSION)
+    try:
+        return read_record(folder / INFO, FolderInfo, FORMAT_VERSION)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder / INFO}: {error} It was altered.") from error
 
 
 verify_model_folder = partial(verify_folder, wanted=INFO)
@@ -551,10 +554,9 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
         tokenizer: Any = kind.from_pretrained(folder)
         if info.target_specials is not None:
             own_target: Any = kind(tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials)
-    vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
     return SourceEncoder(
         tokenizer,
-        {vocabulary.name: vocabulary for vocabulary in vocabularies},
+        {one.name: one for one in info.factors},
         preparation=info.preparation(info.src),
         own_target=own_target,
         prepend=info.prepend,

@@ -11,23 +11,25 @@ from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.sentence import ROOT
 
 
-def check_governors(governors: Sequence[int], words: Sequence[str] | None = None) -> None:
+def check_governors(
+    governors: Sequence[int], words: Sequence[str] | None = None, line: int | None = None
+) -> None:
     """Check that governors form trees: all are in range, and no word governs itself through others.
 
-    Governors are 0-based, -1 for a root, `[words]`; the words are named in the error.
+    Governors are 0-based, -1 for a root, `[words]`; the words and the line are named in the error.
 
     Raises:
         TreeError: A governor is out of range, or there is a cycle, whose words are named in order.
     """
-    n_words = len(governors)
-    names = [repr(word) for word in words] if words is not None else [f"word {i}" for i in range(n_words)]
+    names = range(len(governors)) if words is None else words
+    told = "word {}" if words is None else "{!r}"
     for word, governor in enumerate(governors):
-        if not ROOT <= governor < n_words:
-            raise TreeError(f"governor of {names[word]}: expected -1 to {n_words - 1}, got {governor}.")
-    cycle = _find_cycle(governors)
-    if cycle:
-        path = " → ".join(names[word] for word in [*cycle, cycle[0]])
-        raise TreeError(f"governors: expected a tree, got a cycle {path}.")
+        if not ROOT <= governor < len(governors):
+            found = f"expected -1 to {len(governors) - 1}, got {governor}."
+            raise TreeError(f"governor of {told.format(names[word])}: {found}", line=line)
+    if cycle := _find_cycle(governors):
+        path = " → ".join(told.format(names[word]) for word in [*cycle, cycle[0]])
+        raise TreeError(f"governors: expected a tree, got a cycle {path}.", line=line)
 
 
 def children_of(governors: Sequence[int]) -> tuple[tuple[int, ...], ...]:

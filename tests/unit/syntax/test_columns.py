@@ -30,7 +30,6 @@ def test_from_sentences():
     assert columns.deprels.decode() == ["nsubj", "root", "root"]
     assert columns.user["tone"].decode() == ["a", "b", "a"]
     assert columns.provides == {"upos", "governors", "deprels"}
-    assert [columns.line_of_word(word) for word in range(3)] == [1, 1, 3]
 
 
 def test_what_no_sentence_has_is_absent():

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 import warnings
 
 import numpy as np
 import pytest
 
-from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import CodedColumn, FactorVocabulary, UnseenFactorValueWarning, UnseenValues
 
 POS = FactorVocabulary("pos", ("NOUN", "VERB", "X"))
@@ -58,38 +57,6 @@ def test_wrong_values():
         "factor tag: expected distinct values, got 'a' 2 times.",
         "factor tag: expected values other than <none> and <unk>, got '<unk>'.",
     ]
-
-
-def test_json_round_trip():
-    assert FactorVocabulary.from_dict(json.loads(json.dumps(POS.to_dict()))) == POS
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        None,
-        [],
-        {},
-        {"name": "pos"},
-        {"name": 1, "values": []},
-        {"name": "pos", "values": [1]},
-        {"name": "pos", "values": ["X"], "more": 1},
-    ],
-)
-def test_altered_checkpoint(stored):
-    with pytest.raises(CheckpointError) as error:
-        FactorVocabulary.from_dict(stored)
-    assert str(error.value) == (
-        f'factor vocabulary: expected {{"name": string, "values": [strings]}}, got {stored!r}. '
-        "The model folder was altered or written by another version."
-    )
-
-
-def test_checkpoint_with_a_value_twice():
-    with pytest.raises(
-        CheckpointError, match=r"^factor vocabulary: factor pos: expected distinct values, got 'X' 2 times\.$"
-    ):
-        FactorVocabulary.from_dict({"name": "pos", "values": ["X", "X"]})
 
 
 def test_one_warning_for_all_unseen_values():

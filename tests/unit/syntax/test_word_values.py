@@ -86,15 +86,20 @@ def test_depths_of_random_forests_equal_a_walk():
     )
 
 
-@pytest.mark.parametrize("governors", [(0,), (1, 0), (-1, 2, 1), (-1, 2, 3, 1, 1)])
-def test_cycles(governors):
+@pytest.mark.parametrize(
+    ("governors", "cycle"),
+    [
+        ((0,), "'w0' → 'w0'"),
+        ((1, 0), "'w0' → 'w1' → 'w0'"),
+        ((-1, 2, 1), "'w1' → 'w2' → 'w1'"),
+        ((-1, 2, 3, 1, 1), "'w1' → 'w2' → 'w3' → 'w1'"),
+    ],
+)
+def test_cycles(governors, cycle):
     columns = WordColumns.from_sentences([tree(-1, 0), tree(*governors)], first_line=4)
-    word = 1 if len(governors) < 3 else 2
     with pytest.raises(TreeError) as error:
         word_depths(columns)
-    assert str(error.value) == (
-        f"line 5: word {word}, 'w{word - 1}': expected governors that lead to a root, got a cycle."
-    )
+    assert str(error.value) == f"line 5: governors: expected a tree, got a cycle {cycle}."
 
 
 def test_governor_outside_its_line():
@@ -103,4 +108,4 @@ def test_governor_outside_its_line():
     columns.governors[2] = 2
     with pytest.raises(TreeError) as error:
         word_depths(columns)
-    assert str(error.value) == "line 2: word 2, 'w1': expected a governor from -1 to 1, 0-based, got 2."
+    assert str(error.value) == "line 2: governor of 'w1': expected -1 to 1, got 2."

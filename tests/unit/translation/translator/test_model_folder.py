@@ -168,10 +168,22 @@ def test_fields_of_another_kind(folder):
     assert _message(folder) == f"{folder / 'syntaxformer.json'}: expected format version 1, got 99."
 
 
-def test_a_factor_vocabulary_that_was_altered(infused, save_translator, tmp_path):
+@pytest.mark.parametrize(
+    ("stored", "problem"),
+    [
+        (None, "factors.0: Input should be a dictionary"),
+        ({"name": "pos"}, "factors.0.values: Field required"),
+        ({"name": 1, "values": []}, "factors.0.name: Input should be a valid string"),
+        ({"name": "pos", "values": [1]}, "factors.0.values.0: Input should be a valid string"),
+        ({"name": "pos", "values": ["X"], "more": 1}, "factors.0.more: Unexpected keyword"),
+        ({"name": "pos", "values": ["X", "X"]}, "factor pos: expected distinct values, got 'X' 2 times."),
+    ],
+)
+def test_a_factor_vocabulary_that_was_altered(infused, save_translator, tmp_path, stored, problem):
     folder = save_translator(infused, tmp_path / "model")
-    _rewrite(folder, "syntaxformer.json", lambda info: info["factors"].__setitem__(0, {"name": "pos"}))
-    assert _message(folder).startswith('factor vocabulary: expected {"name": string, "values": [strings]}')
+    _rewrite(folder, "syntaxformer.json", lambda info: info["factors"].__setitem__(0, stored))
+    assert _message(folder).startswith(f"{folder / 'syntaxformer.json'}: {problem}")
+    assert _message(folder).endswith("It was altered.")
 
 
 def test_a_factor_that_the_network_does_not_have(infused, save_translator, tmp_path):

@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from uuid import uuid4
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
+from syntaxformer.base.files import hash_file
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, SPACES, language_of
 from syntaxformer.base.progress import map_ahead, track
 from syntaxformer.trees import Sentence
@@ -412,7 +413,8 @@ def annotator_identity(name: str) -> tuple[str, str]:
         ConfigError, BackendMissingError, DataError: As `load_annotator`.
     """
     if name in BUNDLED:
-        return name, bundled_version(name)
+        folder = bundled_folder(name)
+        return name, pipeline_version(json.loads((folder / "meta.json").read_text("utf-8")), folder)
     annotator = load_annotator(name)
     return annotator.name, annotator.version
 
@@ -449,19 +451,9 @@ def bundled_folder(language: str) -> Path:
     return folder
 
 
-def bundled_version(language: str) -> str:
-    """Return the version of a pipeline that comes with the package.
-
-    Raises:
-        BackendMissingError: The package was installed without it.
-    """
-    folder = bundled_folder(language)
-    return pipeline_version(json.loads((folder / "meta.json").read_text("utf-8")), folder)
-
-
 def pipeline_version(meta: Mapping[str, Any], folder: Path) -> str:
     """Return what changes with a pipeline: its own name and version, and a hash of its files."""
-    return f"{meta['lang']}_{meta['name']}-{meta['version']}+{hash_folder(folder)}"
+    return f"{meta['lang']}_{meta['name']}-{meta['version']}+{short_hash(folder)}"
 
 
 def hash_lines(lines: Iterable[str]) -> str:
@@ -473,18 +465,14 @@ def hash_lines(lines: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def hash_file(path: Path) -> str:
-    """Return the first 12 digits of the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:_SHORT]
-
-
-def hash_folder(folder: Path) -> str:
-    """Return 12 digits of the SHA-256 over names and contents of all files in a folder and below."""
+def short_hash(place: Path) -> str:
+    """Return 12 digits of the SHA-256 of a file, or over names and contents of all files below a folder."""
+    if place.is_file():
+        return hash_file(place)[:_SHORT]
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(place.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
-            name = path.relative_to(folder).as_posix()
+            name = path.relative_to(place).as_posix()
             digest.update(f"{name}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:_SHORT]

@@ -27,9 +27,9 @@ from syntaxformer.annotate.annotator import (
     Annotator,
     annotator_for,
     chunks_of,
-    hash_file,
     is_file,
     load_annotator,
+    short_hash,
     with_constituency,
 )
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
@@ -138,7 +138,7 @@ class SplitAnnotator(Annotator):
                 path,
             )
         self.provides = load(files[0]).provides
-        hashes = "\n".join(f"{file}:{hash_file(Path(file))}" for file in files if Path(file).is_file())
+        hashes = "\n".join(f"{file}:{short_hash(Path(file))}" for file in files if Path(file).is_file())
         self.version = hashlib.sha256(hashes.encode()).hexdigest()[:12]
 
     def for_split(self, split: str) -> Annotator:

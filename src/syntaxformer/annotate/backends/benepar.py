@@ -21,7 +21,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import Annotator, BatchedAnnotator, encodable, hash_file, hash_folder
+from syntaxformer.annotate.annotator import Annotator, BatchedAnnotator, encodable, short_hash
 from syntaxformer.annotate.backends.batched import (
     flat_tree,
     join_trees,
@@ -216,8 +216,7 @@ def _hash(name: str) -> str:
         import nltk.data
 
         name = str(nltk.data.find(f"models/{name}").path)  # type: ignore[attr-defined]
-    path = Path(name)
-    return hash_folder(path) if path.is_dir() else hash_file(path)
+    return short_hash(Path(name))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import Annotator, blank_sentence, hash_file
+from syntaxformer.annotate.annotator import Annotator, blank_sentence, short_hash
 from syntaxformer.annotate.wrappers import SPLIT, SplitAnnotator
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import open_bytes
@@ -44,7 +44,7 @@ class PreparsedAnnotator(Annotator):
         open_bytes(path).close()
         self.name = name
         self.path = path
-        self.version = f"{hash_file(path)}{_VERSION}"
+        self.version = f"{short_hash(path)}{_VERSION}"
         self._read = read
         self._respelled = respelled
         first = list(islice((sentence for sentence in read(path) if sentence.words), _FIRST_SENTENCES))

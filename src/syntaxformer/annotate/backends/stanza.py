@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import BatchedAnnotator, encodable, hash_file, segments_of
+from syntaxformer.annotate.annotator import BatchedAnnotator, encodable, segments_of, short_hash
 from syntaxformer.annotate.backends.batched import (
     ParsedSentence,
     join_parsed,
@@ -234,5 +234,5 @@ def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> 
 def _hash_models(config: dict[str, Any]) -> str:
     """A hash of all model files of a pipeline."""
     files = {Path(value) for value in config.values() if isinstance(value, str) and value.endswith(".pt")}
-    hashes = sorted(f"{path.parent.name}/{path.name}:{hash_file(path)}" for path in files if path.is_file())
+    hashes = sorted(f"{path.parent.name}/{path.name}:{short_hash(path)}" for path in files if path.is_file())
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:12]

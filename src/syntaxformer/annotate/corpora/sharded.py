@@ -88,10 +88,6 @@ class SourceLines:
         return read_lines(self.source, first)
 
     def __len__(self) -> int:
-        return self._length
-
-    @cached_property
-    def _length(self) -> int:
         return sum(1 for _ in self) if self.source.endswith(".parquet") else count_lines(self.source)
 
     def _column(self) -> Iterator[str]:

@@ -38,8 +38,7 @@ class _Block:
     text: str | None = None
     constituency: str | None = None
     rows: list[list[str]] = field(default_factory=list[list[str]])
-    tokens: list[str] = field(default_factory=list[str])
-    token_spaced: list[bool] = field(default_factory=list[bool])
+    tokens: list[list[str]] = field(default_factory=list[list[str]])
     token_of_word: list[int] = field(default_factory=list[int])
     multiword_end: int = 0
 
@@ -92,7 +91,7 @@ def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -
     if _number(word_id) == len(block.rows) + 1:
         _add_word(block, row)
     elif _is_next_range(block, word_id):
-        _add_token(block, row)
+        block.tokens.append(row)
         block.multiword_end = _number(word_id.partition("-")[2])
     elif not _is_empty_node(word_id):
         raise TreeError(
@@ -125,13 +124,8 @@ def _is_empty_node(word_id: str) -> bool:
 def _add_word(block: _Block, row: list[str]) -> None:
     block.rows.append(row)
     if len(block.rows) > block.multiword_end:
-        _add_token(block, row)
+        block.tokens.append(row)
     block.token_of_word.append(len(block.tokens) - 1)
-
-
-def _add_token(block: _Block, row: list[str]) -> None:
-    block.tokens.append(row[_FORM])
-    block.token_spaced.append(NO_SPACE not in row[_MISC].split("|"))
 
 
 def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
@@ -173,15 +167,15 @@ def _governors(block: _Block) -> tuple[int, ...] | None:
 
 
 def _joined(block: _Block) -> str:
-    spaced = zip(block.tokens, block.token_spaced, strict=True)
-    return "".join(token + " " * space for token, space in spaced).removesuffix(" ")
+    spaced = (row[_FORM] + " " * (NO_SPACE not in row[_MISC].split("|")) for row in block.tokens)
+    return "".join(spaced).removesuffix(" ")
 
 
 def _offsets(block: _Block, text: str) -> tuple[tuple[int, int], ...]:
     ranges = [_written_range(row) for row in block.rows]
     if all(ranges):  # also if there are no words, since the text may be anything then
         return tuple(offset for offset in ranges if offset)
-    by_token = locate_words(text, block.tokens)
+    by_token = locate_words(text, [row[_FORM] for row in block.tokens])
     return tuple(by_token[token] for token in block.token_of_word)
 
 

@@ -5,7 +5,7 @@ Here are checks and simple measures of one tree; matrices over pairs of words ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.sentence import ROOT
@@ -105,21 +105,15 @@ def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
 
     Source: Nivre & Nilsson (2005), lifting; differs: all words are lifted at once, against the given tree.
     """
-    children = children_of(governors)
-    order, sizes, places = top_down(governors, children), [1] * len(governors), [0] * len(governors)
-    for word in reversed(order):
+    children, places, sizes = children_of(governors), dict[int, int](), [1] * len(governors)
+    waiting = [word for word, governor in enumerate(governors) if governor == ROOT]
+    while waiting:
+        places[word := waiting.pop()] = len(places)
+        waiting.extend(children[word])
+    # The words below word i are numbered right after it; with its own, these are sizes[i] numbers.
+    for word in reversed(places):
         if governors[word] != ROOT:
             sizes[governors[word]] += sizes[word]
-    # The words below word i are numbered right after it; with its own, these are sizes[i] numbers.
-    free = 0
-    for word in order:
-        if governors[word] == ROOT:
-            places[word] = free
-            free += sizes[word]
-        place = places[word] + 1
-        for child in children[word]:
-            places[child] = place
-            place += sizes[child]
     blocks = [_block(word, places, sizes) for word in range(len(governors))]
     lifted: list[int] = []
     for word, governor in enumerate(governors):
@@ -137,7 +131,7 @@ def top_down(governors: Sequence[int], children: Sequence[Sequence[int]]) -> lis
     return order
 
 
-def _block(word: int, places: Sequence[int], sizes: Sequence[int]) -> tuple[int, int]:
+def _block(word: int, places: Mapping[int, int], sizes: Sequence[int]) -> tuple[int, int]:
     """First and last word of the longest stretch around a word that holds only words below it."""
     start, end = places[word], places[word] + sizes[word]
     first = last = word

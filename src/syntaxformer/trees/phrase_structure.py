@@ -84,11 +84,9 @@ def _as_clause(part: Phrase | int) -> Phrase | int:
 
 def _survey(top: Phrase) -> tuple[list[Phrase], list[_Gap]]:
     """All phrases, and all gaps between their parts."""
-    phrases, gaps = [top], list[_Gap]()
-    for phrase in phrases:  # grows while it is walked
+    phrases, gaps = _phrases_below(top), list[_Gap]()
+    for phrase in phrases:
         for place, part in enumerate(phrase.children):
-            if isinstance(part, Phrase):
-                phrases.append(part)
             start = after_word(phrase.children[place - 1])
             if place and start < first_word(part):
                 ending = _ending_with(phrase.children[place - 1])
@@ -417,7 +415,7 @@ class _Projection:
                 is_question = label == "SBAR" and skeleton.governors[word] < 0
                 if label == "S" and not is_clausal(skeleton, word):
                     return "FRAG"
-                return "SBARQ" if is_question and not _has_mark(skeleton, word) else label
+                return "SBARQ" if is_question and not skeleton.has(word, frozenset({"mark"})) else label
         if skeleton.upos[word] in _NUMERIC_TAGS and skeleton.relations[word] in ("nummod", "compound"):
             return "QP"
         return _OF_TAG.get(skeleton.upos[word], "X")
@@ -428,10 +426,6 @@ def _without_clause(parts: list[Phrase | int]) -> list[Phrase | int]:
     only = parts[0]
     is_only = len(parts) == 1 and isinstance(only, Phrase) and len(only.children) == 1
     return _parts_of(only) if is_only else parts
-
-
-def _has_mark(skeleton: Skeleton, word: int) -> bool:
-    return skeleton.has(word, frozenset({"mark"}))
 
 
 def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:

@@ -119,13 +119,8 @@ def ablate_translator(translator: Translator, ablation: Ablation) -> Translator:
         raise ConfigError("--shuffle, --blank: expected factors as columns, got tags between the words.")
     trees = () if syntax.trees is None else syntax.trees.used_trees
     ablation.check(encoder.factors, trees, syntax.governors)
-    fields = {name: getattr(encoder, name) for name in SourceEncoder.__dataclass_fields__}
-    return Translator(
-        translator.decoder,
-        _AblatedEncoder(**fields, ablation=ablation),
-        translator.info,
-        translator.annotator,
-    )
+    spoiled = _AblatedEncoder(**vars(encoder), ablation=ablation)
+    return Translator(translator.decoder, spoiled, translator.info, translator.annotator)
 
 
 def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:
@@ -237,8 +232,7 @@ class _AblatedEncoder(SourceEncoder):
         texts = np.array([zlib.crc32(line.tobytes()) for line in lines], np.int64)
         syntax, factors = encoded.syntax, encoded.factors.copy()
         if syntax is not None:
-            fields = {name: getattr(syntax, name) for name in LineSyntax.__dataclass_fields__}
-            syntax = _AblatedSyntax(**fields, ablation=self.ablation, texts=texts)
+            syntax = _AblatedSyntax(**vars(syntax), ablation=self.ablation, texts=texts)
         for row, (start, stop) in enumerate(pairwise(splits.tolist())):
             of_line = PieceWords.of_lines(owners[None, start:stop], texts[row : row + 1])
             spoiled = ablate_factors(factors[None, start:stop], self.columns, of_line, self.ablation)
@@ -260,30 +254,19 @@ class _AblatedSyntax(LineSyntax):
         return {name: tensor.numpy() for name, tensor in spoiled.items()}
 
 
-class _AblatedCollator:
+class _AblatedCollator(SyntaxCollator):
     """A collator that changes its batches and otherwise works as before."""
 
     def __init__(self, collator: SyntaxCollator, ablation: Ablation) -> None:
-        self._collator, self._ablation = collator, ablation
+        vars(self).update(vars(collator), ablation=ablation)
 
     def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
-        batch = self._collator(examples)
-        words, segments = self._collator.words_of_pieces(examples)
+        batch = super().__call__(examples)
+        words, segments = self.words_of_pieces(examples)
         of_pieces = PieceWords(words, segments, np.array([one.checksum for one in examples], np.int64))
-        config = self._collator.config
-        return ablate_batch(batch, config.tree_options, of_pieces, self._ablation, config.factors)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._collator, name)
-
-    @property
-    def n_truncated(self) -> int:
-        """Number of examples cut so far, which a classifier resets for each data set."""
-        return self._collator.n_truncated
-
-    @n_truncated.setter
-    def n_truncated(self, n_cut: int) -> None:
-        self._collator.n_truncated = n_cut
+        return ablate_batch(
+            batch, self.config.tree_options, of_pieces, self.ablation, self.config.factors
+        )
 
 
 def drawn_for(seed: int, text: int, name: str) -> np.random.Generator:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import check_pieces, folder_errors, read_record
-from syntaxformer.runs.export import INSTALL, ExportInfo
+from syntaxformer.runs.export import ExportInfo, need_packages
 from syntaxformer.translation.decoding import (
     Hypothesis,
     Search,
@@ -135,10 +135,9 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         CheckpointError: The folder cannot be read.
         ConfigError: There is no such device.
     """
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise BackendMissingError("CTranslate2, which exported models need,", INSTALL) from error
+    need_packages(("CTranslate2",), "exported models need")
+    import ctranslate2
+
     export = read_export(folder)
     tokens, names = SourceTokens.read(folder, export, encoder), read_names(folder, "target")
     check_pieces(folder, encoder.tokenizer, len(tokens.pieces))

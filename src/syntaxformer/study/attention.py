@@ -117,14 +117,14 @@ def _cross_attentions(
     batch = source_batch(source, range(len(pieces)), source_pad_id(model))
     batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
     inputs = {**batch, "decoder_input_ids": shift_right(labels, model.config), "use_cache": False}
-    with shown_attention(model):
+    with shown_attention(model.get_decoder()):
         return model(**inputs, output_attentions=True).cross_attentions, pieces
 
 
 @contextmanager
-def shown_attention(model: Any) -> Iterator[None]:
-    """The decoder of a pretrained translator gives its weights only where its attention is the plain one."""
-    config = model.get_decoder().config
+def shown_attention(network: Any) -> Iterator[None]:
+    """A network of transformers gives its weights only where its attention is the plain one."""
+    config = network.config
     before = config._attn_implementation
     config._attn_implementation = "eager"
     try:
@@ -177,14 +177,9 @@ def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
     """The attention of a plain encoder, which only the "eager" implementation returns."""
     model: Any = classifier.model
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
-    before = encoder.config._attn_implementation
-    try:
-        encoder.set_attn_implementation("eager")
-        output = encoder(
-            **{name: tensor.to(model.device) for name, tensor in batch.items()}, output_attentions=True
-        )
-    finally:
-        encoder.set_attn_implementation(before)
+    inputs = {name: tensor.to(model.device) for name, tensor in batch.items()}
+    with shown_attention(encoder):
+        output = encoder(**inputs, output_attentions=True)
     if not (found := output.attentions) or any(one is None for one in found):
         raise ConfigError(
             f"model: expected an encoder that returns its attention, got {type(encoder).__name__}, "

@@ -5,7 +5,6 @@ The trees are those of a parser of the text's language, even if the model reads 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -63,15 +62,13 @@ class TextView:
 
 @dataclass(frozen=True)
 class Parser:
-    """The annotator that finds words and trees for a view, if any, and the reason if there are no trees."""
+    """The annotator that finds words and trees for a view, and the reason if there are no trees."""
 
-    annotator: Annotator | None
+    annotator: Annotator
     lacks: str | None = None
 
     def read(self, lines: Sequence[str]) -> tuple[Sentence, ...]:
         """One sentence for each line."""
-        if self.annotator is None:
-            return tuple(map(_spaced_words, lines))
         return tuple(self.annotator.annotate(list(lines)))
 
 
@@ -85,6 +82,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
         tokenized: Spaces separate the words.
     """
     from syntaxformer.annotate import WordsAsGiven, with_constituency
+    from syntaxformer.annotate.annotator import SpacedWords
 
     if own is not None and set(NEEDED_COLUMNS) <= own.provides:
         return Parser(with_constituency(own))
@@ -96,7 +94,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
             return Parser(WordsAsGiven(parser) if tokenized else parser)
         except SyntaxformerError as error:
             lacks = str(error)
-    return Parser(own, lacks)
+    return Parser(own or SpacedWords(), lacks)
 
 
 def translator_text(
@@ -172,11 +170,6 @@ def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, ND
         matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]
         found[kind] = matrix[: len(joined), : len(joined)]
     return found
-
-
-def _spaced_words(line: str) -> Sentence:
-    places = [match.span() for match in re.finditer(r"\S+", line)]
-    return Sentence(line, tuple(line[start:end] for start, end in places), tuple(places))
 
 
 @lru_cache(maxsize=8)

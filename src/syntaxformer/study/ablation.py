@@ -264,9 +264,7 @@ class _AblatedCollator(SyntaxCollator):
         batch = super().__call__(examples)
         words, segments = self.words_of_pieces(examples)
         of_pieces = PieceWords(words, segments, np.array([one.checksum for one in examples], np.int64))
-        return ablate_batch(
-            batch, self.config.tree_options, of_pieces, self.ablation, self.config.factors
-        )
+        return ablate_batch(batch, self.config.tree_options, of_pieces, self.ablation, self.config.factors)
 
 
 def drawn_for(seed: int, text: int, name: str) -> np.random.Generator:

@@ -23,14 +23,13 @@ from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import TextExample
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.study.cases import interval_of
+from syntaxformer.study.word_states import source_owners
 from syntaxformer.syntax import (
     FACTORS,
     NO_PATH,
     NO_WORD,
     TreeOptions,
     batch_dependency_distances,
-    batch_word_of_piece,
-    encoding_offsets,
     n_relations,
     relation_name,
 )
@@ -246,8 +245,9 @@ def attention_spread(
         for row, one in zip(rows, weights, strict=True):
             if head is not None and head >= len(one):
                 raise ConfigError(f"head: expected below {len(one)}, got {head}.")
-            owners = _owners(translator, sentences[row])
-            found = spread_of_weights(_mean(one, head), owners, sentences[row])
+            owners = source_owners(translator.encoder, [sentences[row]])
+            kept = owners.values[fitting_pieces(owners.splits, MAX_SOURCE_PIECES)]
+            found = spread_of_weights(_mean(one, head), kept, sentences[row])
             for measure, value in found.items():
                 values[measure][row] = value
     return SpreadOfAttention(values)
@@ -304,17 +304,6 @@ def _weights(
         raise ConfigError(f"layer: expected {-len(found)} to {len(found) - 1}, got {layer}.")
     sizes = zip(found[layer].float().cpu().numpy(), encoded, source.lengths.tolist(), strict=True)
     return [one[:, : len(ids), :length] for one, ids, length in sizes]
-
-
-def _owners(translator: Translator, sentence: Sentence) -> NDArray[np.int32]:
-    """The word of each source piece of a line, as the translator cleans and cuts it."""
-    encoder, preparation = translator.encoder, translator.encoder.preparation
-    prepared = preparation.prepare([preparation.clean(sentence.text)])
-    encodings = encode_pieces(encoder.tokenizer, prepared.texts)
-    offsets, splits = encoding_offsets(encodings)
-    words = preparation.clean_offsets(sentence.text, sentence.offsets)
-    owners = batch_word_of_piece(prepared.to_raw(offsets, splits), splits, words, [0, len(sentence)])
-    return owners[fitting_pieces(splits, MAX_SOURCE_PIECES)]
 
 
 FULL = "full"

@@ -284,7 +284,7 @@ def random_vectors(words: Sequence[str], width: int, seed: int) -> Tensor:
 
 def _fitting(treebank: ProbeTreebank, encoder: WordEncoder) -> ProbeTreebank:
     """The sentences that the encoder can read without a cut."""
-    lengths = encoder.n_pieces(treebank.sentences)
+    lengths = encoder.owners(treebank.sentences).lengths
     rows = np.flatnonzero(lengths <= encoder.longest).tolist()
     if not rows:
         raise ConfigError(f"treebank: expected a sentence of at most {encoder.longest} pieces, got none.")

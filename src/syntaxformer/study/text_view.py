@@ -23,6 +23,7 @@ from syntaxformer.syntax import (
     WordColumns,
     WordTrees,
     batch_word_of_piece,
+    pair_words_of_pieces,
     piece_factors,
     segment_offsets,
     word_relations,
@@ -107,18 +108,17 @@ def translator_text(
         ValueError: `max_distance` is not between 1 and 84.
     """
     (sentence,) = parser.read([translator.encoder.preparation.clean(line.replace("\0", " "))])
-    # Governors are needed to find the words of pieces; without a parse, any governors will do.
-    rooted = replace(sentence, governors=sentence.governors or (-1,) * len(sentence))
-    encoder = replace(translator.encoder, syntax=SyntaxInputs(governors=True), unseen=UnseenValues())
-    words = WordColumns.from_sentences([rooted])
+    encoder = replace(translator.encoder, syntax=SyntaxInputs(words=True), unseen=UnseenValues())
+    words = WordColumns.from_sentences([sentence])
     encoded = encoder.encode([sentence.text], words, translator.longest)
-    owners = [-1] * len(encoded.pieces) if encoded.syntax is None else encoded.syntax.owners.tolist()
+    assert encoded.syntax is not None, "it was asked for the words"
     factors = {
         name: encoder.vocabularies[name].decode(encoded.factors[:, column])
         for column, name in enumerate(encoder.columns)
     }
     relations = _relations((sentence,), max_distance)
     names = encoder.piece_names(encoded.pieces)
+    owners = encoded.syntax.owners.tolist()
     return TextView((sentence,), relations, max_distance, names, owners, factors)
 
 
@@ -143,11 +143,9 @@ def classifier_text(
     tagged = [replace(one, upos=one.upos or ("X",) * len(one)) for one in padded]
     words = WordColumns.from_sentences(tagged, only=needs)
     owners = batch_word_of_piece(offsets, piece_splits, words.offsets, words.row_splits)
-    second = int(piece_splits[1])
-    shift = np.where(np.arange(len(owners)) >= second, len(sentences[0]), 0)
+    numbered, _ = pair_words_of_pieces(owners, piece_splits, words.row_splits)
     pieces = collator.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
     relations = _relations(sentences, max_distance)
-    numbered = np.where(owners < 0, -1, owners + shift).tolist()
     known = {
         name: vocabulary
         for name, vocabulary in vocabularies.items()
@@ -155,7 +153,7 @@ def classifier_text(
     }
     ids = piece_factors(words, owners, piece_splits, known)
     factors = {name: one.decode(ids[:, place]) for place, (name, one) in enumerate(known.items())}
-    return TextView(sentences, relations, max_distance, pieces, numbered, factors)
+    return TextView(sentences, relations, max_distance, pieces, numbered.tolist(), factors)
 
 
 def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:

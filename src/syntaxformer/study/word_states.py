@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ from syntaxformer.base.files import folder_errors
 from syntaxformer.base.progress import track
 from syntaxformer.encoders.pretrained import longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets
-from syntaxformer.translation.source import encode_pieces, source_batch
+from syntaxformer.syntax.columns import word_offsets
+from syntaxformer.syntax.ragged import Ragged, splits_of
+from syntaxformer.translation.source import SourceEncoder, encode_pieces, source_batch
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 
@@ -34,10 +37,6 @@ if TYPE_CHECKING:
 BATCH_SENTENCES, LONGEST_SOURCE = 64, 1024
 
 
-Offsets = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""Character offsets of all pieces, and the index of each sentence's first piece, specials included."""
-
-
 @dataclass(frozen=True)
 class WordEncoder:
     """Encodes sentences as states of their pieces, with the word of each piece.
@@ -46,21 +45,15 @@ class WordEncoder:
         model: A model in evaluation mode, which returns hidden states for the result of `inputs`.
         n_states: Number of layers, plus one for the embeddings that enter the first.
         longest: Largest number of pieces in a sentence.
-        offsets: Returns the offsets of the pieces of sentences.
+        owners: Returns the word of each piece of sentences, specials included, which have -1.
         inputs: Makes the model's inputs from sentences, padded on the right.
-        words: Returns the character offsets of a sentence's words in the text that its pieces cover.
     """
 
     model: Any
     n_states: int
     longest: int
-    offsets: Callable[[Sequence[Sentence]], Offsets]
+    owners: Callable[[Sequence[Sentence]], Ragged]
     inputs: Callable[[Sequence[Sentence]], Mapping[str, Tensor]]
-    words: Callable[[Sentence], Sequence[tuple[int, int]]] = lambda sentence: sentence.offsets
-
-    def n_pieces(self, sentences: Sequence[Sentence]) -> NDArray[np.int64]:
-        """Number of pieces in each sentence, specials included."""
-        return np.diff(self.offsets(sentences)[1])
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[Sentence]) -> tuple[Sequence[Tensor], NDArray[np.int64]]:
@@ -72,8 +65,7 @@ class WordEncoder:
         device = next(self.model.parameters()).device
         inputs = {name: tensor.to(device) for name, tensor in self.inputs(sentences).items()}
         states = self.model(**inputs, output_hidden_states=True).hidden_states
-        width = inputs["input_ids"].shape[1]
-        return states, _owners(*self.offsets(sentences), list(map(self.words, sentences)), width)
+        return states, self.owners(sentences).padded(-1, width=inputs["input_ids"].shape[1])
 
 
 def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
@@ -86,16 +78,17 @@ def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
         raise ConfigError("tokenizer: expected a fast one, which knows offsets, got a slow one.")
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     tokenizer = copy(tokenizer)
-    tokenizer.padding_side = "right"  # `_owners` expects padding there
+    tokenizer.padding_side = "right"  # as that of `owners`
 
-    def offsets(sentences: Sequence[Sentence]) -> Offsets:
-        return encoding_offsets(tokenizer([one.text for one in sentences], verbose=False))
+    def owners(sentences: Sequence[Sentence]) -> Ragged:
+        offsets, splits = encoding_offsets(tokenizer([one.text for one in sentences], verbose=False))
+        return Ragged(batch_word_of_piece(offsets, splits, *word_offsets(sentences)), splits)
 
     def inputs(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         return dict(tokenizer([one.text for one in sentences], padding=True, return_tensors="pt"))
 
     longest = int(min(tokenizer.model_max_length, longest_input(encoder)))
-    return WordEncoder(encoder, model.config.num_hidden_layers + 1, longest, offsets, inputs)
+    return WordEncoder(encoder, model.config.num_hidden_layers + 1, longest, owners, inputs)
 
 
 def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncoder:
@@ -117,38 +110,37 @@ def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncode
     return replace(plain, inputs=inputs)
 
 
+def source_owners(encoder: SourceEncoder, sentences: Sequence[Sentence]) -> Ragged:
+    """The word of each source piece of sentences, tags excluded, as a translator cleans and cuts them."""
+    preparation = encoder.preparation
+    prepared = preparation.prepare([preparation.clean(one.text) for one in sentences])
+    offsets, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
+    cleaned = [preparation.clean_offsets(one.text, one.offsets) for one in sentences]
+    words = [place for one in cleaned for place in one], splits_of(list(map(len, cleaned)))
+    return Ragged(batch_word_of_piece(prepared.to_raw(offsets, splits), splits, *words), splits)
+
+
 def translator_words(translator: Translator) -> WordEncoder:
     """A `WordEncoder` for a translator's encoder; factors come from the translator's annotator."""
-    encoder, preparation = translator.encoder, translator.encoder.preparation
-
-    def clean(sentences: Sequence[Sentence]) -> list[str]:
-        """The text as the annotator reads it; `encoder.encode` prepares it for the tokenizer."""
-        return [preparation.clean(one.text) for one in sentences]
-
-    def offsets(sentences: Sequence[Sentence]) -> Offsets:
-        prepared = preparation.prepare(clean(sentences))
-        found, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
-        return prepared.to_raw(found, splits), splits
+    encoder = translator.encoder
 
     def inputs(sentences: Sequence[Sentence]) -> Mapping[str, Tensor]:
-        lines, words = clean(sentences), None
+        lines, words = [encoder.preparation.clean(one.text) for one in sentences], None
         if translator.annotator is not None:
             annotated = translator.annotator.annotate_words([given_words(line) for line in lines])
             words = WordColumns.from_sentences(annotated)
         source = encoder.encode(lines, words)
-        if source.splits.tolist() != offsets(sentences)[1].tolist():
+        if encoder.prepend:
             raise AlignmentError(
                 "probe: expected one source piece for each piece of the text, got more, because this model "
                 "reads tags between words. Probe a model with another infusion.kind."
             )
         return source_batch(source, range(len(lines)), encoder.tokenizer.pad_token_id)
 
-    def words(sentence: Sentence) -> Sequence[tuple[int, int]]:
-        return preparation.clean_offsets(sentence.text, sentence.offsets)
-
     config = translator.model.config  # T5 has another name for it
     n_states = getattr(config, "encoder_layers", config.num_hidden_layers) + 1
-    return WordEncoder(translator.model.get_encoder(), n_states, LONGEST_SOURCE, offsets, inputs, words)
+    owners = partial(source_owners, encoder)
+    return WordEncoder(translator.model.get_encoder(), n_states, LONGEST_SOURCE, owners, inputs)
 
 
 def load_word_encoder(
@@ -249,18 +241,3 @@ def word_means(
     sums = states.new_zeros(total, states.shape[-1]).index_add_(0, flat[owned], states[owned])
     counts = torch.bincount(flat[owned], minlength=total).to(states.dtype)
     return sums / counts.clamp_min(1)[:, None], counts
-
-
-def _owners(
-    offsets: NDArray[np.int32],
-    splits: NDArray[np.int64],
-    words: Sequence[Sequence[tuple[int, int]]],
-    width: int,
-) -> NDArray[np.int64]:
-    """The word of each piece, `[sentences, width]`; -1 for specials and padding, which is on the right."""
-    word_splits = np.cumsum([0, *map(len, words)])
-    flat = batch_word_of_piece(offsets, splits, [place for one in words for place in one], word_splits)
-    owners = np.full((len(words), width), -1, np.int64)
-    for row in range(len(words)):
-        owners[row, : splits[row + 1] - splits[row]] = flat[splits[row] : splits[row + 1]]
-    return owners

@@ -401,7 +401,7 @@ class SourceEncoder:
     @property
     def needs_words(self) -> bool:
         """Whether lines must be annotated."""
-        return bool(self.vocabularies or self.syntax.needs)
+        return bool(self.vocabularies or self.syntax.needs or self.syntax.words)
 
     def piece_names(self, pieces: NDArray[np.int32]) -> list[str]:
         """Names of source pieces; tags look like `<NOUN>`."""

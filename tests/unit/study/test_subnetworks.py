@@ -286,7 +286,7 @@ def test_an_infused_encoder_is_probed_with_its_own_trees():
     expected = classifier.model(**batch, output_hidden_states=True).hidden_states
     torch.testing.assert_close(states[3], expected[3])
     plain = huggingface_words(classifier.model, classifier.collator.tokenizer)
-    assert plain.n_pieces([gold]).tolist() == [6]
+    assert plain.owners([gold]).lengths.tolist() == [6]
 
 
 def test_an_infused_encoder_is_probed_on_sentences_longer_than_those_of_its_task():

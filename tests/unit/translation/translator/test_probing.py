@@ -65,7 +65,7 @@ def test_word_means_by_hand():
 def test_states_of_a_hugging_face_encoder_whatever_the_batch(bert, tokenizer, tmp_path):
     encoder = huggingface_words(bert, tokenizer)
     assert (encoder.n_states, encoder.longest) == (4, 17)
-    assert encoder.n_pieces(SENTENCES).tolist() == [7, 5, 9]
+    assert encoder.owners(SENTENCES).lengths.tolist() == [7, 5, 9]
     cached = cache_states(encoder, SENTENCES, [0, 3], tmp_path)
     assert cached.n_uncovered == 0
     ids = tokenizer("the cats sat .", return_tensors="pt")
@@ -106,7 +106,7 @@ def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch
     words = translator_words(plain)
     states, owners = words.encode([sentence])
     pieces = plain.encoder.encode([sentence.text]).pieces
-    assert words.n_pieces([sentence]).tolist() == [len(pieces)] == [states[0].shape[1]]
+    assert words.owners([sentence]).lengths.tolist() == [len(pieces)] == [states[0].shape[1]]
     texts = [plain.encoder.tokenizer.decode(pieces[owners[0] == word]) for word in range(4)]
     assert [text.replace(" ", "") for text in texts] == list(sentence.words)
 
@@ -122,7 +122,7 @@ def test_states_of_a_translator_that_reads_entities(plain, monkeypatch):
     expected_states, expected = words.encode([clean])
     assert owners.tolist() == expected.tolist()
     torch.testing.assert_close(states[1], expected_states[1])
-    assert words.n_pieces([escaped]).tolist() == words.n_pieces([clean]).tolist()
+    assert words.owners([escaped]).lengths.tolist() == words.owners([clean]).lengths.tolist()
 
 
 def test_the_annotator_of_a_lower_casing_translator_sees_the_line_as_it_is(new_translator):

@@ -15,7 +15,7 @@ import copy
 import itertools
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +34,7 @@ from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
 from syntaxformer.runs.export import check_difference, copy_side_files, need_packages, origin, output_problems
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.syntax import FactorVocabulary
+from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.ctranslate2_decoder import (
     EXPORT,
@@ -125,7 +126,10 @@ def _write_network(
 ) -> CTranslate2Info:
     """Write CTranslate2's files; they are checked in float32 before they are quantized."""
     is_own = isinstance(model, SyntaxTransformer)
-    pieces = _source_names(model, encoder)
+    pieces = _piece_names(encoder.tokenizer, model.get_input_embeddings().num_embeddings)
+    if encoder.prepend is not None:  # the ids of tags come after those of the text's pieces
+        tags = encoder.vocabularies.items()
+        pieces += [f"<{name}:{value}>" for name, values in tags for value in values.entries]
     target_pieces = _piece_names(encoder.target_tokenizer, model.config.vocab_size)
     config = model.config
     start, end = target_pieces[config.decoder_start_token_id], target_pieces[config.eos_token_id]
@@ -159,16 +163,6 @@ def _write_network(
     return export.model_copy(update={"largest_difference": difference})
 
 
-def _source_names(model: Any, encoder: SourceEncoder) -> list[str]:
-    """Names of the source pieces by id; tags that are pieces come after the pieces of the text."""
-    names = _piece_names(encoder.tokenizer, model.get_input_embeddings().num_embeddings)
-    if encoder.prepend is None:
-        return names
-    return names + [
-        f"<{one}:{value}>" for one, tags in encoder.vocabularies.items() for value in tags.entries
-    ]
-
-
 def _piece_names(tokenizer: PreTrainedTokenizerFast, n_pieces: int) -> list[str]:
     """Names by id; table rows beyond the tokenizer's pieces get names too, though they are never used."""
     known = tokenizer.convert_ids_to_tokens(range(min(n_pieces, len(tokenizer))))
@@ -191,24 +185,17 @@ def why_not(config: Any, infusion: Any = None) -> list[str]:
         config: The model's.
         infusion: What a pretrained translator is infused with.
     """
-    if not isinstance(config, SyntaxTransformerConfig):
+    if isinstance(config, SyntaxTransformerConfig):
+        given = {name: one for name in REASONS if (one := getattr(config, name, None)) is not None}
+        found = {name for name, one in given.items() if one.get("layers") not in ((), [])}
+        found.add((config.infusion or {}).get("kind", "none"))
+    else:
         found = {name for name in REASONS if getattr(infusion and infusion.config, name, None) is not None}
         if not found and loader_of(config) is None:
             return [
                 f"model: expected one that CTranslate2 has a converter for, got {config.model_type}. "
                 "Translate with the trained folder."
             ]
-        return _refusals(found)
-    kind = (config.infusion or {}).get("kind", "none")
-    sections = {name: getattr(config, name, None) for name in REASONS}
-    found = {
-        kind,
-        *(name for name, one in sections.items() if one is not None and one.get("layers") not in ((), [])),
-    }
-    return _refusals(found)
-
-
-def _refusals(found: Collection[str]) -> list[str]:
     return [
         f"{name}: expected a model that CTranslate2 can compute, got one with {reason}. "
         "Translate with the trained folder."
@@ -267,12 +254,10 @@ def difference_on(
 
 def _random_text(random: np.random.Generator, n_pieces: int, sizes: list[int]) -> EncodedText:
     lengths = random.integers(1, LONGEST, N_LINES)
-    splits = np.concatenate([[0], np.cumsum(lengths)])
+    splits = splits_of(lengths)
     pieces = random.integers(0, n_pieces, splits[-1]).astype(np.int32)
-    factors = [random.integers(0, size, len(pieces)).astype(np.int32) for size in sizes]
-    return EncodedText(
-        pieces, splits, np.stack(factors, 1) if sizes else np.zeros((len(pieces), 0), np.int32)
-    )
+    factors = random.integers(0, sizes, (len(pieces), len(sizes)), np.int32)
+    return EncodedText(pieces, splits, factors)
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
@@ -423,7 +408,10 @@ def fold_embedding(
     piece_names = unique_names(pieces)
     if not factors:
         return SourceTables([Stream(piece_names, words.astype(np.float32))], concatenated=False)
-    groups = _groups([len(one) for one in factors], words.shape[1])
+    places = range(len(factors))
+    # One group of all factors shares a stream, unless it has too many combinations.
+    is_small = math.prod(map(len, factors)) * words.shape[1] <= LARGEST_TABLE
+    groups = [places] if is_small else [[place] for place in places]
     is_own = isinstance(embedding, InfusedEmbedding)
     if concatenated := is_own and embedding.kind.join == "concat" and len(groups) == 1:
         width = embedding.plan.word_width
@@ -455,13 +443,6 @@ def _contributions(
     return words.numpy(), factors
 
 
-def _groups(sizes: Sequence[int], width: int) -> list[list[int]]:
-    """Groups of factors that share a stream: one group of all, unless it has too many combinations."""
-    if math.prod(sizes) * width <= LARGEST_TABLE:
-        return [list(range(len(sizes)))]
-    return [[place] for place in range(len(sizes))]
-
-
 def _combined(
     vocabularies: Sequence[FactorVocabulary],
     tables: Sequence[NDArray[np.float64]],
@@ -474,10 +455,8 @@ def _combined(
     entries = itertools.product(*(one.entries for one in vocabularies))
     names = unique_names("/".join(values) for values in entries)
     # Start and end get the value for no word; an unknown token gets the unknown value of each factor.
-    unknown = sum(
-        math.prod(len(one) for one in vocabularies[place + 1 :]) for place in range(len(vocabularies))
-    )
-    rows = {"unk": unknown, "bos": 0, "eos": 0}
+    unknown = np.ravel_multi_index([1] * len(vocabularies), list(map(len, vocabularies)))
+    rows = {"unk": int(unknown), "bos": 0, "eos": 0}
     added = [(name, rows[role]) for role, name in specials.items() if name not in set(names)]
     table = np.concatenate([table, table[[row for _, row in added]]])
     names += [name for name, _ in added]

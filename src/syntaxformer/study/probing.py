@@ -19,11 +19,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.runs.config import Section
 from syntaxformer.study.treebank import (
     ProbeTreebank,
     attachment_score,
@@ -135,10 +136,8 @@ _log = logging.getLogger("syntaxformer.probe")
 RANDOM, LINEAR = "random vectors", "linear chain"
 
 
-class ProbeConfig(BaseModel):
+class ProbeConfig(Section):
     """How probes are trained; defaults are close to Hewitt & Manning (2019), appendix."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rank: int = Field(default=64, ge=1, description="rows of the map; the paper gained nothing above 64")
     batch_size: int = Field(default=32, ge=1, description="sentences in an update (paper: 20)")

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from syntaxformer.runs.config import Section
 from syntaxformer.translation.source import EncodedText
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-class DecodingConfig(BaseModel):
+class DecodingConfig(Section):
     """Beam search; the defaults of `translate` for the trained model."""
-
-    model_config = ConfigDict(extra="forbid")
 
     beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
     length_penalty: float = Field(

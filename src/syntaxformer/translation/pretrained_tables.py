@@ -15,12 +15,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.runs.config import FRACTION_SEED
+from syntaxformer.runs.config import FRACTION_SEED, Section
 from syntaxformer.runs.loading import checkpoint_errors, quiet_loading
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.source import SourceEncoder
@@ -29,10 +29,8 @@ from syntaxformer.translation.subwords import encoder_tokenizer
 _log = logging.getLogger("syntaxformer.training")
 
 
-class PretrainedTable(BaseModel):
+class PretrainedTable(Section):
     """An embedding table that starts from vectors of a Hugging Face encoder and uses its tokenizer."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str = Field(description="folder or hub name of the encoder, which needs a fast tokenizer")
     vectors: Literal["input", "contextual"] = Field(
@@ -54,10 +52,8 @@ class PretrainedTable(BaseModel):
     freeze: bool = Field(default=False, description="do not train the table")
 
 
-class PretrainedConfig(BaseModel):
+class PretrainedConfig(Section):
     """Which tables start from pretrained vectors."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: PretrainedTable | None = Field(default=None, description="the encoder's table")
     target: PretrainedTable | None = Field(

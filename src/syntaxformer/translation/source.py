@@ -60,8 +60,7 @@ ENTITIES = {
     "&#93;": "]",
     "&amp;": "&",
 }
-"""How Moses writes these characters; the ampersand comes last because the others contain it."""
-
+"""How Moses writes these characters."""
 
 _ENTITY = re.compile("|".join(ENTITIES))
 
@@ -160,11 +159,7 @@ class TextPreparation:
 
 def unescape(line: str) -> str:
     """Replace Moses' entities by the characters that they stand for."""
-    if "&" not in line:
-        return line
-    for entity, character in ENTITIES.items():
-        line = line.replace(entity, character)
-    return line
+    return _ENTITY.sub(lambda entity: ENTITIES[entity[0]], line)
 
 
 def lower_case(line: str) -> str:

@@ -16,13 +16,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from sentencepiece import SentencePieceTrainer
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.base.downloads import TOKENIZER, say_download
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.runs.config import Section
 from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer
 from syntaxformer.translation.source import encode_pieces
 from syntaxformer.translation.stored import stored_folder
@@ -33,10 +34,8 @@ FILE = "tokenizer.json"
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
-class SubwordConfig(BaseModel):
+class SubwordConfig(Section):
     """Subword section of a recipe."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["bpe", "unigram"] = Field(
         default="bpe", description="byte-pair encoding, or a unigram model (Kudo 2018)"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
@@ -22,6 +22,7 @@ from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigErro
 from syntaxformer.base.files import check_pieces, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
+from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import TRANSLATOR, load_written, to_device, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
@@ -66,7 +67,7 @@ TARGET_TOKENIZER = "target_tokenizer.json"
 FORMAT_VERSION = 1
 
 
-class FolderInfo(BaseModel):
+class FolderInfo(Section):
     """Content of `syntaxformer.json`, one of the files in the folder of a trained translator.
 
     - config.json, model.safetensors, generation_config.json: the network
@@ -78,8 +79,6 @@ class FolderInfo(BaseModel):
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     format_version: int = FORMAT_VERSION
     task: str = "translation"
@@ -102,7 +101,7 @@ class FolderInfo(BaseModel):
     prepend: TagPlace | None = None
     syntax: SyntaxInputs = SyntaxInputs()
     decoding: DecodingConfig = DecodingConfig()
-    data_sha256: dict[str, str] = {}
+    data_sha256: dict[str, str] = Field(default={})
 
     @property
     def languages(self) -> tuple[str, ...]:

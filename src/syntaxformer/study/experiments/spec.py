@@ -19,12 +19,13 @@ from shlex import quote
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from syntaxformer.base.config import MAX_SEED, apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.infusion.config import INFUSIONS
+from syntaxformer.runs.config import Section
 
 Settings = dict[str, Any]
 SEED = "seed"
@@ -36,11 +37,7 @@ MAX_NAME_BYTES = 200
 """Largest size of the readable part of a folder's name; file systems allow 255 in all."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ScoredText(_Section):
+class ScoredText(Section):
     """A translated and scored test set; for `train` only."""
 
     src: Path = Field(description="source text, plain or .gz")
@@ -59,7 +56,7 @@ class ScoredText(_Section):
         return {"src": str(self.src), "ref": str(self.ref), **factors, **annotator}
 
 
-class PaperNumber(_Section):
+class PaperNumber(Section):
     """A number that a paper reports for some cells."""
 
     cell: dict[str, str] = Field(description="axis → level; omitted axes may have any level")
@@ -72,7 +69,7 @@ class PaperNumber(_Section):
     )
 
 
-class Contrast(_Section):
+class Contrast(Section):
     """The comparison that an experiment was made for, written down before its first run."""
 
     cell: dict[str, str] = Field(min_length=1, description="axis → level of the rows in question")
@@ -85,7 +82,7 @@ class Contrast(_Section):
     )
 
 
-class ReportConfig(_Section):
+class ReportConfig(Section):
     """What the report compares and draws."""
 
     primary: Contrast | None = Field(
@@ -128,7 +125,7 @@ class ReportConfig(_Section):
             return float(found[0]) if found else math.nan
 
 
-class Space(_Section):
+class Space(Section):
     """Values of a searched setting: a list, or bounds."""
 
     values: list[Any] | None = Field(default=None, description="all values")
@@ -156,7 +153,7 @@ class Space(_Section):
         return self.low if self.values is None else self.values[0]
 
 
-class SearchConfig(_Section):
+class SearchConfig(Section):
     """A search by Optuna, with one study for each combination of levels, whose trials run one by one."""
 
     space: dict[str, Space] = Field(min_length=1, description="setting key → values")
@@ -184,7 +181,7 @@ class SearchConfig(_Section):
         return self.direction or ("minimize" if self.metric == "dev_loss" else "maximize")
 
 
-class TuneConfig(_Section):
+class TuneConfig(Section):
     """Settings that are chosen on dev for each system, in runs of their own before those of the grid."""
 
     space: dict[str, list[Any]] = Field(min_length=1, description="setting key → values to try")
@@ -204,7 +201,7 @@ class TuneConfig(_Section):
         )
 
 
-class Spec(_Section):
+class Spec(Section):
     """An experiment."""
 
     name: str = Field(pattern=r"^[\w.-]+$", description="name of the folder of its runs in the store")

@@ -220,7 +220,7 @@ class TopicalAttention(nn.Module):
         """H W_V, or H ((1 - g) I + g W_V) behind a gate g, after the output layer."""
         _, value = self()
         exact = states.to(value.dtype)
-        mapped = exact @ value
+        mapped = (exact @ value).to(exact.dtype)  # under autocast it has another
         return (mapped if gate is None else exact.lerp(mapped, gate)).to(states.dtype)
 
     def project(

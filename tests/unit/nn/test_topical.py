@@ -107,6 +107,11 @@ def test_under_autocast() -> None:
             states = nn.functional.linear(torch.randn(KEYS, HEADS * D_HEAD), weight)
             assert states.dtype == torch.bfloat16
         assert topical.head_queries(output.weight).shape == (HEADS, D_HEAD)
+    states = torch.randn(KEYS, D_MODEL)
+    for gate in (None, torch.tensor(0.3)):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mapped = topical.map(states, gate)
+        torch.testing.assert_close(mapped, topical.map(states, gate), atol=0.1, rtol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ class Language:
             every: With a number, only each n-th sentence is kept, or with `keep=False` all others.
             keep: See `every`.
         """
-        sentences = enumerate(map(self._prepare, read_conllu(source)))
+        sentences = map(_as_gsd, read_conllu(source)) if "_pud" in source.name else read_conllu(source)
+        sentences = enumerate(map(self._prepare, sentences))
         kept = (one for place, one in sentences if every is None or (place % every == 0) == keep)
         write_conllu(target, kept)
         return target
@@ -55,6 +57,34 @@ class Language:
             return sentence
         words = tuple(word.lower() for word in sentence.words)
         return replace(sentence, text=sentence.text.lower(), words=words)
+
+
+def _as_gsd(sentence: Sentence) -> Sentence:
+    """A sentence of German PUD with the features of German GSD, as far as rules can tell them.
+
+    PUD names no form of finite verbs, infinitives and passive auxiliaries, calls participles past tense, and
+    gives adverbs and determiners a degree.
+    """
+    columns = (sentence.feats or ("_",) * len(sentence.words), sentence.upos or (), sentence.deprels or ())
+    return replace(sentence, feats=tuple(starmap(_gsd_feats, zip(*columns, strict=True))))
+
+
+def _gsd_feats(feats: str, upos: str, deprel: str) -> str:
+    found = dict(one.split("=") for one in feats.split("|") if "=" in one)
+    if upos in ("VERB", "AUX"):
+        is_participle = found.get("VerbForm") == "Part" or ("Tense" in found and "Mood" not in found)
+        found["VerbForm"] = "Part" if is_participle else "Fin" if "Mood" in found else "Inf"
+        if is_participle:
+            found.pop("Tense", None)
+        if deprel == "aux:pass":
+            found["Voice"] = "Pass"
+    if upos in ("ADV", "DET"):
+        found.pop("Degree", None)
+    if upos == "PRON" and "Person" in found:
+        found.setdefault("PronType", "Prs")
+    if found.get("Gender[psor]") in ("Masc", "Neut"):
+        found["Gender[psor]"] = "Masc,Neut"
+    return "|".join(f"{name}={found[name]}" for name in sorted(found, key=str.lower)) or "_"
 
 
 EWT = {
@@ -81,7 +111,7 @@ PUD = {
     "Emily Pitler, Saran Lertpradit, Michael Mandl, Sebastian Bank, Martin Popel, Daniel Zeman",
 }
 
-VERSION = "1.0.0"
+VERSION = "1.1.0"
 
 
 def _description(code: str, language: str, sources: tuple[dict[str, str], ...]) -> dict[str, Any]:
@@ -89,7 +119,7 @@ def _description(code: str, language: str, sources: tuple[dict[str, str], ...]) 
     return {
         "name": f"syntaxformer_{code}",
         "version": VERSION,
-        "description": f"{language} universal parts of speech and dependencies, trained on {treebanks}.",
+        "description": f"{language} universal parts of speech, lemmas, features and dependencies, trained on {treebanks}.",
         "author": "syntaxformer",
         "url": "",
         "sources": list(sources),
@@ -101,7 +131,7 @@ LANGUAGES = {
         train=("en_ewt-ud-train.conllu.gz",),
         dev="en_ewt-ud-dev.conllu.gz",
         test="en_ewt-ud-test.conllu.gz",
-        steps=4500,
+        steps=5000,
         description=_description("en", "English", (EWT,)),
     ),
     "de": Language(

@@ -23,8 +23,8 @@ This pipeline is licensed under the Creative Commons Attribution-ShareAlike 4.0 
 licence (CC BY-SA 4.0), {url}
 
 It is adapted from the following treebanks: its weights were trained on their sentences, and on no
-other text. Changes: the annotation was reduced to universal parts of speech, governors and
-relations, and learned by a neural network.
+other text. Changes: the annotation was reduced to universal parts of speech, governors, relations,
+lemmas and morphological features, and learned by a neural network.
 
 {sources}
 """

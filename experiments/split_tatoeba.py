@@ -1,7 +1,9 @@
 """Tatoeba's pairs into train, dev and test, so that no English sentence stands in two of them.
 
-    python experiments/split_tatoeba.py ../shared/data/tatoeba runs/tatoeba
+    syntaxformer data get tatoeba -o data/tatoeba
+    python experiments/split_tatoeba.py data/tatoeba runs/tatoeba
 
+With a mirror in SYNTAXFORMER_DATA this is the state of 2018, of which all our figures are; else it is today's.
 The corpus is ordered by length and repeats its English side: it is shuffled, and split by English sentence.
 Dev and test have each English sentence once, with one of its translations; train has all pairs of the others.
 Other English sentences may have the same German one, and so train has 217 of the 2,000 German test lines:
@@ -38,8 +40,9 @@ def split_pairs(pairs: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]
 
 
 def main(corpus: Path, output: Path) -> None:
-    """Read DIR/anki_2018.{en,de}.gz, write OUTPUT/SPLIT.{en,de}."""
-    sides = (list(read_lines(corpus / f"anki_2018.{language}.gz")) for language in ("en", "de"))
+    """Read DIR/anki_2018.{en,de}.gz or else DIR/anki.{en,de}.gz, write OUTPUT/SPLIT.{en,de}."""
+    name = "anki_2018" if (corpus / "anki_2018.en.gz").exists() else "anki"
+    sides = (list(read_lines(corpus / f"{name}.{language}.gz")) for language in ("en", "de"))
     pairs = [(" ".join(one.split()), " ".join(other.split())) for one, other in zip(*sides, strict=True)]
     for split, part in split_pairs(pairs).items():
         for place, language in enumerate(("en", "de")):

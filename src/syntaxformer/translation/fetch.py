@@ -5,9 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import logging
-import shutil
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any, cast
 
 from syntaxformer.base.config import read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
@@ -26,6 +32,8 @@ TABLE = Path(__file__).with_name("corpora.yaml")
 RECORD = "checksums.json"
 """Checksums of files that the table does not know, written at the first fetch and checked afterwards."""
 
+_BROKEN = (gzip.BadGzipFile, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, KeyError, IndexError)
+
 
 def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
     """Put the files of a corpus into a folder, packed; files that are there and right are kept.
@@ -36,7 +44,7 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
         mirror: Holds a folder of each corpus; its further files come, too. None: from the corpus's home.
 
     Raises:
-        ConfigError: There is no such corpus, the mirror lacks it, or it has no home that gives these files.
+        ConfigError: There is no such corpus, or the mirror lacks it.
         DataError: A file cannot be read, or has another content than it should have.
     """
     table = read_yaml(TABLE)
@@ -44,15 +52,10 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
         raise ConfigError(f"corpus: expected one of {', '.join(table)}, got {name}.")
     corpus: dict[str, Any] = table[name]
     source = None if mirror is None else mirror / corpus["folder"]
-    if source is None and "home" not in corpus:
-        raise ConfigError(
-            f"{name}: expected a mirror folder in SYNTAXFORMER_DATA, got none, and there is no public home "
-            f"of these very files. {corpus['elsewhere']}"
-        )
     if source is not None and not source.is_dir():
         raise ConfigError(f"SYNTAXFORMER_DATA: expected the folder {source}, found none. Check the mirror.")
     files = (
-        list(corpus["files"])
+        [f"{split}.{language}" for split in corpus["at_home"] for language in ("de", "en")]
         if source is None
         else sorted({path.name.removesuffix(".gz") for path in source.iterdir()})
     )
@@ -60,38 +63,69 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
         output.mkdir(parents=True, exist_ok=True)
     record = read_json(output / RECORD) if (output / RECORD).exists() else {}
     new = {}
-    for file in files:
-        expected = corpus["files"].get(file) or record.get(file)
-        target = output / f"{file}.gz"
-        if not (target.is_file() and expected and _hash_packed(target, target) == expected):
-            with disk_errors(output), atomic_file(target) as temporary:
-                place = _bring(corpus, source, file, temporary)
-                found = _hash_packed(temporary, place)
-                if expected and found != expected:
-                    raise DataError(
-                        f"expected sha256 {expected} of the unpacked text, got {found}. Fetch it again.",
-                        place,
-                    )
-            new |= {} if expected else {file: found}
+    with disk_errors(output), TemporaryDirectory(dir=output) as downloads:
+        for file in files:
+            expected = corpus["files"].get(file) or record.get(file)
+            target = output / f"{file}.gz"
+            if not (target.is_file() and expected and _hash_packed(target, target) == expected):
+                with atomic_file(target) as temporary:
+                    place = _bring(corpus, source, file, temporary, Path(downloads))
+                    found = _hash_packed(temporary, place)
+                    if expected and found != expected:
+                        raise DataError(
+                            f"expected sha256 {expected} of the unpacked text, got {found}. Fetch it again.",
+                            place,
+                        )
+                new |= {} if expected else {file: found}
     if new:
         write_json(output / RECORD, {**record, **new}, indent=1)
         _log.info("no checksum was known of %s: recorded in %s", ", ".join(new), output / RECORD)
     return [output / f"{file}.gz" for file in files]
 
 
-def _bring(corpus: dict[str, Any], source: Path | None, file: str, target: Path) -> str:
-    """Write the packed file; return where it came from."""
-    if source is None:
-        split, _, ending = file.partition(".")
-        address = f"{corpus['home']}{corpus.get('there', {}).get(split, split)}.{ending}.gz"
-        _download(address, target)
-        return address
-    path = plain_or_packed(source / file)
-    if path is None:
-        raise DataError("expected a file, got something else. Remove it from the mirror.", source / file)
-    with open_bytes(path) as unpacked, gzip.open(target, "wb") as packed:
-        shutil.copyfileobj(unpacked, packed)
-    return str(path)
+def _bring(corpus: dict[str, Any], source: Path | None, file: str, target: Path, downloads: Path) -> str:
+    """Write the packed file; return where it came from. An archive is downloaded once, into `downloads`."""
+    split, _, language = file.rpartition(".")
+    if source is not None:
+        path = plain_or_packed(source / file)
+        if path is None:
+            raise DataError("expected a file, got something else. Remove it from the mirror.", source / file)
+        place, names = str(path), [file]
+    else:
+        names = [name.format(language) for name in corpus["at_home"][split]]
+        place = corpus["home"] + names[0] * corpus["home"].endswith("/")
+        path = downloads / place.rpartition("/")[2]
+        if not path.exists():
+            _download(place, path)
+    lines = chain.from_iterable(_lines(path, name) for name in names)
+    if source is None and (columns := corpus.get("columns")):
+        lines = (line.split(b"\t")[columns.index(language)] + b"\n" for line in lines)
+    if source is None and (nth := corpus.get("held_out")) and not split.startswith("test"):
+        is_valid = split.startswith("valid")
+        lines = (line for number, line in enumerate(lines, 1) if (number % nth == 0) == is_valid)
+    try:
+        with gzip.open(target, "wb") as packed:
+            packed.writelines(lines)
+    except _BROKEN as error:
+        raise DataError(f"expected {', '.join(names)}, got: {error}. Fetch it again.", place) from error
+    return place
+
+
+def _lines(download: Path, name: str) -> Iterator[bytes]:
+    """The lines of a download, or of a file in it; of talks only text, titles and descriptions."""
+    kind = download.suffix if name != download.name else None  # a mirror may hold an archive itself
+    if kind == ".zip":
+        with zipfile.ZipFile(download) as archive, archive.open(name) as file:
+            yield from file
+    elif kind == ".tgz":
+        with tarfile.open(download) as archive:
+            for line in cast("IO[bytes]", archive.extractfile(name)):
+                bare = re.sub(rb"</?(seg|title|description)\b[^>]*>", b"", line).strip()
+                if b"<seg" in line or not (name.endswith(".xml") or re.match(rb"</?[a-z]+[ >]", bare)):
+                    yield bare + b"\n"
+    else:
+        with open_bytes(download) as file:
+            yield from (line.replace(b" ##AT##-##AT## ", b"-") for line in file)  # Stanford's cut hyphens
 
 
 def _download(address: str, target: Path) -> None:

@@ -17,7 +17,8 @@ class Language:
         train: Files that are learned; one that is named twice counts double.
         dev: Chooses the best state, unless it is learned, too.
         test: Scores that `meta.json` records.
-        steps: Updates.
+        steps: Updates of tagger and parser.
+        form_steps: Updates of lemmas and features.
         lowercase: Whether all is lower-cased.
         common_subtypes: The only subtypes of relations that are kept; None for all.
         description: Entries of `meta.json`.
@@ -27,6 +28,7 @@ class Language:
     dev: str
     test: str
     steps: int
+    form_steps: int
     lowercase: bool = False
     common_subtypes: frozenset[str] | None = None
     description: Mapping[str, Any] = field(default_factory=dict)
@@ -131,7 +133,8 @@ LANGUAGES = {
         train=("en_ewt-ud-train.conllu.gz",),
         dev="en_ewt-ud-dev.conllu.gz",
         test="en_ewt-ud-test.conllu.gz",
-        steps=5000,
+        steps=4500,
+        form_steps=2500,
         description=_description("en", "English", (EWT,)),
     ),
     "de": Language(
@@ -140,6 +143,7 @@ LANGUAGES = {
         dev="de_gsd-ud-dev.conllu.gz",
         test="de_gsd-ud-test.conllu.gz",
         steps=900,
+        form_steps=1200,
         # PUD marks more subtypes than GSD (acl:relcl, flat:name ...): only what both annotate is kept.
         common_subtypes=frozenset(
             ("aux:pass", "compound:prt", "det:poss", "nsubj:pass", "obl:agent", "obl:arg")

@@ -111,6 +111,10 @@ class LisaConfig(_Section):
         default=None,
         description="layers, from 0; null: the last (Kapadia et al. 2020); Bai et al. 2021: all",
     )
+    head: Literal["replaced", "added"] = Field(
+        default="replaced",
+        description="in the place of a head, or beside all heads (our own translator only)",
+    )
     attn_head: int = Field(default=0, ge=0, description="the attention head that it replaces")
     keys: Literal["head", "model"] = Field(
         default="head",
@@ -433,6 +437,12 @@ def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: st
         problems.append(
             f"lisa.attn_head: expected 0 to {n_heads - 1}, a head of {name}, got {config.lisa.attn_head}."
         )
+    if (
+        config.lisa
+        and config.lisa.head == "added"
+        and (config.lisa.attn_head, config.lisa.keys) != (0, "head")
+    ):
+        problems.append("lisa.head: expected replaced with attn_head or keys, got added. Leave these out.")
     return problems
 
 

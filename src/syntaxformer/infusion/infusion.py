@@ -23,6 +23,7 @@ from syntaxformer.infusion.config import InfusionConfig, layer_problems
 from syntaxformer.infusion.families import Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
+    AddedHead,
     BiaffineHead,
     FactorEmbedding,
     RelationBias,
@@ -207,7 +208,7 @@ class Infusion(nn.Module):
             {str(layer): RelationBias(*shape) for layer in _chosen(bias, n_layers)}
         )
         pointing = _chosen(lisa, n_layers, [n_layers - 1])
-        self.lisa = nn.ModuleDict({str(layer): _head(parts, layer, lisa.keys) for layer in pointing})
+        self.lisa = nn.ModuleDict({str(layer): _head(parts, layer, lisa) for layer in pointing})
 
     @torch.no_grad()
     def start_anew(self) -> None:
@@ -347,12 +348,14 @@ def _chosen(section: Any, n_layers: int, default: Sequence[int] | None = None) -
     return list(range(n_layers) if default is None else default)
 
 
-def _head(parts: Parts, layer: int, keys: str) -> BiaffineHead:
-    """A biaffine head that starts as the scaled dot product of the head that it replaces."""
+def _head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
+    """A biaffine head; in the place of another one, it starts as the scaled dot product of that."""
     width = parts.output(layer).in_features
+    if lisa.head == "added":
+        return AddedHead(width, parts.output(layer).out_features)
     d_head = width // parts.n_heads
     scaling = getattr(parts.attention(layer), "scaling", d_head**-0.5)
-    return BiaffineHead(d_head, d_head if keys == "head" else width, scaling)
+    return BiaffineHead(d_head, d_head if lisa.keys == "head" else width, scaling)
 
 
 def _embedding(config: InfusionConfig, parts: Parts) -> FactorEmbedding | None:

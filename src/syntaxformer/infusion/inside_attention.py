@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.infusion.infusion import SyntaxBatch
-from syntaxformer.nn import attend as attend_plainly
 from syntaxformer.nn import (
+    AddedHead,
     check_gradient,
     governor_loss,
     inject_governors,
@@ -27,6 +27,7 @@ from syntaxformer.nn import (
     syntax_attention,
     syntax_attention_graph,
 )
+from syntaxformer.nn import attend as attend_plainly
 from syntaxformer.nn.kernels.on_cpu import reads_values
 
 
@@ -104,13 +105,27 @@ def _in_own_layer(
     """Attend in a layer of our translator, and apply W_O with W_V of topical attention folded in."""
     output_map = partial(linear_map, output)
     scaling = query.shape[-1] ** -0.5
-    heads, weights = attend(
-        Call(query, key, value, mask, None, scaling, dropout, layer, batch, output_map, _plain)
-    )
+    call = Call(query, key, value, mask, None, scaling, dropout, layer, batch, output_map, _plain)
+    heads, weights = attend(call)
     states = heads.flatten(2)
     if (topical := batch.infusion.topical_of(layer)) is None:
-        return output(states), weights
-    return topical.project(states, *output_map(states), batch.infusion.gate_of(layer)), weights
+        return output(states) + _beside(call), weights
+    projected = topical.project(states, *output_map(states), batch.infusion.gate_of(layer))
+    return projected + _beside(call), weights
+
+
+def _beside(call: Call) -> Tensor | float:
+    """The output of a biaffine head that was added to the layer, which sees no masks and biases; or 0."""
+    infusion, governors = call.batch.infusion, call.batch.governors
+    head = dict(infusion.lisa.items()).get(str(call.layer))
+    if not isinstance(head, AddedHead):
+        return 0.0
+    states = (one.transpose(1, 2).flatten(2) for one in (call.query, call.key, call.value))
+    given = governors if infusion.inject == "gold" and not infusion.training else None
+    output, logits = head.attend(*states, call.batch.key_mask, given)
+    if governors is not None:
+        _supervise(call, logits, governors)
+    return head.output(output)
 
 
 def _plain(call: Call) -> Tensor:
@@ -136,7 +151,7 @@ def _plus_bias(call: Call, bias: Tensor) -> Call:
 def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor | None]:
     """Replace one head by the biaffine one; also return its logits, or None if nothing needs them."""
     infusion = call.batch.infusion
-    if str(call.layer) not in infusion.lisa:
+    if not _is_replaced(call):
         return call, None
     lisa, head, logits = infusion.config.lisa, infusion.lisa[str(call.layer)], None
     if call.batch.governors is not None or lisa.keys == "model":
@@ -149,6 +164,11 @@ def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor |
     if logits is not None and position_bias is not None:
         logits = logits + position_bias[:, lisa.attn_head]
     return call, logits
+
+
+def _is_replaced(call: Call) -> bool:
+    infusion = call.batch.infusion
+    return str(call.layer) in infusion.lisa and infusion.config.lisa.head == "replaced"
 
 
 def _logits_of_head(call: Call, attn_head: int, logits: Tensor) -> Call:
@@ -214,9 +234,7 @@ def _supervise(call: Call, logits: Tensor, governors: Tensor) -> None:
 def _pointed(call: Call, output: Tensor) -> Tensor:
     """Make the biaffine head attend to the given governors, if the infusion asks for it."""
     infusion, governors = call.batch.infusion, call.batch.governors
-    if str(call.layer) not in infusion.lisa or infusion.training or governors is None:
-        return output
-    if infusion.inject != "gold":
+    if not _is_replaced(call) or infusion.training or governors is None or infusion.inject != "gold":
         return output
     return inject_governors(output, call.value, governors, infusion.config.lisa.attn_head)
 

@@ -503,6 +503,9 @@ def _check(config: InfusionConfig, parts: Parts, name: str) -> None:
             for section in ("masks", "relation_bias", "lisa")
             if getattr(config, section) is not None
         ]
+    if config.lisa is not None and config.lisa.head == "added" and parts.family != OWN:
+        reason = "only our own layers add to what W_O gives"
+        problems.append(f"lisa.head: expected replaced in {name}, got added: {reason}. Leave it out.")
     if config.embedding is not None:
         problems += _embedding_problems(config, parts, name)
     if problems:

@@ -84,6 +84,26 @@ class BiaffineHead(nn.Module):
         return torch.cat([query[:, :attn_head], replaced, query[:, attn_head + 1 :]], 1)
 
 
+class AddedHead(BiaffineHead):
+    """A biaffine head beside those of a layer, over Q, K and V of all heads, with an output layer of its own.
+
+    That layer starts at zero, so that the host's layer begins as it is without the head.
+
+    Source: Kapadia et al. (2020), "add one LISA head", of which they say no more.
+    """
+
+    def __init__(self, d_heads: int, d_model: int) -> None:
+        super().__init__(d_heads)
+        self.output = nn.Linear(d_heads, d_model, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialise again, as documented."""
+        super().reset_parameters()
+        if hasattr(self, "output"):
+            nn.init.zeros_(self.output.weight)
+
+
 def inject_governors(
     output: Float[Tensor, "batch heads pieces d_head"],
     value: Float[Tensor, "batch heads pieces d_head"],

@@ -133,6 +133,13 @@ def test_layers_and_heads_that_are_not_there_are_refused_together():
     )
 
 
+def test_a_head_is_added_to_our_own_layers_alone():
+    assert _refused(_bert(), "none", lisa={"head": "added"}) == (
+        "lisa.head: expected replaced in BertForSequenceClassification, got added: only our own layers add to what "
+        "W_O gives. Leave it out."
+    )
+
+
 def test_let_wants_the_final_vector_of_the_sentence():
     refused = (
         "embedding: expected a model with a head that takes the sentence's final vector for let, got {}. "

@@ -460,6 +460,69 @@ def test_logits_of_head_and_biases_by_hand():
     torch.testing.assert_close(model.infusion.seen.weights[1][0].sum(-1), torch.ones(3, SRC))
 
 
+@pytest.mark.parametrize("inject", [None, "gold"])
+def test_an_added_head_is_a_sum_beside_the_others_that_starts_at_zero(tmp_path, inject):
+    batch, seen = _batch(), {}
+    plain, model = _model(), _model(lisa={"head": "added", "weight": 0.7, "inject": inject})
+    names = model.load_state_dict(plain.state_dict(), strict=False).missing_keys
+    assert names == [f"encoder.infusion.lisa.1.{name}" for name in ("weight", "output.weight")]
+    assert torch.equal(model(**batch).logits, plain(**batch).logits)
+    assert f"{'LISA':26}{2 * D * D:>+13,}" in sf.parameter_report(model, plain)
+    head, layer = model.infusion.lisa["1"], model.encoder.layers[1]
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter)
+    layer.register_forward_pre_hook(lambda _, args: seen.update(before=args[0]))
+    found = model(**batch, output_hidden_states=True).encoder_hidden_states[2]
+    states, valid = _states_of(layer, seen["before"]), batch["attention_mask"].bool()
+    query, key, value = (one.transpose(1, 2).flatten(2) for one in states)
+    logits = (query @ head.weight @ key.transpose(-1, -2)).masked_fill(~valid[:, None], -torch.inf)
+    of_head = logits.softmax(-1) @ value
+    if inject:  # a piece with a governor has its value alone
+        given = value.gather(1, batch["governors"].clamp(min=0)[..., None].expand_as(value))
+        of_head = torch.where(batch["governors"][..., None] >= 0, given, of_head)
+    query, key, value = states
+    scaled = (query @ key.transpose(-1, -2) / (D // HEADS) ** 0.5).masked_fill(
+        ~valid[:, None, None], -torch.inf
+    )
+    usual = layer.self_attention.output((scaled.softmax(-1) @ value).transpose(1, 2).flatten(2))
+    after = seen["before"] + usual + of_head @ head.output.weight.T
+    after = after + layer.feed_forward(layer.around_feed_forward.norm(after))
+    torch.testing.assert_close(found[valid], after[valid], atol=1e-4, rtol=1e-4)
+    assert torch.equal(model.infusion.seen.pointed_at[1][0], logits.argmax(-1))
+    model.save_pretrained(tmp_path)
+    again = SyntaxTransformer.from_pretrained(tmp_path).eval()
+    assert again.config.lisa["head"] == "added"
+    assert torch.equal(again(**batch).logits, model(**batch).logits)
+
+
+def test_an_added_head_learns_beside_masks_and_biases_and_is_not_exported():
+    model, batch = _model(**{**ALL, "lisa": {"head": "added", "weight": 0.7}}).train(), _batch()
+    quiet = _model(**{**ALL, "lisa": {"head": "added", "supervised": False}}).train()
+    loud = model(**batch)
+    expected = governor_loss(_logits_of_added(model, batch), batch["governors"])
+    torch.testing.assert_close(loud.loss, quiet(**batch).loss + 0.7 * expected)
+    loud.loss.backward()
+    assert all(parameter.grad.any() for parameter in model.infusion.lisa["1"].parameters())
+    assert any(one.startswith("lisa: ") for one in why_not(model.config))
+
+
+def _logits_of_added(model, batch):
+    seen = {}
+    layer = model.encoder.layers[1]
+    layer.register_forward_pre_hook(lambda _, args: seen.update(before=args[0]))
+    model(**batch)
+    query, key, _ = (one.transpose(1, 2).flatten(2) for one in _states_of(layer, seen["before"]))
+    logits = query @ model.infusion.lisa["1"].weight @ key.transpose(-1, -2)
+    return logits.masked_fill(~batch["attention_mask"].bool()[:, None], -torch.inf)
+
+
+def test_an_added_head_replaces_none():
+    with pytest.raises(
+        ConfigError, match=r"^lisa\.head: expected replaced with attn_head or keys, got added"
+    ):
+        _model(lisa={"head": "added", "attn_head": 1})
+
+
 def test_layers_and_heads_that_are_not_there_are_refused():
     with pytest.raises(ConfigError) as caught:
         _model(lisa={"attn_head": 2}, masks={"layers": [2]})

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ class SpacyParser:
         self.provides = frozenset(
             column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
         )
-        if any("=" in label.replace("POS=", "") for label in nlp.pipe_labels.get("morphologizer", ())):
+        morphology = (nlp.pipe_labels[pipe] for pipe, factory in factories if factory == "morphologizer")
+        if any("=" in label.replace("POS=", "") for label in chain(*morphology)):
             self.provides |= {"feats"}  # others tell the part of speech alone
         self._reader = DocReader(nlp.vocab.strings, self.provides)
         self._reach = _reach(nlp)

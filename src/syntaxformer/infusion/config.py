@@ -433,15 +433,11 @@ def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: st
         if wrong or layers == ():
             found = ", ".join(map(str, wrong)) or "none"
             problems.append(f"{section}.layers: expected layers 0 to {n_layers - 1} of {name}, got {found}.")
-    if config.lisa and config.lisa.attn_head >= n_heads:
+    if (lisa := config.lisa) and lisa.attn_head >= n_heads:
         problems.append(
-            f"lisa.attn_head: expected 0 to {n_heads - 1}, a head of {name}, got {config.lisa.attn_head}."
+            f"lisa.attn_head: expected 0 to {n_heads - 1}, a head of {name}, got {lisa.attn_head}."
         )
-    if (
-        config.lisa
-        and config.lisa.head == "added"
-        and (config.lisa.attn_head, config.lisa.keys) != (0, "head")
-    ):
+    if lisa and lisa.head == "added" and (lisa.attn_head or lisa.keys != "head"):
         problems.append("lisa.head: expected replaced with attn_head or keys, got added. Leave these out.")
     return problems
 

@@ -23,7 +23,6 @@ from syntaxformer.infusion.config import InfusionConfig, layer_problems
 from syntaxformer.infusion.families import Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
-    AddedHead,
     BiaffineHead,
     FactorEmbedding,
     RelationBias,
@@ -352,7 +351,7 @@ def _head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
     """A biaffine head; in the place of another one, it starts as the scaled dot product of that."""
     width = parts.output(layer).in_features
     if lisa.head == "added":
-        return AddedHead(width, parts.output(layer).out_features)
+        return BiaffineHead(width, d_output=parts.output(layer).out_features)
     d_head = width // parts.n_heads
     scaling = getattr(parts.attention(layer), "scaling", d_head**-0.5)
     return BiaffineHead(d_head, d_head if lisa.keys == "head" else width, scaling)

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.infusion.infusion import SyntaxBatch
+from syntaxformer.nn import attend as attend_plainly
 from syntaxformer.nn import (
-    AddedHead,
     check_gradient,
     governor_loss,
     inject_governors,
@@ -27,7 +27,6 @@ from syntaxformer.nn import (
     syntax_attention,
     syntax_attention_graph,
 )
-from syntaxformer.nn import attend as attend_plainly
 from syntaxformer.nn.kernels.on_cpu import reads_values
 
 
@@ -115,10 +114,9 @@ def _in_own_layer(
 
 
 def _beside(call: Call) -> Tensor | float:
-    """The output of a biaffine head that was added to the layer, which sees no masks and biases; or 0."""
+    """What a biaffine head adds that stands beside the others, where no mask or bias reaches it; or 0."""
     infusion, governors = call.batch.infusion, call.batch.governors
-    head = dict(infusion.lisa.items()).get(str(call.layer))
-    if not isinstance(head, AddedHead):
+    if (head := _lisa(call, is_added=True)) is None:
         return 0.0
     states = (one.transpose(1, 2).flatten(2) for one in (call.query, call.key, call.value))
     given = governors if infusion.inject == "gold" and not infusion.training else None
@@ -126,6 +124,12 @@ def _beside(call: Call) -> Tensor | float:
     if governors is not None:
         _supervise(call, logits, governors)
     return head.output(output)
+
+
+def _lisa(call: Call, is_added: bool = False) -> Any:
+    """The layer's biaffine head in the place of another, or beside all; None if there is none."""
+    head = dict(call.batch.infusion.lisa.items()).get(str(call.layer))
+    return head if head is not None and (head.output is not None) == is_added else None
 
 
 def _plain(call: Call) -> Tensor:
@@ -150,10 +154,9 @@ def _plus_bias(call: Call, bias: Tensor) -> Call:
 
 def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor | None]:
     """Replace one head by the biaffine one; also return its logits, or None if nothing needs them."""
-    infusion = call.batch.infusion
-    if not _is_replaced(call):
+    lisa, logits = call.batch.infusion.config.lisa, None
+    if (head := _lisa(call)) is None:
         return call, None
-    lisa, head, logits = infusion.config.lisa, infusion.lisa[str(call.layer)], None
     if call.batch.governors is not None or lisa.keys == "model":
         keys = call.key[:, lisa.attn_head] if lisa.keys == "head" else call.key.transpose(1, 2).flatten(2)
         logits = head(call.query[:, lisa.attn_head]) @ keys.transpose(-1, -2)
@@ -164,11 +167,6 @@ def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor |
     if logits is not None and position_bias is not None:
         logits = logits + position_bias[:, lisa.attn_head]
     return call, logits
-
-
-def _is_replaced(call: Call) -> bool:
-    infusion = call.batch.infusion
-    return str(call.layer) in infusion.lisa and infusion.config.lisa.head == "replaced"
 
 
 def _logits_of_head(call: Call, attn_head: int, logits: Tensor) -> Call:
@@ -234,7 +232,7 @@ def _supervise(call: Call, logits: Tensor, governors: Tensor) -> None:
 def _pointed(call: Call, output: Tensor) -> Tensor:
     """Make the biaffine head attend to the given governors, if the infusion asks for it."""
     infusion, governors = call.batch.infusion, call.batch.governors
-    if not _is_replaced(call) or infusion.training or governors is None or infusion.inject != "gold":
+    if _lisa(call) is None or infusion.training or governors is None or infusion.inject != "gold":
         return output
     return inject_governors(output, call.value, governors, infusion.config.lisa.attn_head)
 

@@ -12,7 +12,6 @@ from syntaxformer.nn.infused_embedding import (
 )
 from syntaxformer.nn.kernels.on_cpu import Dropout, drop
 from syntaxformer.nn.lisa import (
-    AddedHead,
     BiaffineHead,
     check_gradient,
     governor_hits,
@@ -36,7 +35,6 @@ from syntaxformer.nn.transformer import (
 __all__ = [
     "ENCODER_KINDS",
     "INFUSION_KINDS",
-    "AddedHead",
     "BiaffineHead",
     "CrossAttention",
     "DecoderLayer",

@@ -23,14 +23,22 @@ class BiaffineHead(nn.Module):
             the scaled dot product of a pretrained model; otherwise normal, with the standard deviation
             1 / √(d_query d_key).
         scaling: Factor of that product; None for 1 / √d.
+        d_output: Columns of an output layer of its own, which starts at zero; None for none.
 
     Source: Strubell et al. (2018), "Linguistically-Informed Self-Attention", section 3.2; differs: Q, K and V
     are those of the head it replaces, so that only U is new (Bai et al., 2021, section 5.1: "only adds a
-    trainable matrix").
+    trainable matrix"), or those of all heads, if it is added (Kapadia et al., 2020: "add one LISA head").
     """
 
-    def __init__(self, d_query: int, d_key: int | None = None, scaling: float | None = None) -> None:
+    def __init__(
+        self,
+        d_query: int,
+        d_key: int | None = None,
+        scaling: float | None = None,
+        d_output: int | None = None,
+    ) -> None:
         super().__init__()
+        self.output = None if d_output is None else nn.Linear(d_query, d_output, bias=False)
         self.scaling = d_query**-0.5 if scaling is None else scaling
         self.weight = nn.Parameter(torch.empty(d_query, d_query if d_key is None else d_key))
         self.reset_parameters()
@@ -38,6 +46,8 @@ class BiaffineHead(nn.Module):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Initialise again, as documented."""
+        if self.output is not None:
+            nn.init.zeros_(self.output.weight)
         d_query, d_key = self.weight.shape
         if d_key == d_query:
             self.weight.copy_(torch.eye(d_query) * self.scaling)
@@ -82,26 +92,6 @@ class BiaffineHead(nn.Module):
         """
         replaced = self(query[:, attn_head]).unsqueeze(1) / scaling
         return torch.cat([query[:, :attn_head], replaced, query[:, attn_head + 1 :]], 1)
-
-
-class AddedHead(BiaffineHead):
-    """A biaffine head beside those of a layer, over Q, K and V of all heads, with an output layer of its own.
-
-    That layer starts at zero, so that the host's layer begins as it is without the head.
-
-    Source: Kapadia et al. (2020), "add one LISA head", of which they say no more.
-    """
-
-    def __init__(self, d_heads: int, d_model: int) -> None:
-        super().__init__(d_heads)
-        self.output = nn.Linear(d_heads, d_model, bias=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Initialise again, as documented."""
-        super().reset_parameters()
-        if hasattr(self, "output"):
-            nn.init.zeros_(self.output.weight)
 
 
 def inject_governors(

@@ -67,6 +67,8 @@ class TranslatorEngine(Engine):
         if info.backend == "pytorch":
             shown = {"shows": ["tags", "alignment", "attention"]}
             shown |= _shape(translator.model, "decoder_layers", "num_attention_heads")
+            infusion = getattr(translator.model, "infusion", None)
+            shown["networks"] = infusion is not None and infusion.config.masks is not None
         factors = list(translator.encoder.factors)
         described = {"source_language": source, "target_language": target, "factors": factors, **shown}
         super().__init__(name, "translation", translator, annotator, backend=info.backend, **described)
@@ -212,30 +214,38 @@ def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
 
 
 def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSettings) -> ExplainAnswer:
-    """Explain a line: its translation and the translator's attention.
+    """Explain a line: its translation, and the attention of the translator or of an encoder's sub-network.
 
     Raises:
-        ConfigError: There is no such layer or head, or the model reads the user's own factors.
+        ConfigError: There is no such layer, head or sub-network, or the model reads the user's own factors.
     """
-    from syntaxformer.study import cross_attention, parser_for, translator_text
+    from syntaxformer.study import cross_attention, parser_for, subnetwork_view, translator_text
 
     translator, info = engine.translator, engine.translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
-    missing = {"networks": "Only those of classifiers that were fine-tuned with masks are shown."}
-    attention = None
+    missing, parts = {}, dict[str, Any]()
     if info.backend == "pytorch":
         looked = cross_attention(translator, line)
-        translation = looked.translation
-        attention = _attention("cross", looked.weights, looked.tgt_pieces, looked.src_pieces, settings)
+        parts["translation"] = looked.translation
+        inside = subnetwork_view(translator, line) if engine.description.networks else None
+        parts["networks"] = inside and _networks(inside)
+        if inside is not None and settings.network is not None:
+            like = inside.attention[:1].repeat(inside.layers[-1] + 1, 0)  # only its shape counts
+            parts["attention"] = _attention("self", like, inside.pieces, inside.pieces, settings, inside)
+        else:
+            given = looked.weights, looked.tgt_pieces, looked.src_pieces
+            parts["attention"] = _attention("cross", *given, settings)
     else:
         (best,) = translator.translate([line])
-        translation = best[0].text
+        parts["translation"] = best[0].text
         missing["attention"] = (
             f"This model was exported to {info.backend}, which gives no attention. "
             "Serve the folder from which it was exported."
         )
+    if not engine.description.networks:
+        missing["networks"] = "This model was trained without masks."
     view = translator_text(translator, line, parser, settings.max_distance)
-    return _answer(engine, view, parser, missing, translation=translation, attention=attention)
+    return _answer(engine, view, parser, missing, **parts)
 
 
 def explain_classification(
@@ -263,16 +273,16 @@ def explain_classification(
             missing["networks"] = "This model was fine-tuned without masks."
         else:
             inside = subnetwork_view(classifier, item)
-            parts["networks"] = NetworksView(
-                layers=inside.layers,
-                names=inside.networks,
-                occurs=inside.masks.any((1, 2)).tolist(),
-                weights=_rounded(inside.topical_weights()),
-            )
+            parts["networks"] = _networks(inside)
         given = looked.weights, looked.pieces, looked.pieces, settings
         parts["attention"] = _attention("self", *given, inside)
     view = classifier_text(classifier, texts, parser, settings.max_distance)
     return _answer(engine, view, parser, missing, **parts)
+
+
+def _networks(inside: SubnetworkView) -> NetworksView:
+    occurs, weights = inside.masks.any((1, 2)).tolist(), _rounded(inside.topical_weights())
+    return NetworksView(layers=inside.layers, names=inside.networks, occurs=occurs, weights=weights)
 
 
 def _answer(

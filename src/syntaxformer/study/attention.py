@@ -325,7 +325,7 @@ class SubnetworkView:
         layers: Numbers of the layers in the order in which they run: ALBERT's parameters run several times.
         mode: "multiplicative" or "additive".
         on_empty_row: "full" or "zero"; used if the mode is additive.
-        prediction: The classifier's label.
+        prediction: The label, or the translation.
     """
 
     pieces: list[str]
@@ -383,8 +383,8 @@ class SubnetworkView:
         return [one for one in order if self.networks[one] != FULL and self.masks[one].any()][:n]
 
 
-def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> SubnetworkView:
-    """Run one text or pair through a classifier with masks and return what happens inside.
+def subnetwork_view(model: Classifier | Translator, text: str | tuple[str, str]) -> SubnetworkView:
+    """Run one text or pair through a model whose encoder has masks and return what happens inside.
 
     Raises:
         ConfigError: The model has no masks.
@@ -392,13 +392,17 @@ def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> Subn
 
     Source: Bai et al. (2021), section 5.2 and figure 2.
     """
-    config = classifier.collator.config
-    infusion = getattr(classifier.model, "infusion", None)
-    if config.masks is None or infusion is None:
-        raise ConfigError("model: expected one that was fine-tuned with masks, got one without.")
+    infusion = getattr(model.model, "infusion", None)
+    if infusion is None or infusion.config.masks is None:
+        raise ConfigError("model: expected one that was trained with masks, got one without.")
     with infusion.record(attention=True):
-        found = classifier.predict([text])
-    batch, pieces = _read(classifier, text)
+        if isinstance(model, Translator):
+            looked = cross_attention(model, str(text))
+            answer, pieces = looked.translation, looked.src_pieces
+            batch = source_batch(model.encode([str(text)]), range(1), source_pad_id(model.model))
+        else:
+            answer = str(model.predict([text]).labels[0])
+            batch, pieces = _read(model, text)
     seen = infusion.seen
     passes = [(number, layer) for number, layer in enumerate(seen.passes) if layer in infusion.masked_layers]
 
@@ -407,12 +411,13 @@ def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> Subn
         return torch.stack(shown).float().cpu().numpy()
 
     topical, logits, attention = map(of_passes, (seen.weights, seen.logits, seen.attention))
-    names, masks = _networks(batch["syntax"][0].numpy(), config.masks)
+    config = infusion.config.masks
+    names, masks = _networks(batch["syntax"][0].numpy(), config)
     if topical.shape[-1] == len(names) + 1:
         names, masks = [*names, FULL], np.concatenate([masks, np.ones_like(masks[:1])])
     return SubnetworkView(
         pieces, names, topical, logits, masks, attention, [number for number, _ in passes],
-        config.masks.mode, config.masks.on_empty_row, str(found.labels[0]),
+        config.mode, config.on_empty_row, answer,
     )  # fmt: skip
 
 

@@ -112,11 +112,13 @@ WORDS = ("the", "a", "cat", "dog", "sees", "small", "big", ".", "run", "##s", "c
 LINES = ["The cat sees a small dog .", "Two cats run .", "A dog and the cat run"]
 
 
-def _tiny_translator(kind, layers, parser):
+def _tiny_translator(kind, layers, parser, masks=None):
     import torch
 
+    from syntaxformer.infusion.config import InfusionConfig
     from syntaxformer.nn import plan_widths
     from syntaxformer.syntax import WordColumns, build_vocabularies
+    from syntaxformer.syntax.inputs import SyntaxInputs
     from syntaxformer.translation.decoding import DecodingConfig
     from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
     from syntaxformer.translation.source import SourceEncoder
@@ -127,22 +129,23 @@ def _tiny_translator(kind, layers, parser):
     names = [name for name, _ in plan.factors]
     tokenizer = train_subwords(LINES * 3, SubwordConfig(vocab_size=313))
     columns = WordColumns.from_sentences(parser.annotate(LINES))
-    encoder = SourceEncoder(tokenizer, build_vocabularies([columns], names) if names else {})
+    trees = SyntaxInputs(trees=None if masks is None else InfusionConfig(masks=masks).tree_options)
+    encoder = SourceEncoder(tokenizer, build_vocabularies([columns], names) if names else {}, syntax=trees)
     sizes = {name: len(one) for name, one in encoder.vocabularies.items()}
     torch.manual_seed(5)
     config = SyntaxTransformerConfig(
-        vocab_size=len(tokenizer), d_model=14, d_ff=17, n_heads=2, encoder_layers=1, decoder_layers=layers,
-        infusion=plan.as_dict(), factor_sizes=sizes,
+        vocab_size=len(tokenizer), d_model=14, d_ff=17, n_heads=2, encoder_layers=2 if masks else 1,
+        decoder_layers=layers, infusion=plan.as_dict(), factor_sizes=sizes, masks=masks,
     )  # fmt: skip
     model = SyntaxTransformer(config)
     with torch.no_grad():
         model.decoder.embedding.weight.mul_(5)
     info = FolderInfo(
         src="en", tgt="de", factors=[one.to_dict() for one in encoder.vocabularies.values()],
-        annotator=parser.name if names else None, annotator_version=parser.version if names else None,
-        decoding=DecodingConfig(beam_size=2, batch_size=3),
+        annotator=parser.name if names or masks else None, annotator_version=parser.version if names or masks else None,
+        decoding=DecodingConfig(beam_size=2, batch_size=3), syntax=trees,
     )  # fmt: skip
-    return Translator(model.eval(), encoder, info, parser if names else None)
+    return Translator(model.eval(), encoder, info, parser if names or masks else None)
 
 
 def _tiny_classifier(infusion, n_texts, parser):
@@ -172,6 +175,15 @@ def _tiny_classifier(infusion, n_texts, parser):
     return Classifier(
         model, SyntaxCollator(tokenizer, config, max_length=41), info, parser if needs else None
     )
+
+
+@pytest.fixture(scope="session")
+def masked_translator():
+    """A random translator with masks in its two encoder layers, and one decoder layer."""
+    from syntaxformer.annotate import load_annotator
+
+    masks = {"max_distance": 3, "preset": "paper"}
+    return TranslatorEngine("masks", _tiny_translator("none", 1, load_annotator("en+phrases"), masks))
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,7 @@ def test_a_translation_with_all_that_is_known_of_it(client, tiny_engines):
         1,
         1,
     )
-    assert list(found["missing"]) == ["networks"]
+    assert found["missing"] == {"networks": "This model was trained without masks."}
 
 
 def test_each_piece_stands_under_its_word(client):
@@ -110,6 +110,26 @@ def test_one_sub_networks_attention(client, tiny_engines):
     assert found["network"] == name
     expected = view.sub_attention(1, view.network(name), 0)
     np.testing.assert_allclose(found["weights"], expected, atol=1e-5)
+
+
+def test_sub_networks_of_a_translators_encoder(masked_translator):
+    translator = masked_translator.translator
+    assert masked_translator.description.networks
+    view = subnetwork_view(translator, TEXT)
+    found = explain_translation(masked_translator, TEXT, ExplainSettings())
+    assert (found.attention.kind, found.attention.n_layers) == ("cross", 1)
+    assert (found.networks.layers, found.networks.names) == ([0, 1], view.networks)
+    np.testing.assert_allclose(found.networks.weights, view.topical_weights(), atol=1e-5)
+    assert found.missing == {}
+    np.testing.assert_allclose(view.topical.sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(view.attention.sum(-1), 1, atol=1e-5)
+    name = view.networks[view.strongest(1)[0]]
+    one = explain_translation(masked_translator, TEXT, ExplainSettings(network=name, layer=0, head=1))
+    assert (one.attention.kind, one.attention.n_layers, one.attention.network) == ("self", 2, name)
+    assert one.attention.rows == one.attention.columns == one.pieces.texts == view.pieces
+    expected = view.sub_attention(0, view.network(name), 1)
+    np.testing.assert_allclose(one.attention.weights, expected, atol=1e-5)
+    assert one.translation == found.translation == view.prediction
 
 
 def test_a_pair_is_counted_through(client):

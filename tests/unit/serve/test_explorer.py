@@ -86,7 +86,7 @@ def test_a_walk_through_all_views(open_page, tiny_engines, window):
     view = _tab(page, "Phrases")
     assert view.locator("svg .phrase").first.text_content() == "S"
     assert view.locator("svg .word").all_text_contents() == TEXT.split()
-    # Translators have no sub-networks, and therefore no tab for them.
+    # These translators have no sub-networks, and therefore no tab for them.
     names = ["Words", "Pieces", "Attention", "Dependencies", "Phrases", "Relations"]
     assert page.get_by_role("tab").all_inner_texts() == names
     # The page itself never scrolls sideways: what is wide scrolls in its own box.
@@ -325,6 +325,29 @@ def test_tips_by_mouse_finger_and_list(open_page):
     expect(phone.locator("#tip")).to_contain_text(f"{letter}: ")
     phone.get_by_text("What the labels mean").tap()
     assert {"a whole word", "end of the text"} <= set(phone.locator("#view .legend dd").all_inner_texts())
+
+
+def test_sub_networks_of_a_translator(browser, tiny_engines, masked_translator):
+    engines = {"masks": masked_translator, "base": tiny_engines["base"]}
+    app = create_app(ServiceConfig(models=dict.fromkeys(engines, ".")), engines)
+    with served(app) as url, pages(browser, url) as make:
+        page = make()
+        _ask(page)
+        assert _tabs(page)[-1] == "Sub-networks"
+        view = _tab(page, "Sub-networks")
+        assert view.locator("thead").first.inner_text().split("\t")[1:] == ["layer 0", "layer 1"]
+        network = view.locator("tbody button").first
+        name = network.inner_text()
+        network.click()
+        # Its encoder has two layers, its decoder has one.
+        caption = page.locator("#view figcaption").first
+        expect(caption).to_contain_text(f"{name}, layer 1, mean of 2 heads")
+        _slide(page, "Layer", "Home")
+        expect(caption).to_contain_text(f"{name}, layer 0")
+        page.get_by_role("combobox", name="Sub-network").select_option("")
+        expect(caption).to_contain_text("translation → source, layer 0")
+        page.get_by_role("combobox", name="Sub-network").select_option(name)
+        expect(caption).to_contain_text(f"{name}, layer 1")
 
 
 def test_only_tabs_that_show_something(open_page):

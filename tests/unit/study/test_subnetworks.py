@@ -178,7 +178,7 @@ def test_the_figure(tmp_path):
 
 def test_a_model_without_masks():
     with pytest.raises(
-        ConfigError, match=r"^model: expected one that was fine-tuned with masks, got one without\.$"
+        ConfigError, match=r"^model: expected one that was trained with masks, got one without\.$"
     ):
         subnetwork_view(_classifier("pos_add"), "john slipped .")
 

@@ -32,7 +32,7 @@ function requestOf(model) {
   return {
     text: model.n_texts === 2 ? [state.text, state.second] : state.text,
     model: model.name,
-    layer: within(state.layer, model.n_layers),
+    layer: model.networks && state.network ? state.layer : within(state.layer, model.n_layers), // a translator's are its encoder's
     head: within(state.head, model.n_heads),
     network: model.networks ? state.network : null,
   };

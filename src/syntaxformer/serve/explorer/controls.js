@@ -38,7 +38,7 @@ function attention(state, sides, act) {
   return [
     last ? slider("layer", "Layer", 0, last, layer, (value) => act({ layer: value })) : null,
     heads < 2 ? null : select("head", "Head", choices, state.head === null ? "" : String(state.head), (value) => act({ head: value === "" ? null : Number(value) })),
-    networks.length ? select("network", "Sub-network", [["", "all together"], ...[...new Set(networks)].map((one) => [one, one])], state.network ?? "", (value) => act({ network: value || null })) : null,
+    networks.length ? select("network", "Sub-network", [["", "all together"], ...[...new Set(networks)].map((one) => [one, one])], state.network ?? "", (value) => act({ network: value || null, layer: shown[0].kind === "cross" ? -1 : state.layer })) : null,
   ].filter(Boolean);
 }
 

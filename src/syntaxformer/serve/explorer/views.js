@@ -119,7 +119,7 @@ function networks(answer, state, act) {
   const order = found.names.map((_, one) => one).filter((one) => found.occurs[one]).sort((x, y) => mean[y] - mean[x]);
   const strongest = Math.max(...found.weights.flat());
   const row = (one) => element("tr", {},
-    element("th", { scope: "row" }, label("button", { type: "button", class: "link", on: { click: () => act({ view: "attention", network: found.names[one] }) } }, found.names[one], inWords("network", found.names[one]))),
+    element("th", { scope: "row" }, label("button", { type: "button", class: "link", on: { click: () => act({ view: "attention", network: found.names[one], layer: found.layers.at(-1) }) } }, found.names[one], inWords("network", found.names[one]))),
     found.layers.map((_, layer) => element("td", { class: "heat number", style: { "--share": found.weights[layer][one] / strongest } }, found.weights[layer][one].toFixed(3))));
   const head = element("tr", {}, element("th", { scope: "col" }, "Sub-network"), found.layers.map((layer) => element("th", { scope: "col", class: "number" }, `layer ${layer}`)));
   const table = (chosen) => element("table", { class: "networks" }, element("thead", {}, head.cloneNode(true)), element("tbody", {}, chosen.map(row)));

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from syntaxformer.base.config import nearest
@@ -51,30 +53,19 @@ def split_options(name: str, argument: str, types: OptionTypes) -> tuple[str, di
     return subject, options
 
 
-def positive_int(text: str) -> int:
-    """Read a whole number above zero.
+def positive_number(text: str, kind: Callable[[str], float] = float, what: str = "a number above 0") -> Any:
+    """Read a number above zero; `what` it must be is for the message.
 
     Raises:
         ValueError: The text is not one.
     """
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) < 1:
-        raise ValueError(f"expected a whole number from 1, got {text!r}.")
-    return int(text)
+    with suppress(ValueError):
+        if 0 < (number := kind(text)) < 1e9:
+            return number
+    raise ValueError(f"expected {what}, got {text!r}.")
 
 
-def positive_number(text: str) -> float:
-    """Read a number above zero.
-
-    Raises:
-        ValueError: The text is not one.
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1e9:
-        raise ValueError(f"expected a number above 0, got {text!r}.")
-    return number
+positive_int = partial(positive_number, kind=int, what="a whole number from 1")
 
 
 PHRASE = "S"
@@ -93,7 +84,7 @@ class ParsedSentence:
 
     words: list[str]
     spans: list[tuple[int, int]]
-    tags: dict[str, list[str | None]]
+    tags: Mapping[str, Sequence[str | None]]
     governors: list[int] | None = None
     tree: Tree | None = None
 

@@ -105,7 +105,7 @@ class SpacyParser:
         lines = [" ".join(words) for words in sentences]
         with self.nlp.memory_zone():
             docs = (Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in sentences)
-            parts = [self._reader.read(*one) for one in zip(self._parsed(docs), lines, strict=True)]
+            parts = list(map(self._reader.read, self._parsed(docs), lines))
         return [join_parsed(line, [part], self.provides) for line, part in zip(lines, parts, strict=True)]
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:

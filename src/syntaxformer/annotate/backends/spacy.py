@@ -97,7 +97,7 @@ class SpacyParser:
         with self.nlp.memory_zone():  # one for the whole pipeline
             for doc in self._parsed(self._docs(lines)):
                 number, start = doc.user_data["place"]
-                parts[number].append(self._reader.read(doc, lines[number], start))
+                parts[number].append(self._reader.read(doc, lines[int(number)], start))
         return [join_parsed(line, found, self.provides) for line, found in zip(lines, parts, strict=True)]
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -183,13 +183,16 @@ def word_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
 def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> frozenset[int]:
     """Positions of the reference words that an output has; each occurrence in the output counts once."""
     texts = [[word.lower() for word in one.words] if lowercase else one.words for one in (reference, output)]
-    left = Counter(texts[1])
-    right = set()
-    for place, word in enumerate(texts[0]):
+    return frozenset(_matched(*texts))
+
+
+def _matched(words: Sequence[str], others: Sequence[str]) -> Iterator[int]:
+    """Positions of words that are among others; each of the others counts once."""
+    left = Counter(others)
+    for place, word in enumerate(words):
         if left[word] > 0:
             left[word] -= 1
-            right.add(place)
-    return frozenset(right)
+            yield place
 
 
 def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
@@ -313,9 +316,5 @@ def _example(case: Case, names: Sequence[str], system: int) -> Table:
 
 def _marked(case: Case, output: Sentence, words: Sequence[str]) -> Marked:
     """Mark the first occurrences of words, as many of each as are given."""
-    left, bold = Counter(words), []
-    for word, place in zip(output.words, output.offsets, strict=True):
-        if left[case.comparable(word)] > 0:
-            left[case.comparable(word)] -= 1
-            bold.append(place)
-    return Marked(output.text, bold)
+    places = _matched(list(map(case.comparable, output.words)), words)
+    return Marked(output.text, [output.offsets[place] for place in places])

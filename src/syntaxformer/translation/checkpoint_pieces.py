@@ -184,18 +184,16 @@ def open_checkpoint(
         raise ConfigError(
             f"model.init_from: expected decoder_start_token_id in config.json of {path}, got none."
         )
-    return Checkpoint(path, framed[0], framed[1], start_id, n_known, _positions(config))
+    longest = getattr(config, "max_position_embeddings", None)
+    return Checkpoint(path, framed[0], framed[1], start_id, n_known, longest)
 
 
 def of_own_folder(path: str, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> Checkpoint:
     """A translator that `train` wrote, ours or a pretrained one, whose tokenizers have been read."""
     config = host_config(path)
     n_known = _n_pieces(source.backend_tokenizer, target.backend_tokenizer)
-    return Checkpoint(path, source, target, config.decoder_start_token_id, n_known, _positions(config))
-
-
-def _positions(config: Any) -> int | None:
-    return getattr(config, "max_position_embeddings", None)
+    longest = getattr(config, "max_position_embeddings", None)
+    return Checkpoint(path, source, target, config.decoder_start_token_id, n_known, longest)
 
 
 def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:

@@ -71,13 +71,12 @@ class PreparedLines:
 
     Args:
         texts: Prepared lines.
-        starts: For each line, where in the raw line each prepared character starts; None if nothing changed.
-        ends: Likewise where it ends, exclusive. An inserted space covers no raw character.
+        places: For each line, where in the raw line each prepared character starts, and where it ends,
+            exclusive; None if nothing changed. An inserted space covers no raw character.
     """
 
     texts: list[str]
-    starts: list[NDArray[np.int32]] | None = field(default=None, repr=False)
-    ends: list[NDArray[np.int32]] | None = field(default=None, repr=False)
+    places: list[tuple[NDArray[np.int32], NDArray[np.int32]]] | None = field(default=None, repr=False)
 
     def to_raw(self, offsets: NDArray[np.int32], splits: NDArray[np.int64]) -> NDArray[np.int32]:
         """Convert offsets in prepared lines to offsets in raw lines.
@@ -86,14 +85,14 @@ class PreparedLines:
             offsets: `[pieces, 2]`, character start and end of each piece in its prepared line.
             splits: `[lines + 1]`, index of the first piece of each line.
         """
-        if self.starts is None or self.ends is None:
+        if self.places is None:
             return offsets
         raw = np.zeros_like(offsets)
-        for line, (first, stop) in enumerate(pairwise(splits.tolist())):
+        for (starts, ends), (first, stop) in zip(self.places, pairwise(splits.tolist()), strict=True):
             own = offsets[first:stop]
             filled = own[:, 1] > own[:, 0]
-            raw[first:stop][filled, 0] = self.starts[line][own[filled, 0]]
-            raw[first:stop][filled, 1] = self.ends[line][own[filled, 1] - 1]
+            raw[first:stop][filled, 0] = starts[own[filled, 0]]
+            raw[first:stop][filled, 1] = ends[own[filled, 1] - 1]
         return raw
 
 
@@ -150,7 +149,7 @@ class TextPreparation:
             split = [tokenizer.tokenize(line, escape=False, return_str=True) for line in split]
         places = [_places(line, text) for line, text in zip(lines, split, strict=True)]
         texts = [lower_case(text) for text in split] if self.lowercase else split
-        return PreparedLines(texts, [start for start, _ in places], [end for _, end in places])
+        return PreparedLines(texts, places)
 
     def restore(self, line: str) -> str:
         """Make a line of output readable: join what Moses split. Lower case stays."""

@@ -84,16 +84,12 @@ def _find_cycle(governors: Sequence[int]) -> list[int]:
             visited_from[word] = start
             word = governors[word]
         if word != ROOT and visited_from[word] == start:
-            return _walk_cycle(governors, word)
+            cycle = [word]
+            while governors[cycle[-1]] != word:
+                cycle.append(governors[cycle[-1]])
+            smallest = cycle.index(min(cycle))
+            return cycle[smallest:] + cycle[:smallest]
     return []
-
-
-def _walk_cycle(governors: Sequence[int], start: int) -> list[int]:
-    cycle = [start]
-    while governors[cycle[-1]] != start:
-        cycle.append(governors[cycle[-1]])
-    smallest = cycle.index(min(cycle))
-    return cycle[smallest:] + cycle[:smallest]
 
 
 def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from sys import intern
 from typing import Any, Literal, NamedTuple
 
@@ -171,9 +172,6 @@ class Sentence:
         cls, words: Sequence[str], **columns: tuple[str, ...] | tuple[int, ...] | str | None
     ) -> Sentence:
         """Build a sentence from words joined by single spaces; further columns as in the class."""
-        offsets: list[tuple[int, int]] = []
-        start = 0
-        for word in words:
-            offsets.append((start, start + len(word)))
-            start += len(word) + 1
-        return cls(" ".join(words), tuple(words), tuple(offsets), **columns)  # type: ignore[arg-type]
+        starts = accumulate((len(word) + 1 for word in words), initial=0)
+        offsets = tuple((start, start + len(word)) for start, word in zip(starts, words, strict=False))
+        return cls(" ".join(words), tuple(words), offsets, **columns)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ sentence with several roots and, if there are trees, one tree over all words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -140,21 +140,11 @@ def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) ->
 
 def read_tree(node: Any, label_of: Callable[[Any], str], children_of: Callable[[Any], Sequence[Any]]) -> Tree:
     """Copy a tree of another library, whose leaves are the nodes without children."""
-    made: dict[int, Tree | str] = {}
-    for place in reversed(order := list(_below(node, children_of))):
-        children = children_of(place)
-        made[id(place)] = (
-            Tree(label_of(place), tuple(made[id(child)] for child in children))
-            if children
-            else label_of(place)
-        )
-    top = made[id(order[0])]
+    made, order = dict[int, Tree | str](), [node]
+    for place in order:  # grows while it is walked, parents before children
+        order.extend(children_of(place))
+    for place in reversed(order):
+        parts = tuple(made[id(child)] for child in children_of(place))
+        made[id(place)] = Tree(label_of(place), parts) if parts else label_of(place)
+    top = made[id(node)]
     return top if isinstance(top, Tree) else Tree("", (top,))
-
-
-def _below(node: Any, children_of: Callable[[Any], Sequence[Any]]) -> Iterator[Any]:
-    waiting = [node]
-    while waiting:
-        place = waiting.pop()
-        yield place
-        waiting.extend(children_of(place))

@@ -42,6 +42,7 @@ _PROVIDED_BY = {
     "depparse": ("governors", "deprels"),
     "constituency": ("constituency",),
 }
+_TAGS = {"upos": "upos", "xpos": "xpos", "lemmas": "lemma", "feats": "feats", "deprels": "deprel"}
 
 
 class StanzaParser:
@@ -140,16 +141,9 @@ def _words_of(sentence: Any, line: str, start: int) -> tuple[list[str], list[tup
 
 
 def _fill(sentence: ParsedSentence, found: Any, provides: frozenset[str]) -> None:
-    tagged = found.words
-    sentence.tags = {
-        "upos": [word.upos for word in tagged],
-        "xpos": [word.xpos for word in tagged],
-        "lemmas": [word.lemma for word in tagged],
-        "feats": [word.feats for word in tagged],
-        "deprels": [word.deprel for word in tagged],
-    }
+    sentence.tags = {name: [getattr(word, tag) for word in found.words] for name, tag in _TAGS.items()}
     if "governors" in provides:
-        sentence.governors = [ROOT if not word.head else int(word.head) - 1 for word in tagged]
+        sentence.governors = [ROOT if not word.head else int(word.head) - 1 for word in found.words]
     if "constituency" in provides and found.constituency is not None:
         tree = read_tree(found.constituency, lambda node: str(node.label or ""), lambda node: node.children)
         sentence.tree = tree_over_words(tree, sentence.words)

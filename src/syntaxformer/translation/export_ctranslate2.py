@@ -136,7 +136,6 @@ def _write_network(
     bos_id = getattr(config, "bos_token_id", None)
     bos = start if bos_id is None else target_pieces[bos_id]
     every_stream = {"unk": "<unk>", "bos": bos, "eos": end}  # needed even if the tokenizer has none
-    specials = {**every_stream, "start": start}
     columns = {name: encoder.vocabularies[name] for name in encoder.columns}
     embedding = model.encoder.embedding if is_own else HostEmbedding(model)
     tables = fold_embedding(embedding, pieces, columns, every_stream)
@@ -150,7 +149,12 @@ def _write_network(
 
     def save(into: Path, precision: str | None) -> None:
         spec = network_spec(model, tables, export.max_positions) if is_own else host_spec(model, tables)
-        _fill_pieces(spec, tables, target_pieces, specials)
+        spec.config.unk_token, spec.config.bos_token = every_stream["unk"], bos
+        spec.config.eos_token, spec.config.decoder_start_token = end, start
+        for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
+            part.weight = stream.table
+            spec.register_source_vocabulary(stream.names)
+        spec.register_target_vocabulary(unique_names(target_pieces))
         spec.validate()
         spec.optimize(quantization=precision)
         spec.save(str(into))
@@ -319,18 +323,6 @@ def host_spec(model: Any, tables: SourceTables) -> Any:
     spec.encoder.embeddings_merge = np.dtype("int8").type(merge)
     spec.encoder.embeddings += [common_spec.EmbeddingsSpec() for _ in tables.streams[1:]]
     return spec
-
-
-def _fill_pieces(
-    spec: Any, tables: SourceTables, target_pieces: Sequence[str], specials: Mapping[str, str]
-) -> None:
-    """Fill in the source streams, the target vocabulary and the special pieces."""
-    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
-    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
-    for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
-        part.weight = stream.table
-        spec.register_source_vocabulary(stream.names)
-    spec.register_target_vocabulary(unique_names(target_pieces))
 
 
 def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:

@@ -190,11 +190,10 @@ def _moses(language: str, kind: str = "MosesTokenizer") -> Any:
 
 def _single_spaces(line: str) -> NDArray[np.int64]:
     """New position of each character, and of the end, after words are joined by single spaces."""
-    stays, spans = np.zeros(len(line), np.int64), spans_of_given_words(line)
-    for start, end in spans:
-        stays[start:end] = 1
-    for _, end in spans[:-1]:
-        stays[end] = 1  # the space after the word
+    stays, end = np.zeros(len(line), np.int64), 0
+    for start, end in spans_of_given_words(line):
+        stays[start : end + 1] = 1  # with the space after the word
+    stays[end:] = 0
     return np.concatenate([[0], np.cumsum(stays)])
 
 

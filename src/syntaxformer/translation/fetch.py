@@ -137,8 +137,7 @@ def _download(address: str, target: Path) -> None:
             n_bytes = int(answer.headers.get("content-length", 0))
             _log.info("downloading %s: %.1f MB", address, n_bytes / 1e6)
             with target.open("wb") as file:
-                for part in answer.iter_bytes():
-                    file.write(part)
+                file.writelines(answer.iter_bytes())
     except httpx.HTTPError as error:
         raise DataError(
             f"expected an answer, got: {error}. Try again, or set SYNTAXFORMER_DATA to a mirror.", address

@@ -525,11 +525,10 @@ def _find(path: str | Path) -> Path:
     if path.is_file() or path.suffix:
         return path
     package = Path(__file__).resolve().parents[1]
-    folders = (package / "recipes", package.parents[1] / "recipes")
-    bundled = [folder / f"{path}.yaml" for folder in folders]
-    known = sorted(file.stem for folder in folders for file in folder.glob("*.yaml"))
-    if not any(file.exists() for file in bundled):
+    folders = (package.parents[1] / "recipes", package / "recipes")
+    bundled = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
+    if (name := str(path)) not in bundled:
         raise ConfigError(
-            f"recipe: expected a YAML file or a bundled recipe, got {path}. {nearest(str(path), known)}"
+            f"recipe: expected a YAML file or a bundled recipe, got {path}. {nearest(name, list(bundled))}"
         )
-    return next(file for file in bundled if file.exists())
+    return bundled[name]

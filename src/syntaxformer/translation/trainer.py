@@ -43,7 +43,7 @@ from syntaxformer.syntax.inputs import EpochDraws, SyntaxDropout
 from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.checkpoint import host_output
 from syntaxformer.translation.model import OF_INFUSION, SyntaxTransformer
-from syntaxformer.translation.recipe import Recipe, TrainingConfig
+from syntaxformer.translation.recipe import Recipe
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -109,7 +109,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
             best_by=config.best_by,
-            callbacks=[Flow(config)],
+            callbacks=[Flow()],
             data_collator=TranslationCollator(
                 train_pairs, pad_id, dropout, share, EpochDraws(recipe.seed, batches)
             ),
@@ -271,10 +271,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
 class Flow(TrainerCallback):
     """Evaluates after the last update."""
 
-    def __init__(self, config: TrainingConfig) -> None:
-        self.config = config
-
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluate and save after the last update, whatever its number."""
-        if state.global_step >= self.config.max_steps:
+        if state.global_step >= args.max_steps:
             control.should_evaluate = control.should_save = control.should_log = True

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import spacy
+import srsly
 from spacy.language import Language
 
 UNUSED = ("vocab/vectors", "vocab/lookups.bin", "vocab/key2row", "vocab/vectors.cfg")
@@ -57,6 +58,7 @@ def describe(target: Path, description: Mapping[str, Any], scores: Mapping[str, 
         "license": "CC BY-SA 4.0",
         "performance": scores,
     }
+    meta.pop("labels", None)  # spaCy takes them from the components
     _write_json(path, meta)
     (target / "README.md").write_text(_readme(meta), encoding="utf-8")
 
@@ -66,10 +68,23 @@ def _strip(nlp: Language, target: Path) -> None:
     nlp.to_disk(target)
     for name in UNUSED:
         (target / name).unlink(missing_ok=True)
+    if "trainable_lemmatizer" in nlp.pipe_names:
+        _strip_strings(nlp, target)
+    for file in target.glob("*/cfg"):  # on one line
+        file.write_text(f"{json.dumps(json.loads(file.read_text('utf-8')), ensure_ascii=False)}\n", "utf-8")
     config = nlp.config
     for section in TRAINING_SECTIONS:
-        del config[section]
+        config.pop(section, None)
     config.to_disk(target / "config.cfg")
+
+
+def _strip_strings(nlp: Language, target: Path) -> None:
+    """Keep the strings of labels and of the lemmatizer's edits, and none of the treebank's words."""
+    trees = srsly.read_msgpack(target / "trainable_lemmatizer" / "trees")["trees"]
+    edits = {nlp.vocab.strings[one[side]] for one in trees for side in ("orig", "subst") if one.get(side)}
+    labels = {label for names in nlp.pipe_labels.values() for label in names}
+    write = sorted({one for one in edits | labels if one})
+    (target / "vocab" / "strings.json").write_text(json.dumps(write, ensure_ascii=False) + "\n", "utf-8")
 
 
 def _attribution(source: Mapping[str, str]) -> str:

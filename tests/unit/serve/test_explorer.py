@@ -335,7 +335,7 @@ def test_sub_networks_of_a_translator(browser, tiny_engines, masked_translator):
         _ask(page)
         assert _tabs(page)[-1] == "Sub-networks"
         view = _tab(page, "Sub-networks")
-        assert view.locator("thead").first.inner_text().split("\t")[1:] == ["layer 0", "layer 1"]
+        assert view.locator("thead").first.inner_text().split()[1:] == ["layer", "0", "layer", "1"]
         network = view.locator("tbody button").first
         name = network.inner_text()
         network.click()

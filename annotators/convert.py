@@ -118,10 +118,11 @@ VERSION = "1.1.0"
 
 def _description(code: str, language: str, sources: tuple[dict[str, str], ...]) -> dict[str, Any]:
     treebanks = " and ".join(source["name"] for source in sources)
+    what = "universal parts of speech, lemmas, features and dependencies"
     return {
         "name": f"syntaxformer_{code}",
         "version": VERSION,
-        "description": f"{language} universal parts of speech, lemmas, features and dependencies, trained on {treebanks}.",
+        "description": f"{language} {what}, trained on {treebanks}.",
         "author": "syntaxformer",
         "url": "",
         "sources": list(sources),

@@ -80,7 +80,8 @@ def _strip(nlp: Language, target: Path) -> None:
 
 def _strip_strings(nlp: Language, target: Path) -> None:
     """Keep the strings of labels and of the lemmatizer's edits, and none of the treebank's words."""
-    trees = srsly.read_msgpack(target / "trainable_lemmatizer" / "trees")["trees"]
+    stored: Any = srsly.read_msgpack(target / "trainable_lemmatizer" / "trees")
+    trees = stored["trees"]
     edits = {nlp.vocab.strings[one[side]] for one in trees for side in ("orig", "subst") if one.get(side)}
     labels = {label for names in nlp.pipe_labels.values() for label in names}
     write = sorted({one for one in edits | labels if one})

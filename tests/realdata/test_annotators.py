@@ -52,7 +52,7 @@ def test_lines_are_annotated_once_per_file(data_root, tmp_path):
     lines = SourceLines(str(data_root / "multi30k" / "test2017.en.gz"))
     first = annotate_cached(lines, annotator, tmp_path)
     assert len(first) == len(lines) == 1000
-    assert first.header.columns == ("upos", "deprels", "governors")
+    assert first.header.columns == ("upos", "deprels", "governors", "lemmas", "feats")
     again = annotate_cached(lines, annotator, tmp_path)
     assert again.path == first.path
     assert again.columns().row_offsets[-1] == first.header.n_words

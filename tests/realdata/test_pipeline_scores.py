@@ -1,6 +1,7 @@
 """The bundled pipelines reach their recorded scores on the treebanks' test sentences."""
 
 import json
+import zlib
 from importlib import resources
 from pathlib import Path
 
@@ -17,11 +18,11 @@ TEST_FILES = {
     "de_lower": "de_gsd-ud-test.conllu.gz",
 }
 MINIMA = {
-    "en": {"UPOS": 94.0, "UAS": 84.0, "LAS": 81.0},
-    "de": {"UPOS": 91.5, "UAS": 78.0, "LAS": 72.0},
+    "en": {"UPOS": 94.7, "UAS": 87.0, "LAS": 84.0, "lemma": 95.5, "feats": 94.0},
+    "de": {"UPOS": 91.7, "UAS": 78.7, "LAS": 72.5, "lemma": 92.4, "feats": 77.0},
     "de_lower": {"UPOS": 89.0, "UAS": 74.5, "LAS": 68.0},  # `de` has 79.7 and 56.1 on lower-cased text
 }
-MAX_BYTES = 12 * 2**20
+MAX_BYTES = 12_000_000  # in the wheel
 TOLERANCE = 0.1  # percent points: matrix products round differently from machine to machine
 
 
@@ -57,7 +58,8 @@ def test_scores_on_gold_words(pipeline, languages, data_root, tmp_path):
 
 def test_size_and_licence(pipeline):
     _, folder = pipeline
-    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= MAX_BYTES
+    files = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
+    assert sum(len(zlib.compress(content)) for content in files) <= MAX_BYTES
     assert "CC BY-SA 4.0" in (folder / "LICENSE").read_text("utf-8")
     assert "las" in (folder / "README.md").read_text("utf-8")
 

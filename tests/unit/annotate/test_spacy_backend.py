@@ -236,4 +236,38 @@ def test_without_a_parser_that_nobody_needs_the_tags_are_the_same():
     assert [one.upos for one in tagged] == [one.upos for one in whole]
     assert [one.words for one in tagged] == [one.words for one in whole]
     assert all(one.governors is None for one in tagged)
+    assert tagger.parser.nlp.pipe_names == ["tok2vec", "morphologizer"]
     assert load_annotator("en").limited_to({"upos", "deprels"}).provides >= {"upos", "governors", "deprels"}
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "lemmas", "feats"),
+    [
+        (
+            "en",
+            "The dogs were barking.",
+            ["the", "dog", "be", "bark", "."],
+            ["Definite=Def|PronType=Art", "Number=Plur", "Mood=Ind|Number=Plur|Person=3|Tense=Past|VerbForm=Fin",
+             "Tense=Pres|VerbForm=Part", "_"],
+        ),
+        (
+            "de",
+            "Die Frau sieht den Hund.",
+            ["der", "Frau", "sehen", "der", "Hund", "."],
+            ["Case=Nom|Definite=Def|Gender=Fem|Number=Sing|PronType=Art", "Case=Nom|Gender=Fem|Number=Sing",
+             "Mood=Ind|Number=Sing|Person=3|Tense=Pres|VerbForm=Fin",
+             "Case=Acc|Definite=Def|Gender=Masc|Number=Sing|PronType=Art", "Case=Acc|Gender=Masc|Number=Sing", "_"],
+        ),
+    ],
+)  # fmt: skip
+def test_raw_text_has_lemmas_and_features_as_factors(language, line, lemmas, feats):
+    from syntaxformer.syntax import WordColumns, build_vocabularies, piece_factors
+
+    annotator = load_annotator(language).limited_to({"lemmas", "feats"})
+    assert "parser" not in annotator.parser.nlp.pipe_names
+    columns = WordColumns.from_sentences(annotator.annotate([line]))
+    vocabularies = build_vocabularies([columns], ["lemma", "feats"])
+    words = list(range(len(lemmas)))  # a piece for each word
+    found = piece_factors(columns, words, [0, len(words)], vocabularies)
+    assert vocabularies["lemma"].decode(found[:, 0]) == lemmas
+    assert vocabularies["feats"].decode(found[:, 1]) == feats

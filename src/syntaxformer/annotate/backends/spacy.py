@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ _PROVIDED_BY = {
     "trainable_lemmatizer": {"lemmas"},
     "experimental_edit_tree_lemmatizer": {"lemmas"},
 }
-_SEPARATE = {"governors", "deprels", "lemmas"}
+_SEPARATE = {"governors", "deprels", "lemmas", "feats"}
 """Columns whose components no other component depends on."""
 
 
@@ -72,24 +71,31 @@ class SpacyParser:
             if factory in _UNUSED:
                 nlp.disable_pipe(pipe)
         self.nlp = nlp
-        self.provides = frozenset(
-            column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
-        )
-        morphology = (nlp.pipe_labels[pipe] for pipe, factory in factories if factory == "morphologizer")
-        if any("=" in label.replace("POS=", "") for label in chain(*morphology)):
+        self.provides = frozenset(column for pipe, _ in factories for column in self._given_by(pipe))
+        if any("=" in label.replace("POS=", "") for label in nlp.pipe_labels.get("morphologizer", ())):
             self.provides |= {"feats"}  # others tell the part of speech alone
         self._reader = DocReader(nlp.vocab.strings, self.provides)
         self._reach = _reach(nlp)
 
     def limit_to(self, columns: Collection[str]) -> frozenset[str]:
-        """Switch off the parser or lemmatizer if none of its columns is wanted; return the columns left."""
+        """Switch off what finds trees, lemmas or features if none of them is wanted; return what is left."""
         for pipe in self.nlp.pipe_names:
-            given = _PROVIDED_BY.get(self.nlp.get_pipe_meta(pipe).factory, set())
+            given = self._given_by(pipe)
             if given and given <= _SEPARATE and given.isdisjoint(columns):
                 self.nlp.disable_pipe(pipe)
                 self.provides -= given
+        for pipe in self.nlp.pipe_names:  # a network that nothing listens to any more
+            listeners = getattr(self.nlp.get_pipe(pipe), "listening_components", None)
+            if listeners and not {*listeners} & {*self.nlp.pipe_names}:
+                self.nlp.disable_pipe(pipe)
         self._reader = DocReader(self.nlp.vocab.strings, self.provides)
         return self.provides
+
+    def _given_by(self, pipe: str) -> set[str]:
+        """The columns that a component fills; of a second morphologizer, which adds features, these alone."""
+        factory = self.nlp.get_pipe_meta(pipe).factory
+        adds = factory == "morphologizer" and self.nlp.get_pipe(pipe).cfg["extend"]
+        return {"feats"} if adds else _PROVIDED_BY.get(factory, set())
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
         """Return one sentence for each line."""

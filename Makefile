@@ -54,7 +54,7 @@ gallery: $(STAMP) demo/infused/manifest.json  ## figures and tables of the demo'
 results: $(STAMP)  ## docs/results, from the stores in experiments/stores
 	$(BIN)/python experiments/pages.py
 
-annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one core)
+annotators: $(STAMP)  ## train the bundled pipelines anew: tags, trees, lemmas, features (about an hour on one core)
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language en
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de_lower

@@ -87,6 +87,7 @@ bert $((D_MODEL / 4))
 # Section 2 of the paper, and what was added here
 row predict_target_pos predict_target_pos.annotator=en
 row lisa_supervised 'lisa={supervised: true}'
+row lisa_added 'lisa={head: added, supervised: false}'
 row masks 'masks={}'
 row sum_then_concat infusion.kind=sum_then_concat infusion.width=$((D_MODEL < 64 ? 8 : 20))
 exit $failed

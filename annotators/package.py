@@ -58,7 +58,8 @@ def describe(target: Path, description: Mapping[str, Any], scores: Mapping[str, 
         "license": "CC BY-SA 4.0",
         "performance": scores,
     }
-    meta.pop("labels", None)  # spaCy takes them from the components
+    for name in ("feats", "trainable_lemmatizer"):  # hundreds, which spaCy takes from the components
+        meta["labels"].pop(name, None)
     _write_json(path, meta)
     (target / "README.md").write_text(_readme(meta), encoding="utf-8")
 

@@ -3,7 +3,7 @@
     syntaxformer data get tatoeba -o data/tatoeba
     python experiments/split_tatoeba.py data/tatoeba runs/tatoeba
 
-With a mirror in SYNTAXFORMER_DATA this is the state of 2018, which all our figures are from; else today's.
+With a mirror in SYNTAXFORMER_DATA this is the state of 2018, that of all our figures; else it is today's.
 The corpus is ordered by length and repeats its English side: it is shuffled, and split by English sentence.
 Dev and test have each English sentence once, with one of its translations; train has all pairs of the others.
 Other English sentences may have the same German one, and so train has 217 of the 2,000 German test lines:

@@ -54,11 +54,8 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
     source = None if mirror is None else mirror / corpus["folder"]
     if source is not None and not source.is_dir():
         raise ConfigError(f"SYNTAXFORMER_DATA: expected the folder {source}, found none. Check the mirror.")
-    files = (
-        [f"{split}.{language}" for split in corpus["at_home"] for language in ("de", "en")]
-        if source is None
-        else sorted({path.name.removesuffix(".gz") for path in source.iterdir()})
-    )
+    at_home = [f"{split}.{language}" for split in corpus["at_home"] for language in ("de", "en")]
+    files = at_home if source is None else sorted({one.name.removesuffix(".gz") for one in source.iterdir()})
     with disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
     record = read_json(output / RECORD) if (output / RECORD).exists() else {}
@@ -101,8 +98,7 @@ def _bring(corpus: dict[str, Any], source: Path | None, file: str, target: Path,
     if source is None and (columns := corpus.get("columns")):
         lines = (line.split(b"\t")[columns.index(language)] + b"\n" for line in lines)
     if source is None and (nth := corpus.get("held_out")) and not split.startswith("test"):
-        is_valid = split.startswith("valid")
-        lines = (line for number, line in enumerate(lines, 1) if (number % nth == 0) == is_valid)
+        lines = (one for n, one in enumerate(lines, 1) if (n % nth == 0) == split.startswith("valid"))
     try:
         with gzip.open(target, "wb") as packed:
             packed.writelines(lines)

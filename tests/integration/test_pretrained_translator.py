@@ -173,7 +173,7 @@ def test_the_explorer_shows_it_like_our_own(tuned: Path) -> None:
         page = open_page(path=f"/?text={text.replace(' ', '+')}&view=pieces")
         wait_for_answers(page)
         assert page.get_by_role("tab").all_inner_texts() == [
-            "Words", "Pieces", "Attention", "Dependencies", "Phrases", "Relations",
+            "Words", "Pieces", "Attention", "Dependencies", "Phrases", "Relations", "Sub-networks",
         ]  # fmt: skip
         rows = [row.locator("th, td").all_inner_texts() for row in page.locator("#view tbody tr").all()]
         assert [row[0] for row in rows] == [*tokenizer.tokenize(text), "</s>"]

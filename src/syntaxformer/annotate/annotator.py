@@ -27,7 +27,9 @@ from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.files import hash_file
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, SPACES, language_of
 from syntaxformer.base.progress import map_ahead, track
-from syntaxformer.trees import Sentence
+from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, strip_root
+from syntaxformer.trees.constituency import leaf_of
+from syntaxformer.trees.dependency import join_governors
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 from syntaxformer.trees.sentence import COLUMNS, OF_PARSE, PER_WORD
@@ -502,3 +504,88 @@ def short_enough(lines: Iterable[str], path: str | None = None, first: int = 0) 
             message = f"expected at most {MAX_WORDS:,} words in a line, got {n_words:,}. Split the line."
             raise DataError(message, path, number)
         yield line
+
+
+# What a parser found in a line. It splits the line into its own sentences, each with its own word numbers and
+# trees; they become one sentence with several roots and, if there are trees, one tree over all words.
+
+PHRASE = "S"
+"""Label of the node over several sentences of a line, the same as in `phrase_structure`."""
+
+
+@dataclass(slots=True)
+class ParsedSentence:
+    """A sentence as a parser found it.
+
+    Args:
+        spans: Start and end of each word in the line, in characters, `[words]`.
+        tags: Values of "upos", "xpos", "lemmas" and "deprels", `[words]` each; None for an unknown value.
+        governors: Governor of each word within this sentence, 0-based, -1 = root.
+    """
+
+    words: list[str]
+    spans: list[tuple[int, int]]
+    tags: Mapping[str, Sequence[str | None]]
+    governors: list[int] | None = None
+    tree: Tree | None = None
+
+
+def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset[str]) -> Sentence:
+    """Join the sentences that a parser found in a line, in order.
+
+    Offsets count from the start of the line.
+
+    Raises:
+        TreeError: A governor is out of range, or there is a cycle.
+    """
+    columns: dict[str, Any] = {
+        name: tuple(value or column.unknown for sentence in parsed for value in _column(sentence, name))
+        for name, column in COLUMNS.items()
+        if name in provides and column.unknown is not None
+    }
+    words = tuple(word for sentence in parsed for word in sentence.words)
+    if "governors" in provides:
+        local = [one.governors if one.governors is not None else [ROOT] * len(one.words) for one in parsed]
+        columns["governors"] = join_governors(local)
+        columns["deprels"] = tuple(
+            "root" if governor == ROOT else deprel
+            for governor, deprel in zip(columns["governors"], columns["deprels"], strict=True)
+        )
+        check_governors(columns["governors"], words)
+    if "constituency" in provides and words:
+        trees = [
+            flat_tree(sentence.words, sentence.tags.get("xpos")) if sentence.tree is None else sentence.tree
+            for sentence in parsed
+        ]
+        columns["constituency"] = format_tree(join_trees(trees))
+    return Sentence(line, words, tuple(span for sentence in parsed for span in sentence.spans), **columns)
+
+
+def _column(sentence: ParsedSentence, column: str) -> Sequence[str | None]:
+    return sentence.tags.get(column) or [None] * len(sentence.words)
+
+
+def join_trees(trees: Sequence[Tree]) -> Tree:
+    """Put one or more trees under one S; a single tree stays as it is. Outer ROOT brackets are removed."""
+    stripped = [strip_root(tree) for tree in trees]
+    return stripped[0] if len(stripped) == 1 else Tree(PHRASE, tuple(stripped))
+
+
+def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) -> Tree:
+    """A tree for a sentence that the parser could not parse: all words under one S."""
+    labels = tags or [None] * len(words)
+    return Tree(
+        PHRASE, tuple(Tree(tag or "X", (leaf_of(word),)) for word, tag in zip(words, labels, strict=True))
+    )
+
+
+def read_tree(node: Any, label_of: Callable[[Any], str], children_of: Callable[[Any], Sequence[Any]]) -> Tree:
+    """Copy a tree of another library, whose leaves are the nodes without children."""
+    made, order = dict[int, Tree | str](), [node]
+    for place in order:  # grows while it is walked, parents before children
+        order.extend(children_of(place))
+    for place in reversed(order):
+        parts = tuple(made[id(child)] for child in children_of(place))
+        made[id(place)] = Tree(label_of(place), parts) if parts else label_of(place)
+    top = made[id(node)]
+    return top if isinstance(top, Tree) else Tree("", (top,))

@@ -2,12 +2,7 @@
 
 import pytest
 
-from syntaxformer.annotate.backends.batched import (
-    ParsedSentence,
-    flat_tree,
-    join_parsed,
-    read_tree,
-)
+from syntaxformer.annotate.annotator import ParsedSentence, flat_tree, join_parsed, read_tree
 from syntaxformer.annotate.backends.corenlp import upos_of_penn
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees import format_tree, parse_tree

@@ -5,8 +5,7 @@ import spacy
 from spacy.tokens import Doc
 
 from syntaxformer.annotate import Annotator, load_annotator
-from syntaxformer.annotate.annotator import MAX_RUN, segments_of
-from syntaxformer.annotate.backends.batched import join_parsed
+from syntaxformer.annotate.annotator import MAX_RUN, join_parsed, segments_of
 from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
 from syntaxformer.base.errors import BackendMissingError, DataError
 

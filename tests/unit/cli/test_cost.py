@@ -55,7 +55,7 @@ def test_a_checkpoint(bert):
     rows = [line for line in lines if " × " in line][1:]
     assert [row.split()[:3] for row in rows] == [["102", "×", "5"]] * 3 + [["73", "×", "7"]] * 3
     plain, infused, times = map(float, rows[2].split()[-3:])  # peak memory does not vary
-    assert times == pytest.approx(infused / plain, rel=0.02)
+    assert times == pytest.approx(infused / plain, rel=0.05)  # of printed, rounded figures
     assert infused > plain > 0
     assert any(line.startswith("annotation by table: ") for line in lines)
     assert [line.split()[-1] for line in lines if line.startswith("N  ")] == ["7"]

@@ -21,14 +21,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import Annotator, BatchedAnnotator, encodable, short_hash
-from syntaxformer.annotate.backends.batched import (
+from syntaxformer.annotate.annotator import (
+    Annotator,
+    BatchedAnnotator,
+    encodable,
     flat_tree,
     join_trees,
-    positive_int,
     read_tree,
-    split_options,
+    short_hash,
 )
+from syntaxformer.annotate.backends.options import positive_int, split_options
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED

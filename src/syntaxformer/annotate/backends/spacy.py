@@ -25,13 +25,14 @@ from spacy.tokens import Doc
 
 from syntaxformer.annotate.annotator import (
     BatchedAnnotator,
+    ParsedSentence,
     bundled_folder,
     chunks_of,
     encodable,
+    join_parsed,
     pipeline_version,
     segments_of,
 )
-from syntaxformer.annotate.backends.batched import ParsedSentence, join_parsed
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence

@@ -15,14 +15,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import BatchedAnnotator, encodable, segments_of, short_hash
-from syntaxformer.annotate.backends.batched import (
+from syntaxformer.annotate.annotator import (
+    BatchedAnnotator,
     ParsedSentence,
+    encodable,
     join_parsed,
-    positive_int,
     read_tree,
-    split_options,
+    segments_of,
+    short_hash,
 )
+from syntaxformer.annotate.backends.options import positive_int, split_options
 from syntaxformer.base.config import nearest
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError

@@ -35,6 +35,7 @@ PAGES = {
     "bai2021_ablation": ("minilm", "masks_ablation"),
     "bai2021_learning_rate": ("learning_rate", "learning_rate"),
     "masks_lisa_cola": ("masks_lisa_cola", "masks_lisa_cola"),
+    "backtranslation_tatoeba": ("backtranslation", "backtranslation_tatoeba"),
 }
 """Experiment → its store, and its page."""
 

@@ -68,9 +68,20 @@ def test_pairs_and_quotes_over_several_lines(table):
     assert found[1].pair == "sentence2"
 
 
-def test_labels_that_are_numbers_are_in_their_order(table):
-    content = "".join(f"text {label}\t{label}\n" * 2 for label in (10, 9, 2))
-    assert read_own_table(table(content), "classify", TableColumns())[2] == ("2", "9", "10")
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("2", "9", "10"),
+        ("-1", "0.5", "1"),
+        ("False", "True"),
+        ("negative", "no", "positive", "yes"),
+        ("1", "2", "nan", "none"),
+    ],
+)
+def test_labels_are_sorted_by_name_and_numbers_by_value(table, labels):
+    """`f1` judges the second of two classes, so it must be "True" and not the longer name."""
+    content = "".join(f"text {label}\t{label}\n" * 2 for label in reversed(labels))
+    assert read_own_table(table(content), "classify", TableColumns())[2] == labels
 
 
 def test_a_cell_like_the_number_of_a_column_is_no_header(table):
@@ -151,7 +162,7 @@ def test_tables_that_cannot_be_used(table, content, kind, columns, problem):
 
 def test_small_tables_whose_labels_are_all_different(table):
     content = "a\tone\nb\ttwo\nc\tthree\nd\tfour\n"
-    assert read_own_table(table(content), "classify", TableColumns())[2] == ("one", "two", "four", "three")
+    assert read_own_table(table(content), "classify", TableColumns())[2] == ("four", "one", "three", "two")
     assert len(read_own_table(table("a\t1\nb\t2\nc\t2\nd\t2\n"), "regress", TableColumns())[0]) == 4
 
 

@@ -102,7 +102,7 @@ def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path):
     ]  # as given
     bad = file("bad.conll", "the _ O\ncat _ B-TREE\n")
     with pytest.raises(
-        DataError, match=r"bad.conll:2: tag of 'cat': expected one of O, I-PLACE, B-ANIMAL, got 'B-TREE'"
+        DataError, match=r"bad.conll:2: tag of 'cat': expected one of B-ANIMAL, I-PLACE, O, got 'B-TREE'"
     ):
         read_texts_for(tagger.classifier.info, str(bad))
 
@@ -154,7 +154,7 @@ def test_columns_of_conllu_and_lists_of_json(file):
         (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN"))
     ]
     assert kind.labels == ("ADP", "DET", "NOUN", "PROPN")
-    assert read(file("a.conllu", CONLLU), WordTags(()), label="xpos")[2].labels == ("NE", "NN", "ART", "APPR")
+    assert read(file("a.conllu", CONLLU), WordTags(()), label="xpos")[2].labels == ("APPR", "ART", "NE", "NN")
     texts, _, kind = read(file("a.jsonl", '{"words": ["a", "b"], "ner_tags": [1, 0]}\n'), WordTags(()))
     assert (texts.examples[0].label, kind.labels) == (("1", "0"), ("0", "1"))
 
@@ -393,7 +393,7 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
     assert "micro_f1 1.0000\nmacro_f1 1.0000" in result.out, result.err
     assert "micro_f1 1.0000" in run("predict", tmp_path / "m", lists).out
     found = sf.pipeline(tmp_path / "m")(["the cat sees the house .", "the dog sees ."])
-    assert [[one["label"] for one in labels] for labels in found] == [["place", "animal"], []]
+    assert [[one["label"] for one in labels] for labels in found] == [["animal", "place"], []]
     (served,) = load_engine("m", tmp_path / "m").work(None, ["the cat sees ."])
     assert (served.labels, sorted(served.probabilities)) == (["animal"], ["animal", "place"])
     assert (
@@ -404,7 +404,7 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
     texts, _, kind = read(columns, SeveralLabels(()), label="animal,place")
     assert ([one.label for one in texts.examples], kind.labels) == (
         [tuple(labels) for _, labels in rows],
-        ("place", "animal"),
+        ("animal", "place"),
     )
 
 

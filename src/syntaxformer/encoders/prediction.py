@@ -22,7 +22,7 @@ from syntaxformer.encoders.tables import (
     table_format,
 )
 from syntaxformer.encoders.task_data import TableColumns, bind_columns, read_any_split, read_own_table
-from syntaxformer.encoders.task_types import OneLabel, Predictions, WrittenLabel
+from syntaxformer.encoders.task_types import OneLabel, Predictions, SeveralScores, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
 STDIN = "-"
@@ -56,7 +56,11 @@ def predictions_beside(
     """
     other = Classifier.from_folder(folder, *given)
     _check_alike("--baseline", other.info, folder, info)
-    return other.predict_set(texts, **how)
+    found, names = other.predict_set(texts, **how), info.task_type.names
+    if other.info.type != SeveralScores.name:
+        return found
+    places = list(map(other.task_type.names.index, names))  # a score has no name but its place
+    return replace(found, labels=[tuple(one[place] for place in places) for one in found.labels])
 
 
 def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:

@@ -77,7 +77,7 @@ class SeveralLabels(OneLabel):
                 counts.update(self.read(cell))
             except ValueError as error:
                 raise DataError(str(error), source, row.number) from error
-            counts.update(dict.fromkeys(cell, 0) if isinstance(cell, dict) else {})
+            counts.update(dict.fromkeys(found, 0) if isinstance(found := listed(cell), Mapping) else {})
         return (self if self.labels else self.with_labels(counts, source)), rows
 
     def target(self, label: Any) -> Any:
@@ -86,7 +86,7 @@ class SeveralLabels(OneLabel):
 
     def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
         """The labels whose probability is over one half."""
-        return [tuple(np.array(self.labels)[np.asarray(row) > 0].tolist()) for row in outputs]
+        return [tuple(sorted(np.array(self.labels)[np.asarray(row) > 0].tolist())) for row in outputs]
 
     def probabilities(self, outputs: Any) -> list[list[float]] | None:
         """The probability of each label by itself."""

@@ -7,6 +7,7 @@ named by the user, recognised by usual names, or are text and label in a table o
 from __future__ import annotations
 
 import csv
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -168,8 +169,11 @@ def _cells_of(texts: TextSet, path: Path, columns: TableColumns) -> Iterator[lis
     lines = {one.line for one in texts.examples}
     for row in table.rows:
         if row.number in lines:
-            cells = (row.cells.get(name) for name in table.columns)
-            yield ["" if cell is None else str(cell) for cell in cells]
+            cells = ("" if (cell := row.cells.get(name)) is None else cell for name in table.columns)
+            yield [
+                json.dumps(one, ensure_ascii=False) if isinstance(one, list | dict) else str(one)
+                for one in cells
+            ]
 
 
 def _within(folder: Path | None, name: str) -> Path:

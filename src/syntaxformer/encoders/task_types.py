@@ -326,18 +326,28 @@ class SeveralScores(Score):
     choosing = property(lambda self: ("pearson",))  # of "mse", less is better
 
     def read(self, cell: Any, fold_case: bool = False) -> Any:
-        """Read as many finite scores as there are names."""
+        """Read as many finite scores as there are names; an object has them by name."""
         found = listed(cell)
-        found = list(found.values()) if isinstance(found, Mapping) else found
+        if isinstance(found, Mapping):
+            if found.keys() != {*self.names}:
+                problem = f"expected those named {', '.join(self.names)}, got {', '.join(found) or 'none'}"
+                raise ValueError(f"scores: {problem}. Name the same ones in every row.")
+            found = [found[name] for name in self.names]
         if len(found) != len(self.names):
             raise ValueError(f"scores: expected {len(self.names)}, got {len(found)}.")
         return tuple(super(SeveralScores, self).read(one) for one in found)
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
         """Take the names of the columns, or number the scores of the first row."""
-        first = rows[0].whole(source).cells.get(column)
-        names = first if isinstance(first, dict) else map(str, range(1, len(listed(first)) + 1))
-        return (self if self.labels else replace(self, labels=tuple(names))), rows
+        if self.labels:
+            return self, rows
+        cell = rows[0].whole(source).cells.get(column)
+        try:
+            first = listed(cell)
+        except ValueError as error:
+            raise DataError(str(error), source, rows[0].number) from error
+        names = first if isinstance(first, Mapping) else map(str, range(1, len(first) + 1))
+        return replace(self, labels=tuple(names)), rows
 
     def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
         """Scores on the scales of the table."""
@@ -409,7 +419,10 @@ class OneLabel(TaskType):
 
     def with_labels(self, counts: Counter[str], source: str | Path) -> Any:
         """The type with these labels, sorted; they are logged with their counts."""
-        labels = sorted(counts, key=lambda label: (not label.isdecimal(), label.zfill(20), label))
+        values = {
+            one: value for one in counts if (value := _number(one)) is not None and math.isfinite(value)
+        }
+        labels = sorted(counts, key=lambda one: (one not in values, values.get(one, 0.0), one))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
         more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
         _log.info("%s: labels, sorted (numbers by value): %s%s", source, shown, more)

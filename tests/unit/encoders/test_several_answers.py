@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,16 +14,17 @@ import syntaxformer as sf
 from subject_questions import questions
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.classifier import annotate_examples
+from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-from syntaxformer.encoders.finetuning import _metrics
-from syntaxformer.encoders.prediction import read_texts_for
+from syntaxformer.encoders.finetune_config import load_finetune
+from syntaxformer.encoders.finetuning import _metrics, _write_rows
+from syntaxformer.encoders.prediction import predictions_beside, read_texts_for
 from syntaxformer.encoders.pretrained import load_tokenizer
 from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags, spans_of
 from syntaxformer.encoders.tables import TextExample, TextSet
-from syntaxformer.encoders.task_data import TableColumns, read_own_table
+from syntaxformer.encoders.task_data import TableColumns, read_finetune_data, read_own_table
 from syntaxformer.encoders.task_types import Predictions, SeveralScores
-from syntaxformer.encoders.tasks import OWN_TASKS
+from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
 from syntaxformer.serve.engines import ClassifierEngine, load_engine
 from syntaxformer.study.labelled import labelled_blocks
 from syntaxformer.trees import Sentence
@@ -415,6 +418,8 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
         ("regress", "a.jsonl", '{"text": "a", "label": [1, 2]}\n', r"a.jsonl:1: column 'label': .* vector for lists of numbers"),
         ("multilabel", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
         ("vector", "a.jsonl", '{"text": "a", "label": [1, 2]}\n{"text": "a", "label": [1]}\n', r"a.jsonl:2: scores: expected 2, got 1"),
+        ("vector", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
+        ("vector", "a.jsonl", '{"text": "a", "label": {"x": 1, "y": 2}}\n{"text": "a", "label": {"x": 1, "z": 2}}\n', r"a.jsonl:2: scores: expected those named x, y, got x, z. Name the same ones in every row"),
         ("vector", "a.jsonl", '{"text": "a", "label": [1, "x"]}\n', r"a.jsonl:1: score: expected a finite number, got 'x'"),
     ],
 )  # fmt: skip
@@ -426,6 +431,62 @@ def test_lists_that_are_refused(file, kind, name, content, message):
 def test_a_column_of_something_else_than_0_and_1(file):
     with pytest.raises(DataError, match=r"a.csv:3: column 'y': expected 0 or 1, got '2'"):
         read(file("a.csv", "text,x,y\na,0,1\nb,1,2\n"), SeveralLabels(()), label="x,y")
+
+
+def test_scores_of_json_objects_are_taken_by_name(file):
+    rows = '{"text": "a", "label": {"x": 1, "y": 2}}\n{"text": "b", "label": {"y": 3, "x": 4}}\n'
+    texts, _, kind = read(file("a.jsonl", rows), SeveralScores())
+    assert (kind.labels, [one.label for one in texts.examples]) == (("x", "y"), [(1.0, 2.0), (4.0, 3.0)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [
+        ("multilabel", [["sport", "war & peace"], ["news"], []]),
+        ("multilabel", [{"sport": 1, "news": 0}, {"sport": 0, "news": 1}]),
+        ("vector", [[1, 2.5], [3, 4]]),
+        ("vector", [{"valence": 1, "arousal": 2.5}, {"arousal": 3, "valence": 4}]),
+    ],
+)
+def test_rows_held_out_from_json_can_be_read_again(file, tmp_path, kind, labels):
+    rows = [{"text": f"text {n}", "sure": True, "labels": labels[n % len(labels)]} for n in range(40)]
+    train = file("m.jsonl", "\n".join(map(json.dumps, rows)))
+    config = {"task": kind, "model": "x", "output": "x", "data": {"train": str(train)}}
+    found = read_finetune_data(load_finetune(config))
+    _write_rows(tmp_path, found)
+    texts, _, again = read(tmp_path / "held_out.csv", OWN_TASKS[kind].task_type)
+    assert again.names == found.task.task_type.names
+    assert [(one.texts, one.label) for one in texts.examples] == [
+        (one.texts, one.label) for one in found.dev.examples
+    ]
+    assert "True" in (tmp_path / "held_out.csv").read_text()  # as a label of `classify` would be read
+
+
+def test_models_whose_scores_have_another_order_are_compared_by_name(monkeypatch):
+    first, other = (
+        ClassifierInfo(
+            **{
+                "task": "vector",
+                "type": "scores",
+                "labels": labels,
+                "metrics": ("pearson", "mse"),
+                "n_texts": 1,
+            },
+            **{"annotator": None, "annotator_version": None},
+        )
+        for labels in (("x", "y"), ("y", "x"))
+    )
+    found = Predictions([(2.0, 1.0), (4.0, 3.0)], None, ids=("0", "1"))
+    loaded = SimpleNamespace(info=other, task_type=other.task_type, predict_set=lambda texts: found)
+    monkeypatch.setattr(Classifier, "from_folder", lambda *_: loaded)
+    beside = predictions_beside(Path("other"), first, TextSet("texts", "texts", []), (None, None, False))
+    assert beside == replace(found, labels=[(1.0, 2.0), (3.0, 4.0)])
+
+
+def test_labels_that_are_predicted_are_in_the_order_of_those_that_are_read():
+    """A model of an older version may have its labels in another order."""
+    kind = SeveralLabels(("news", "art"))
+    assert kind.decide(torch.ones(1, 2)) == [kind.read(["news", "art"])] == [("art", "news")]
 
 
 def test_several_scores_from_columns_to_answers(run, file, checkpoint, tmp_path):

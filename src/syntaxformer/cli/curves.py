@@ -30,8 +30,8 @@ def curves(
     options.refuse_other_endings(output, (".png", ".svg", ".pdf", ".html"))
     panels: dict[str, dict[str, Curve]] = {}
     for run in dict.fromkeys(runs):
-        for name, points in _logged(run).items():
-            panels.setdefault(name, {})[str(run)] = Curve(list(points), list(points.values()))
+        for (line, name), points in _logged(run).items():
+            panels.setdefault(name, {})[line] = Curve(*zip(*sorted(points.items()), strict=True))
     if missing := [name for name in only or () if name not in panels]:
         raise ConfigError(f"--only: expected one of {', '.join(sorted(panels))}, got {', '.join(missing)}.")
     panels = {name: panels[name] for name in only or sorted(panels)}
@@ -44,18 +44,24 @@ def curves(
         write_text(output, to_html(page, Path(folder)))
 
 
-def _logged(run: Path) -> dict[str, dict[float, float]]:
-    """Name → update → value; where a resumed run logged an update again, its later value counts."""
+def _logged(run: Path) -> dict[tuple[str, str], dict[float, float]]:
+    """Line and name → update → value; where a resumed run logged an update again, its later value counts.
+
+    The logs of each learning rate and each seed have a folder, which names their line if there are several.
+    """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found: dict[str, dict[float, float]] = {}
-    for file in sorted(run.rglob("events.out.tfevents.*"), key=lambda file: file.stat().st_mtime):
+    found: dict[tuple[str, str], dict[float, float]] = {}
+    files = sorted(run.rglob("events.out.tfevents.*"), key=lambda file: file.stat().st_mtime)
+    is_one = len({file.parent for file in files}) == 1
+    for file in files:
         events = EventAccumulator(str(file), size_guidance={"scalars": 0}).Reload()
         for name in events.Tags()["scalars"]:
-            found.setdefault(name, {}).update({one.step: one.value for one in events.Scalars(name)})
+            points = found.setdefault((str(run if is_one else file.parent), name), {})
+            points.update({one.step: one.value for one in events.Scalars(name)})
     if not found:
         raise DataError(
             f"{run}: expected logs of a run, found none. Train with training.tensorboard=true, and give the "
             "run's folder."
         )
-    return {name: dict(sorted(points.items())) for name, points in found.items()}
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
@@ -13,7 +15,7 @@ pytest.importorskip("tensorboard", reason="curves are read from TensorBoard's fi
 
 @pytest.fixture
 def runs(tmp_path):
-    """A run that was resumed at update 20 and logged it twice, and a fine-tuned run with logs of its own."""
+    """A run that was resumed at update 20 and logged it twice, and one with logs for each learning rate."""
     from torch.utils.tensorboard import SummaryWriter
 
     def log(folder: str, name: str, points: dict[int, float]) -> None:
@@ -22,21 +24,26 @@ def runs(tmp_path):
                 writer.add_scalar(name, value, step)
 
     log("base/logs", "eval_bleu", {10: 1.0, 20: 2.0})
-    log("base/logs/later", "eval_bleu", {20: 2.5, 30: 4.0})
-    log("sit/logs/tuned", "eval_bleu", {10: 3.0})
-    log("sit/logs/tuned", "loss", {5: 9.0})
+    os.utime(next((tmp_path / "base/logs").iterdir()), (1, 1))
+    log("base/logs", "eval_bleu", {20: 2.5, 30: 4.0})
+    log("sit/logs/5e-05", "eval_bleu", {10: 3.0})
+    log("sit/logs/5e-05", "loss", {5: 9.0})
+    log("sit/logs/2e-05", "eval_bleu", {10: 5.0})
     return tmp_path / "base", tmp_path / "sit"
 
 
-def test_each_number_has_a_panel_with_a_line_for_each_run(runs, tmp_path, monkeypatch):
+def test_each_number_has_a_panel_with_a_line_for_each_log(runs, tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(plots, "draw_panels", lambda panels, path: drawn.update(panels))
     curves(list(runs), tmp_path / "curves.png")
     assert list(drawn) == ["eval_bleu", "loss"]
-    base, sit = (drawn["eval_bleu"][str(run)] for run in runs)
-    assert (base.x, base.y) == ([10, 20, 30], [1.0, 2.5, 4.0])
-    assert (sit.x, sit.y) == ([10], [3.0])
-    assert list(drawn["loss"]) == [str(runs[1])]
+    lines = {name: (list(line.x), list(line.y)) for name, line in drawn["eval_bleu"].items()}
+    assert lines == {
+        str(runs[0]): ([10, 20, 30], [1.0, 2.5, 4.0]),
+        str(runs[1] / "logs" / "5e-05"): ([10], [3.0]),
+        str(runs[1] / "logs" / "2e-05"): ([10], [5.0]),
+    }
+    assert list(drawn["loss"]) == [str(runs[1] / "logs" / "5e-05")]
 
 
 @pytest.mark.parametrize(("name", "start"), [("c.png", b"\x89PNG"), ("c.html", b"<!doctype html>")])

@@ -43,6 +43,7 @@ from syntaxformer.runs.checkpoints import (
     last_with_its_best,
     load_tensors,
     load_weights,
+    step_of,
 )
 from syntaxformer.runs.run_folder import RECIPE, RUN, Run, running, same_data
 from syntaxformer.runs.trainer import TallyBook
@@ -324,6 +325,8 @@ def _report(inputs: _Inputs, trials: list[Any], best: Any, scores: dict[str, flo
         "dev": {name: round(value, 6) for name, value in scores.items()},
         "learning_rate": best["learning_rate"],
         "best_checkpoint": best["checkpoint"],
+        "best_step": step_of(Path(best["checkpoint"])),
+        "last_step": epochs[-1]["step"],
         "class_weights": inputs.class_weights,
         "seconds_per_epoch": [round(epoch["epoch_seconds"], 2) for epoch in epochs],
         "processor_seconds_per_epoch": [round(epoch["epoch_processor_seconds"], 2) for epoch in epochs],

@@ -72,7 +72,10 @@ def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
     assert report["seed"] == 1
     assert len(report["data_sha256"]["train"]) == 64
     assert report["versions"]["transformers"]
-    assert [epoch["epoch"] for epoch in report["trials"][0]["epochs"]] == [1, 2, 3, 4, 5, 6]
+    epochs = report["trials"][0]["epochs"]
+    assert [epoch["epoch"] for epoch in epochs] == [1, 2, 3, 4, 5, 6]
+    best = max(epochs, key=lambda epoch: epoch["matthews"])  # the first of equals
+    assert (report["best_step"], report["last_step"]) == (10 * best["epoch"], 60)
 
 
 def test_the_folder_is_whole_and_holds_no_pickle(config_of):

@@ -70,7 +70,13 @@ def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, 
         trained.append((config.task, config.training.epochs, resume))
         config.output.mkdir(parents=True)
         trial = {"learning_rate": 5e-5, "epochs": [{"score": 0.25}]}
-        run = {"trials": [trial], "learning_rate": 5e-5, "dev": {"matthews": 0.25}}
+        run = {
+            "trials": [trial],
+            "learning_rate": 5e-5,
+            "dev": {"matthews": 0.25},
+            "best_step": 7,
+            "last_step": 7,
+        }
         (config.output / "run.json").write_text(json.dumps(run))
 
     monkeypatch.setattr("syntaxformer.encoders.finetuning.finetune", finetune)
@@ -78,6 +84,7 @@ def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, 
     found = cell_run._finetune(Cell("finetune", None, {}, settings, None), tmp_path)
     assert trained == [("cola", 2, False)]
     assert found["metrics"] == {"score": 0.25, "matthews": 0.25}
+    assert (found["best_step"], found["last_step"]) == (7, 7)  # of which the report warns
     assert found["recipe"]["training.epochs"] == 2
     assert "output" not in found["recipe"]
     assert found["model_sha256"] == checkpoint_sha256(str(encoder))

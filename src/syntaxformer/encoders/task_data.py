@@ -147,7 +147,7 @@ def _own(config: FinetuneConfig) -> FinetuneData:
     train, columns, task_type = read_own_table(path, task_type, wanted)
     held_out: tuple[list[str], ...] = ()
     if data.dev is None:
-        train, dev = hold_out(train)
+        train, dev = hold_out(train, task_type.parts == "span")
         held_out = () if task_type.parts else tuple(_cells_of(dev, path, columns))  # those have no table
         _log.info("%s: held out %d of its rows as development set", train.source, len(dev))
     else:
@@ -204,11 +204,12 @@ def _check_classes(data: FinetuneData) -> None:
         )
 
 
-def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
+def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     """Split off a tenth of the rows as development set, the same rows every time.
 
     Each class gets its share, and at least one row if it has two. Rows with equal texts stay together if
-    there are enough different texts, because a text from training does not test the model.
+    there are enough different texts, because a text from training does not test the model. With `by_last`
+    it is their last text that is equal, as the context of several questions.
 
     Raises:
         DataError: There are too few rows.
@@ -220,8 +221,11 @@ def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
         )
     groups: dict[tuple[str, ...], list[int]] = {}
     for row, example in enumerate(train.examples):
-        groups.setdefault(example.texts, []).append(row)
-    held = _held_rows(train, list(groups.values())) or _held_rows(train, [[row] for row in range(len(train))])
+        groups.setdefault(example.texts[-1:] if by_last else example.texts, []).append(row)
+    if not (held := _held_rows(train, list(groups.values()))):
+        held = _held_rows(train, [[row] for row in range(len(train))])
+        told = "%s: rows with equal texts stand in both parts, so scores on dev are too high. Give --dev."
+        _log.warning(told, train.source)
     parts: tuple[list, list] = ([], [])
     for row, example in enumerate(train.examples):
         parts[row in held].append(example)

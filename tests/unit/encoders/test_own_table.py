@@ -241,12 +241,16 @@ def test_a_tenth_is_held_out_and_the_same_one_every_time(table, read):
     )
 
 
-def test_equal_texts_are_not_held_out_from_themselves(table, read):
+def test_equal_texts_are_not_held_out_from_themselves(table, read, messages):
     content = "".join(f"text {number // 3}\t{'pos' if number % 2 else 'neg'}\n" for number in range(60))
     found = read(table(content))
     assert (len(found.train), len(found.dev)) == (54, 6)
     assert not {one.texts for one in found.train.examples} & {one.texts for one in found.dev.examples}
+    assert "equal texts" not in messages.text
     few = read(table("one\tpos\ntwo\tneg\n" * 20, "few.tsv"))  # no text could be spared
+    assert (
+        "few.tsv: rows with equal texts stand in both parts, so scores on dev are too high" in messages.text
+    )
     assert (len(few.train), len(few.dev)) == (36, 4)
 
 

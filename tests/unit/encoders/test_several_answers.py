@@ -247,6 +247,24 @@ def test_questions_from_squads_json_to_answers(run, file, checkpoint, tmp_path):
     assert none["answer"] == ""
 
 
+def test_questions_about_one_text_are_held_out_together(file, caplog):
+    def held(n_contexts):
+        asked = [{"id": str(n), "question": f"who ? {n}", "answers": [{"text": str(n % n_contexts), "answer_start": 4}]} for n in range(60)]  # fmt: skip
+        paragraphs = [{"context": f"the {n % n_contexts} sees", "qas": [one]} for n, one in enumerate(asked)]
+        train = file("s.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
+        config = {"task": "squad", "model": "x", "output": "x", "data": {"train": str(train)}}
+        found = read_finetune_data(load_finetune(config))
+        assert (len(found.train), len(found.dev)) == (54, 6)
+        train, dev = ({one.texts[1] for one in part.examples} for part in (found.train, found.dev))
+        return train & dev
+
+    assert held(20) == set()
+    assert "equal texts" not in caplog.text
+    assert held(3)  # 20 questions about each: no text could be spared
+    told = "s.json: rows with equal texts stand in both parts, so scores on dev are too high. Give --dev"
+    assert told in caplog.text
+
+
 @pytest.mark.parametrize(
     ("gold", "found", "f1", "same"),
     [

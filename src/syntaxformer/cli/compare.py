@@ -31,12 +31,12 @@ def compare(
         Path | None, Option(help="Source text of training, to group sentences by rare words.")
     ] = None,
     annotator: Annotated[
-        str | None, Option(help="Annotator of the source; default: the bundled one of its language.")
+        str | None, Option(help="Translators: annotator of the source; default: the bundled one.")
     ] = None,
     model_annotator: options.ModelAnnotatorOption = None,
     target_annotator: Annotated[
         str | None,
-        Option(help="Annotator of references and outputs; default: the bundled one of the target language."),
+        Option(help="Translators: annotator of references and outputs; default: the bundled one."),
     ] = None,
     examples: Annotated[int, Option(min=0, help="Number of example sentences for each system.")] = 10,
     names: Annotated[str | None, Option(help="Names of the systems: baseline,syntax.")] = None,
@@ -63,6 +63,9 @@ def compare(
     called = tuple(names.split(",")) if names else _names(*systems)
     if len(called) != len(systems) or len(set(called)) < len(systems):
         raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
+    if data is not None and (annotator or target_annotator):
+        told = "expected --annotator and --target-annotator for translators only"
+        raise ConfigError(f"compare: {told}. Use --model-annotator.")
     if data is not None and (src, ref, train) == (None, None, None):
         given = model_annotator, None, trust_annotator
         _write(_classifier_blocks(systems, called, data, examples, given), output)

@@ -144,6 +144,12 @@ def _own(config: FinetuneConfig) -> FinetuneData:
         )
     wanted = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
     path, task_type = _within(data.dir, data.train), OWN_TASKS[config.task].task_type
+    unread = {"--text-pair-column": data.text_pair_column, "data.quotes": data.quotes != "auto"}
+    if task_type.parts == "span":
+        unread = {"--text-column": data.text_column, "--label-column": data.label_column, **unread}
+    if task_type.parts and (given := [name for name, value in unread.items() if value]):
+        problem = f"expected no option of tables, got {', '.join(given)}"
+        raise ConfigError(f"--task {config.task}: {problem}. Leave it out: its files are no tables.")
     train, columns, task_type = read_own_table(path, task_type, wanted)
     held_out: tuple[list[str], ...] = ()
     if data.dev is None:

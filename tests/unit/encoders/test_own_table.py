@@ -278,3 +278,20 @@ def test_files_that_were_not_given(read, tmp_path):
         read_finetune_data(
             load_finetune({**options, "task": "cola", "data": {"dir": tmp_path, "text_column": "text"}})
         )
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "told"),
+    [
+        ("squad", {"text_column": "x"}, "--text-column"),
+        ("squad", {"label_column": "x", "quotes": "csv"}, "--label-column, data.quotes"),
+        ("ner", {"text_pair_column": "x", "text_column": "1"}, "--text-pair-column"),
+        ("ner", {"quotes": "text"}, "data.quotes"),
+    ],
+)
+def test_options_for_tables_are_refused_where_files_are_none(table, read, task, data, told):
+    problem = (
+        rf"^--task {task}: expected no option of tables, got {told}\. Leave it out: its files are no tables"
+    )
+    with pytest.raises(ConfigError, match=problem):
+        read(table("a\tO\n"), task=task, **data)

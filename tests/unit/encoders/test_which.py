@@ -189,6 +189,12 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
             f"--baseline: expected one with the model's labels (odd, rare, usual) and 1 texts, got {tmp_path / 'other'} (a, b; 1)."
         ),
         ("evaluate", good, tmp_path / "texts.txt"): f"{tmp_path / 'texts.txt'}: label: expected one in every row, got 0 in 1.",
+        ("predict", good, tmp_path / "texts.txt", "--json"): (
+            "--json: expected labels, whose scores it prints, got texts without. Leave it out, or use -o for a table."
+        ),
+        ("compare", good, good, "--data", table, "--target-annotator", "de"): (
+            "compare: expected --annotator and --target-annotator for translators only. Use --model-annotator."
+        ),
         ("evaluate", good, table, "--src", table): (
             "evaluate: expected a classifier and its table or --data only, got more."
         ),

@@ -63,15 +63,13 @@ def compare(
     called = tuple(names.split(",")) if names else _names(*systems)
     if len(called) != len(systems) or len(set(called)) < len(systems):
         raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
-    if data is not None and (annotator or target_annotator):
-        told = "expected --annotator and --target-annotator for translators only"
-        raise ConfigError(f"compare: {told}. Use --model-annotator.")
-    if data is not None and (src, ref, train) == (None, None, None):
+    if data is not None and not any((src, ref, train, annotator, target_annotator)):
         given = model_annotator, None, trust_annotator
         _write(_classifier_blocks(systems, called, data, examples, given), output)
         return
     if src is None or ref is None or data is not None:
-        raise ConfigError("compare: expected --src and --ref for translators or only --data for classifiers.")
+        problem = "expected --src and --ref for translators or only --data for classifiers"
+        raise ConfigError(f"compare: {problem}, whose annotator is --model-annotator.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]

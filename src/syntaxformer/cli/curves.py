@@ -45,15 +45,12 @@ def curves(
 
 
 def _logged(run: Path) -> dict[tuple[str, str], dict[float, float]]:
-    """Line and name → update → value; where a resumed run logged an update again, its later value counts.
-
-    The logs of each learning rate and each seed have a folder, which names their line if there are several.
-    """
+    """Line and name → update → value; of updates that a resumed run logged again, the later value counts."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found: dict[tuple[str, str], dict[float, float]] = {}
     files = sorted(run.rglob("events.out.tfevents.*"), key=lambda file: file.stat().st_mtime)
-    is_one = len({file.parent for file in files}) == 1
+    is_one = len({file.parent for file in files}) == 1  # each rate and each seed has a folder
     for file in files:
         events = EventAccumulator(str(file), size_guidance={"scalars": 0}).Reload()
         for name in events.Tags()["scalars"]:

@@ -38,9 +38,7 @@ class LabelledData(Section):
         default=1.0, gt=0, le=1, description="share of the training data to use; smaller ones are nested"
     )
     rows: int | None = Field(
-        default=None,
-        ge=1,
-        description="number of training rows to use, the first of the file (squad: paragraphs); null: all",
+        default=None, ge=1, description="first rows of the training file (squad: paragraphs); null: all"
     )
     phrases: bool = Field(
         default=True, description="treebanks: also train on phrases of four words or more (Bai et al. 2021)"

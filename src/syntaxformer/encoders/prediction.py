@@ -12,6 +12,7 @@ from typing import Any
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import decode_lines, read_lines
 from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.several_types import CONLLU
 from syntaxformer.encoders.tables import (
     TextExample,
     TextSet,
@@ -73,7 +74,9 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
         DataError: The file cannot be used; with the line.
     """
     if source != STDIN and _has_parts(info, source):
-        same = (table_format(source) == "json") == (not str(info.text_column).isdecimal())
+        own, is_json = str(info.text_column), table_format(source) == "json"
+        same = is_json != (own.isdecimal() or own in CONLLU)
+        same |= is_json and own in CONLLU and own in read_table(source).columns
         columns = TableColumns(info.text_column, info.label_column) if same else TableColumns()
         return info.task_type.read_file(source, columns, "texts", False)[0]
     if source != STDIN and not info.task_type.parts and (table := _as_table(info, source)) is not None:
@@ -91,7 +94,12 @@ def _has_parts(info: ClassifierInfo, source: str) -> bool:
     if info.task_type.parts != "words" or table_format(source) == "json":
         return bool(info.task_type.parts) and table_format(source) == "json"
     is_named = re.search(r"\.(conll\w*|iob\d?|bio|tsv)(\.gz)?$", source)
-    return bool(is_named) or "\n\n" in "\n".join(read_lines(source)).strip()
+    has_blanks = not is_named and "\n\n" in (text := "\n".join(read_lines(source)).strip())
+    if has_blanks and " " in text and "\t" not in text:
+        problem = "expected a text on each line, or a word on each line and blank lines after sentences, got"
+        remedy = "Remove the blank lines from texts, or name a file of columns .conll."
+        raise DataError(f"{problem} several words on a line, and blank lines. {remedy}", source)
+    return bool(is_named) or has_blanks
 
 
 def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:

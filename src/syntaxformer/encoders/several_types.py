@@ -36,10 +36,8 @@ from syntaxformer.syntax.inputs import first_pieces
 _log = logging.getLogger("syntaxformer.finetune")
 
 OUTSIDE = "O"
-CONLLU = dict(
-    zip(["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel"], "12345678", strict=True)
-)
-"""Column of CoNLL-U → its number."""
+CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
+"""Columns of CoNLL-U."""
 
 _COMMENT = re.compile(r"#\s?\S+\s*[=:]|# ?(new\w+|id)\b|#$")
 _TINY = 1e-9
@@ -232,39 +230,47 @@ def _json_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
 
 
 def _conll_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
+    lines = list(enumerate(read_lines(path), 1))
+    rows = [one for one in lines if one[1].strip() and not one[1].startswith("-DOCSTART-")]
+    # A row for sure: # may begin a comment or be a word.
+    start, first = next((one for one in rows if one[1][0] != "#"), rows[0] if rows else (1, ""))
+    separator = "\t" if "\t" in first else None
+    n_cells, is_conllu = len(first.split(separator)), bool(re.match(r"\d\S*\t([^\t]*\t){8}[^\t]*$", first))
     blocks: list[list[tuple[int, str]]] = [[]]
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in lines:
+        is_comment = is_conllu or (separator or "") not in line or _COMMENT.match(line)
         if not line.strip() or line.startswith("-DOCSTART-"):
             blocks.append([])
-        elif blocks[-1] or not _COMMENT.match(line):
+        elif blocks[-1] or not (line.startswith("#") and is_comment):
             blocks[-1].append((number, line))
     blocks = [block for block in blocks if block]
     if not blocks:
         raise DataError("expected a word and its tag in each line, got an empty file.", path)
-    start, line = blocks[0][0]
-    separator = "\t" if "\t" in line else None
-    n_cells, is_conllu = len(line.split(separator)), bool(re.match(r"\d\S*\t([^\t]*\t){8}[^\t]*$", line))
-    usual = ("2", "4") if is_conllu else ("1", str(n_cells))
-    word, tag = (CONLLU.get(name, name) for name in (columns.text or usual[0], columns.label or usual[1]))
-    known = set(map(str, range(1, n_cells + 1)))
-    if {word, tag if labelled else word} - known or (labelled and word == tag):
-        problem = (
-            f"columns: expected two from 1 to {n_cells} (in CoNLL-U also {', '.join(CONLLU)}) for word and"
+    known = [str(number) for number in range(1, n_cells + 1)]
+    names = CONLLU if is_conllu else known  # as they are stored: a number may be another column elsewhere
+    usual = ("form", "upos") if is_conllu else ("1", known[-1])
+    given = columns.text or usual[0], columns.label or usual[1]
+    places = {name: place for of_file in (known, names) for place, name in enumerate(of_file)}
+    word, tag = map(places.get, given)
+    if word is None or (labelled and tag in (None, word)) or (is_conllu and word == 0):
+        problem = f"columns: expected two from 1 to {n_cells} (in CoNLL-U also {', '.join(CONLLU)}) for word"
+        remedy = (
+            "Name them for training with --text-column and --label-column; then give files of this layout"
         )
-        remedy = "Name them with --text-column and --label-column."
-        raise DataError(f"{problem} tag, got {word} and {tag}. {remedy}", path, start)
-    rows = []
+        got = f"got {' and '.join(given)}. {remedy}, JSON lines or raw text."
+        raise DataError(f"{problem} and tag, {got}", path, start)
+    sentences = []
     for block in blocks:
         cells = [(number, line.split(separator)) for number, line in block]
         for number, row in cells:
-            if len(row) != n_cells or not row[int(word) - 1].strip():
+            if len(row) != n_cells or not row[word].strip():
                 problem = f"row: expected {n_cells} cells, as in line {start}, got {len(row)}: {row[:5]}."
                 raise DataError(f"{problem} Blank lines separate sentences.", path, number)
         # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
         cells = [(number, row) for number, row in cells if not is_conllu or row[0].isdecimal()]
-        tags = [row[int(tag) - 1] for _, row in cells] if tag in known - {word} else []
-        rows.append(([number for number, _ in cells], [row[int(word) - 1] for _, row in cells], tags))
-    return rows, replace(columns, text=word, label=tag)
+        tags = [] if tag in (None, word) else [row[tag] for _, row in cells]
+        sentences.append(([number for number, _ in cells], [row[word] for _, row in cells], tags))
+    return sentences, replace(columns, text=names[word], label=given[1] if tag is None else names[tag])
 
 
 @dataclass(frozen=True)

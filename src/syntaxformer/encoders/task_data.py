@@ -214,8 +214,8 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     """Split off a tenth of the rows as development set, the same rows every time.
 
     Each class gets its share, and at least one row if it has two. Rows with equal texts stay together if
-    there are enough different texts, because a text from training does not test the model. With `by_last`
-    it is their last text that is equal, as the context of several questions.
+    there are enough different texts, because a text from training does not test the model. `by_last` compares
+    last texts, the contexts of questions.
 
     Raises:
         DataError: There are too few rows.

@@ -419,9 +419,7 @@ class OneLabel(TaskType):
 
     def with_labels(self, counts: Counter[str], source: str | Path) -> Any:
         """The type with these labels, sorted; they are logged with their counts."""
-        values = {
-            one: value for one in counts if (value := _number(one)) is not None and math.isfinite(value)
-        }
+        values = {one: n for one in counts if (n := _number(one)) is not None and math.isfinite(n)}
         labels = sorted(counts, key=lambda one: (one not in values, values.get(one, 0.0), one))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
         more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""

@@ -193,12 +193,12 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
             "--json: expected labels, whose scores it prints, got texts without. Leave it out, or use -o for a table."
         ),
         ("compare", good, good, "--data", table, "--target-annotator", "de"): (
-            "compare: expected --annotator and --target-annotator for translators only. Use --model-annotator."
+            "compare: expected --src and --ref for translators or only --data for classifiers, whose annotator is --model-annotator."
         ),
         ("evaluate", good, table, "--src", table): (
             "evaluate: expected a classifier and its table or --data only, got more."
         ),
-        ("compare", good, good): "compare: expected --src and --ref for translators or only --data for classifiers.",
+        ("compare", good, good): "compare: expected --src and --ref for translators or only --data for classifiers, whose annotator is --model-annotator.",
         ("finetune", "--task", "classify", "--train", table, "--model", checkpoint, "-o", tmp_path / "x", "--seeds", "1,1"): (
             "--seeds: expected different numbers, and no --seed with them, got 1,1."
         ),

@@ -235,6 +235,19 @@ class SyntaxCollator:
         shape = encoded["input_ids"].shape
         return words.reshape(shape).astype(np.int64), (owners.row_of_item % 2).reshape(shape)
 
+    def read_pieces(self, examples: Any, encoded: Any = None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The word of each piece, and whether its tag is read there: at its first, if a window has that."""
+        examples = self._examples(examples)
+        encoded = self._encode(examples) if encoded is None else encoded
+        words, _ = self.words_of_pieces(examples, encoded)
+        is_read = first_pieces(words)
+        for row, one in enumerate(examples):
+            piece = int(is_read[row].argmax())
+            start, _ = encoded.encodings[row].offsets[piece]
+            if one.window and start > one.segments[0].offsets[words[row, piece]][0]:
+                is_read[row, piece] = False
+        return words, is_read
+
     def windows(self, examples: Sequence[SyntaxExample]) -> list[list[SyntaxExample]]:
         """Each example, once for each of its windows; as it is where long examples are cut.
 
@@ -396,8 +409,8 @@ class SyntaxCollator:
     def _part_labels(self, labels: list[Any], examples: Any, encoded: Any) -> dict[str, Tensor]:
         """The class of the pieces of words, or the pieces where the answer begins and ends in its window."""
         if self.tags:
-            words, _ = self.words_of_pieces(examples, encoded)
-            learned = words >= 0 if self.tags == "all" else first_pieces(words)
+            words, is_read = self.read_pieces(examples, encoded)
+            learned = words >= 0 if self.tags == "all" else is_read
             found = np.take_along_axis(Ragged.of(labels).padded(IGNORED_LABEL), words.clip(0), 1)
             return {"labels": torch.from_numpy(np.where(learned, found, IGNORED_LABEL))}
         ends = []

@@ -31,7 +31,6 @@ from syntaxformer.encoders.tables import (
     table_format,
 )
 from syntaxformer.encoders.task_types import Examples, OneLabel, Predictions, Scorer, TaskType, listed
-from syntaxformer.syntax.inputs import first_pieces
 
 _log = logging.getLogger("syntaxformer.finetune")
 
@@ -150,9 +149,9 @@ class WordTags(OneLabel):
 
     def per_window(self, outputs: Any, windows: Examples, collator: Any) -> Sequence[Any]:
         """Probabilities of each word's tags, `[words, labels]`; 0 for words outside of the window."""
-        words, _ = collator.words_of_pieces(windows)
+        words, is_read = collator.read_pieces(windows)
         found = [np.zeros((len(one.segments[0]), len(self.labels))) for one in windows]
-        for row, piece in np.argwhere(first_pieces(words)).tolist():
+        for row, piece in np.argwhere(is_read).tolist():
             found[row][words[row, piece]] = outputs[row, piece].softmax(0)
         return found
 
@@ -254,11 +253,8 @@ def _conll_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
     word, tag = map(places.get, given)
     if word is None or (labelled and tag in (None, word)) or (is_conllu and word == 0):
         problem = f"columns: expected two from 1 to {n_cells} (in CoNLL-U also {', '.join(CONLLU)}) for word"
-        remedy = (
-            "Name them for training with --text-column and --label-column; then give files of this layout"
-        )
-        got = f"got {' and '.join(given)}. {remedy}, JSON lines or raw text."
-        raise DataError(f"{problem} and tag, {got}", path, start)
+        remedy = "Name them for training with --text-column and --label-column; other files need that layout."
+        raise DataError(f"{problem} and tag, got {' and '.join(given)}. {remedy}", path, start)
     sentences = []
     for block in blocks:
         cells = [(number, line.split(separator)) for number, line in block]
@@ -339,29 +335,31 @@ class AnswerSpan(TaskType):
         return both
 
     def per_window(self, outputs: Any, windows: Examples, collator: Any) -> Sequence[Any]:
-        """The best answer of each window: sum of its logits, that of no answer, start, end, probability."""
+        """The best answer of each window: sum of its logits, that of no answer, start, end, log-norm."""
         rows = []
         for places, logits in zip(collator.places_of_pieces(windows), outputs.numpy(), strict=True):
             inside = np.flatnonzero(places[:, 0] >= 0)
+            norm = np.logaddexp.reduce(logits[[0, *inside]], 0).sum()  # first piece: no answer
             inside = inside if len(inside) else np.zeros(1, int)  # a text without pieces has no answer
             n_characters = places[None, inside, 1] - places[inside, None, 0]
             allowed = (n_characters > 0) & (n_characters <= max(1, self.longest_answer))
             total = np.where(allowed, logits[inside, None, 0] + logits[None, inside, 1], -np.inf)
             first, last = inside[list(np.unravel_index(total.argmax(), total.shape))]
-            prob = np.exp(total.max() - np.logaddexp.reduce(logits, 0).sum())
-            found = total.max(), logits[0].sum(), max(0, places[first, 0]), max(0, places[last, 1]), prob
+            found = total.max(), logits[0].sum(), max(0, places[first, 0]), max(0, places[last, 1]), norm
             rows.append(tuple(map(float, found)))
         return rows
 
     def joined(self, windows: Sequence[Sequence[Any]]) -> Any:
-        """The best answer over the windows of each text, and the least that any window has for none."""
-        return [(max(parts), min(none for _, none, *_ in parts)) for parts in windows]
+        """The best answer over the windows of each text, or none if all windows have more for that."""
+        least = (min(parts, key=lambda part: part[1]) for parts in windows)
+        nones = [[(none[1], none[1], 0, 0, none[4])] * self.unanswerable for none in least]
+        return [max([*parts, *none]) for parts, none in zip(windows, nones, strict=True)]
 
     def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
-        """The answer to each question, as in transformers: answer, start, end and score."""
+        """The answer to each question, as in transformers: answer, start, end and score, its probability."""
         found = []
-        for one, ((total, _, first, last, score), none) in zip(examples, outputs, strict=True):
-            start, end = (0, 0) if self.unanswerable and none > total else (int(first), int(last))
+        for one, (total, _, *ends, norm) in zip(examples, outputs, strict=True):
+            (start, end), score = map(int, ends), float(np.exp(total - norm))
             text = one.segments[1].text[start:end]
             found.append({"answer": text, "start": start, "end": end, "score": score})
         return found

@@ -68,8 +68,9 @@ def compare(
         _write(_classifier_blocks(systems, called, data, examples, given), output)
         return
     if src is None or ref is None or data is not None:
-        problem = "expected --src and --ref for translators or only --data for classifiers"
-        raise ConfigError(f"compare: {problem}, whose annotator is --model-annotator.")
+        raise ConfigError(
+            "compare: expected --src and --ref, or for classifiers --data and --model-annotator."
+        )
     sources, references = list(read_lines(src)), list(read_lines(ref))
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]

@@ -324,7 +324,6 @@ def _report(inputs: _Inputs, trials: list[Any], best: Any, scores: dict[str, flo
         "task": data.task.name,
         "dev": {name: round(value, 6) for name, value in scores.items()},
         "learning_rate": best["learning_rate"],
-        "best_checkpoint": best["checkpoint"],
         "best_step": step_of(Path(best["checkpoint"])),
         "last_step": epochs[-1]["step"],
         "class_weights": inputs.class_weights,

@@ -57,11 +57,11 @@ def predictions_beside(
     """
     other = Classifier.from_folder(folder, *given)
     _check_alike("--baseline", other.info, folder, info)
-    found, names = other.predict_set(texts, **how), info.task_type.names
-    if other.info.type != SeveralScores.name:
-        return found
-    places = list(map(other.task_type.names.index, names))  # a score has no name but its place
-    return replace(found, labels=[tuple(one[place] for place in places) for one in found.labels])
+    found = other.predict_set(texts, **how)
+    if other.info.type == SeveralScores.name:  # whose columns may have another order
+        by_name = [other.task_type.answer(one, None)["scores"] for one in found.labels]
+        found = replace(found, labels=[tuple(map(one.get, info.task_type.names)) for one in by_name])
+    return found
 
 
 def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
@@ -96,9 +96,8 @@ def _has_parts(info: ClassifierInfo, source: str) -> bool:
     is_named = re.search(r"\.(conll\w*|iob\d?|bio|tsv)(\.gz)?$", source)
     has_blanks = not is_named and "\n\n" in (text := "\n".join(read_lines(source)).strip())
     if has_blanks and " " in text and "\t" not in text:
-        problem = "expected a text on each line, or a word on each line and blank lines after sentences, got"
-        remedy = "Remove the blank lines from texts, or name a file of columns .conll."
-        raise DataError(f"{problem} several words on a line, and blank lines. {remedy}", source)
+        problem = "expected a text on each line, got blank lines between them. Remove those"
+        raise DataError(f"{problem}, or let the name of a file of columns end in .conll.", source)
     return bool(is_named) or has_blanks
 
 

@@ -144,12 +144,12 @@ def _own(config: FinetuneConfig) -> FinetuneData:
         )
     wanted = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
     path, task_type = _within(data.dir, data.train), OWN_TASKS[config.task].task_type
-    unread = {"--text-pair-column": data.text_pair_column, "data.quotes": data.quotes != "auto"}
-    if task_type.parts == "span":
-        unread = {"--text-column": data.text_column, "--label-column": data.label_column, **unread}
-    if task_type.parts and (given := [name for name, value in unread.items() if value]):
-        problem = f"expected no option of tables, got {', '.join(given)}"
-        raise ConfigError(f"--task {config.task}: {problem}. Leave it out: its files are no tables.")
+    unread = ["text_pair_column", "quotes", *["text_column", "label_column"] * (task_type.parts == "span")]
+    given = [f"data.{name}" for name in unread if getattr(data, name) not in (None, "auto")]
+    if task_type.parts and given:
+        raise ConfigError(
+            f"--task {config.task}: expected no option of tables, got {', '.join(given)}. Leave it out."
+        )
     train, columns, task_type = read_own_table(path, task_type, wanted)
     held_out: tuple[list[str], ...] = ()
     if data.dev is None:
@@ -176,10 +176,7 @@ def _cells_of(texts: TextSet, path: Path, columns: TableColumns) -> Iterator[lis
     for row in table.rows:
         if row.number in lines:
             cells = ("" if (cell := row.cells.get(name)) is None else cell for name in table.columns)
-            yield [
-                json.dumps(one, ensure_ascii=False) if isinstance(one, list | dict) else str(one)
-                for one in cells
-            ]
+            yield [json.dumps(c, ensure_ascii=False) if isinstance(c, list | dict) else str(c) for c in cells]
 
 
 def _within(folder: Path | None, name: str) -> Path:
@@ -213,9 +210,8 @@ def _check_classes(data: FinetuneData) -> None:
 def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     """Split off a tenth of the rows as development set, the same rows every time.
 
-    Each class gets its share, and at least one row if it has two. Rows with equal texts stay together if
-    there are enough different texts, because a text from training does not test the model. `by_last` compares
-    last texts, the contexts of questions.
+    Each class gets its share, and at least one row if it has two. Rows with equal texts, or `by_last` with
+    equal last ones, stay together if they can, because a text from training does not test the model.
 
     Raises:
         DataError: There are too few rows.
@@ -230,8 +226,7 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
         groups.setdefault(example.texts[-1:] if by_last else example.texts, []).append(row)
     if not (held := _held_rows(train, list(groups.values()))):
         held = _held_rows(train, [[row] for row in range(len(train))])
-        told = "%s: rows with equal texts stand in both parts, so scores on dev are too high. Give --dev."
-        _log.warning(told, train.source)
+        _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
     parts: tuple[list, list] = ([], [])
     for row, example in enumerate(train.examples):
         parts[row in held].append(example)

@@ -341,7 +341,7 @@ def test_an_epoch_whose_checkpoint_was_damaged_is_trained_again(
     assert all(torch.equal(one[name], two[name]) for name in one)
     reports = [json.loads((folder / "run.json").read_text()) for folder in (whole, config.output)]
     assert reports[0]["dev"] == reports[1]["dev"]
-    assert reports[0]["best_checkpoint"] == reports[1]["best_checkpoint"] == best.name
+    assert f"checkpoint-{reports[0]['best_step']}" == f"checkpoint-{reports[1]['best_step']}" == best.name
 
 
 def test_a_best_checkpoint_damaged_while_the_run_goes_on_is_not_taken(config_of, monkeypatch):

@@ -190,15 +190,15 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
         ),
         ("evaluate", good, tmp_path / "texts.txt"): f"{tmp_path / 'texts.txt'}: label: expected one in every row, got 0 in 1.",
         ("predict", good, tmp_path / "texts.txt", "--json"): (
-            "--json: expected labels, whose scores it prints, got texts without. Leave it out, or use -o for a table."
+            "--json: expected labels, whose scores it prints, got none. Leave it out or use -o."
         ),
         ("compare", good, good, "--data", table, "--target-annotator", "de"): (
-            "compare: expected --src and --ref for translators or only --data for classifiers, whose annotator is --model-annotator."
+            "compare: expected --src and --ref, or for classifiers --data and --model-annotator."
         ),
         ("evaluate", good, table, "--src", table): (
             "evaluate: expected a classifier and its table or --data only, got more."
         ),
-        ("compare", good, good): "compare: expected --src and --ref for translators or only --data for classifiers, whose annotator is --model-annotator.",
+        ("compare", good, good): "compare: expected --src and --ref, or for classifiers --data and --model-annotator.",
         ("finetune", "--task", "classify", "--train", table, "--model", checkpoint, "-o", tmp_path / "x", "--seeds", "1,1"): (
             "--seeds: expected different numbers, and no --seed with them, got 1,1."
         ),

@@ -213,10 +213,11 @@ def test_columns_of_training_are_those_of_its_kind_of_file(file):
     lists, named = (
         file(f"{key}.jsonl", json.dumps({key: ["dem"], "upos": ["DET"]})) for key in ("tokens", "form")
     )
-    of_conllu, of_pairs = tagger("form", "upos"), tagger("1", "2")
+    of_conllu, older, of_pairs = tagger("form", "upos"), tagger("2", "4"), tagger("1", "2")
     found = {}
     for info, path in (
         (of_conllu, conllu),
+        (older, conllu),
         (of_conllu, lists),
         (of_conllu, named),
         (of_pairs, pairs),
@@ -226,6 +227,7 @@ def test_columns_of_training_are_those_of_its_kind_of_file(file):
         found[info.text_column, path.name] = example.words, example.label
     assert found == {
         ("form", "a.conllu"): (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN")),
+        ("2", "a.conllu"): (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN")),
         ("form", "tokens.jsonl"): (("dem",), ("DET",)),
         ("form", "form.jsonl"): (("dem",), ("DET",)),
         ("1", "a.conll"): (("dem", "Haus"), ("DET", "NOUN")),

@@ -27,7 +27,8 @@ test: $(STAMP)  ## all tests; those that need the real corpora skip where these 
 test-long: $(STAMP)  ## what takes too long for `make test`: every kind learns, all pairs of the contract, Inductor, whole Trainer runs, the notebooks
 	SYNTAXFORMER_EXHAUSTIVE=1 SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 	  tests/contract tests/parity/infused tests/integration/test_digits_kinds.py tests/integration/test_kinds.py \
-	  tests/integration/test_annotate_memory.py tests/integration/test_notebook.py
+	  tests/integration/test_annotate_memory.py tests/integration/test_notebook.py tests/integration/test_ray_experiment.py \
+	  tests/unit/encoders/test_export_onnx.py
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
@@ -23,6 +24,13 @@ gc.disable()  # until all tests are imported
 _NETWORK = ("nn", "translation.model", "translation.encoder")
 if importlib.util.find_spec("beartype"):  # `make gpu` runs the tests of devices where little is installed
     install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")
+_WHOLE_RUNS = ("tests/integration/", "tests/unit/translation/translator/", "tests/unit/translation/training/")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Whole trainings and translations would check, in 30 s, the shapes of 10,000 calls of what other rooms test."""
+    jaxtyping.config.update("jaxtyping_disable", item.nodeid.startswith(_WHOLE_RUNS))
 
 
 def pytest_collection_finish() -> None:

@@ -97,6 +97,7 @@ def _interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.skipif("SYNTAXFORMER_EXHAUSTIVE" not in os.environ, reason="one more cluster: make test-long")
 @pytest.mark.usefixtures("_interruptible")
 def test_an_interrupted_runner_ends_its_tasks(spec, tmp_path):
     store = RunStore(tmp_path / "store")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 SMALL = (
     "data.dev=dev", "subwords.vocab_size=301", "infusion.kind=sum_then_concat", "infusion.width=5", "model.d_model=24",
-    "model.d_ff=31", "model.n_heads=2", "model.dropout=0.2", "training.eval_every=15", "training.precision=fp32",
+    "model.d_ff=31", "model.n_heads=2", "model.dropout=0.2", "training.eval_every=10", "training.precision=fp32",
     "training.tensorboard=false",
 )  # fmt: skip
 
@@ -24,13 +24,13 @@ def test_stopped_and_resumed(digits, cli, tmp_path, setting):
         done = cli("--quiet", "train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags)
         assert (done.code, done.err) == (0, "")
 
-    train("unbroken", 45, *always)
-    train("stopped", 25, setting)
-    train("stopped", 45, setting, "--resume")
+    train("unbroken", 30, *always)
+    train("stopped", 17, setting)
+    train("stopped", 30, setting, "--resume")
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "stopped"))
     assert first.keys() == second.keys()
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, atol=1e-5, rtol=0)
     reports = [json.loads((tmp_path / name / "run.json").read_text()) for name in ("unbroken", "stopped")]
     assert abs(reports[0]["dev_loss"] - reports[1]["dev_loss"]) < 1e-5
-    assert [report["last_step"] for report in reports] == [45, 45]
+    assert [report["last_step"] for report in reports] == [30, 30]

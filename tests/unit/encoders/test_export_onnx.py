@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -67,6 +68,9 @@ TEXTS = [
     "a",
     "The small cat sees the dog and the two small dogs .",
 ]
+LONG = pytest.mark.skipif(
+    os.environ.get("SYNTAXFORMER_EXHAUSTIVE") != "1", reason="ten seconds each: make test-long"
+)
 ALL = {"masks": {}, "relation_bias": {}, "lisa": {}, "embedding": {"kind": "add"}}
 
 
@@ -137,8 +141,13 @@ def _assert_as_the_page_says(output, inputs):
     ("family", "infusion", "n_texts"),
     [
         ("bert", ALL, 1),
-        ("roberta", {"embedding": {"kind": "let"}, "lisa": {"keys": "model"}}, 2),
-        ("bert", {"preset": "authors_code", "masks": {"siblings": "all", "control": "random_tree"}}, 2),
+        pytest.param("roberta", {"embedding": {"kind": "let"}, "lisa": {"keys": "model"}}, 2, marks=LONG),
+        pytest.param(
+            "bert",
+            {"preset": "authors_code", "masks": {"siblings": "all", "control": "random_tree"}},
+            2,
+            marks=LONG,
+        ),
         ("distilbert", {"relation_bias": {"init": "distance", "control": "linear_chain"}}, 1),
     ],
     ids=["bert-all", "roberta-pairs", "siblings-as-printed", "biases-by-distance"],

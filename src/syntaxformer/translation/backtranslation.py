@@ -12,7 +12,7 @@ from syntaxformer.base import files
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.runs.run_folder import hold_run
-from syntaxformer.translation.corpora import TRAIN
+from syntaxformer.translation.corpora import LOST, TRAIN
 from syntaxformer.translation.data_report import COPY, EMPTY, is_copy
 from syntaxformer.translation.translator import Translator
 
@@ -87,4 +87,6 @@ def _begun(output: Path, made_from: dict[str, Any]) -> Report:
 def _fault(line: str, best: Any) -> str | None:
     if not (line.strip() and best.text.strip()):
         return EMPTY
+    if LOST in line or LOST in best.text:  # bytes that are no UTF-8, or a mono text that lost characters
+        return "with U+FFFD"
     return "with a loop" if best.loops else COPY if is_copy(best.text, line) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -401,7 +402,7 @@ class Translator:
 
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
-        return [self._output.restore(_one_line(text.strip())) for text in texts]
+        return [self._output.restore(_CONTROLS.sub(" ", text).strip()) for text in texts]
 
 
 def _written(one: Translator) -> tuple[Any, ...]:
@@ -465,9 +466,8 @@ def _needed(info: FolderInfo) -> set[str]:
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
 
 
-def _one_line(text: str) -> str:
-    """Replace line breaks, which byte pieces can spell, so that each line gives one line."""
-    return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+"""Line breaks, tabs and NULs, which byte pieces can spell: output is one line, which `train` can read."""
 
 
 def _line_counts(name: str, expected: str, found: int) -> str:

@@ -120,6 +120,18 @@ def test_another_model_text_or_option_is_refused(call, tmp_path, is_finished):
         call(temperature=1.0)
 
 
+@pytest.mark.parametrize("lost", [FAULTY, None])
+def test_lost_characters_are_left_out(call, tmp_path, monkeypatch, lost):
+    """Bytes that are no UTF-8 become U+FFFD, in a sample or in the text itself."""
+    if lost is None:
+        (tmp_path / "mono.de").write_text("f\ufffdnf\ndrei\n")
+    else:
+        (tmp_path / "mono.de").write_text("fünf\ndrei\n")
+        monkeypatch.setitem(lost, "fünf", "f\ufffdve")
+    assert call()["left_out"] == {"with U+FFFD": 1}
+    assert (tmp_path / "pairs" / "train.de").read_text() == "drei\n"
+
+
 def test_foreign_folders_are_refused(call, tmp_path):
     (tmp_path / "pairs").mkdir()
     (tmp_path / "pairs" / "train.en").write_text("mine\n")

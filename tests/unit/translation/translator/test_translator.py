@@ -35,6 +35,14 @@ def test_empty_and_blank_lines_stay_in_their_places(infused):
     assert texts[1] == _texts(infused.translate(["the cat"]))[0]
 
 
+def test_what_byte_pieces_spell_can_be_read_again(plain):
+    """A sample may have any bytes. `train` refuses tabs and NULs, and a line break would make two lines."""
+    tokenizer = plain.encoder.target_tokenizer
+    spelled = "a\tb\0c\r\nd\x85\u2028e\x1bf é\n".encode()
+    (text,) = plain._as_text([tokenizer.convert_tokens_to_ids([f"<0x{byte:02X}>" for byte in spelled])])
+    assert text == "a b c d e f é"
+
+
 @pytest.mark.parametrize("line", ["\0", " \0\0 "])
 def test_a_line_of_nothing_but_nul_is_blank(plain, line):
     assert _texts(plain.translate([line, "the cat"]))[0] == ""
@@ -180,7 +188,8 @@ def test_output_has_no_special_pieces(new_translator):
     ids = torch.tensor([[7, 8, 2]])
     assert set(translator.model.generate(input_ids=ids, max_new_tokens=5)[0, 1:].tolist()) <= {0, 1, 3}
     ((best,),) = translator.translate(["the cat"])
-    assert len(best.text) > 3
+    assert len(best.pieces) > 3
+    assert not {0, 1, 3} & {*best.pieces}
 
 
 def test_n_best_asks_for_as_many_beams(plain):

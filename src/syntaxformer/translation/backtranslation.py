@@ -12,11 +12,11 @@ from syntaxformer.base import files
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.runs.run_folder import hold_run
-from syntaxformer.translation.corpora import LOST, TRAIN
+from syntaxformer.translation.corpora import LOST, MADE, TRAIN
 from syntaxformer.translation.data_report import COPY, EMPTY, is_copy
 from syntaxformer.translation.translator import Translator
 
-REPORT, PARTS, PART_LINES = "backtranslation.json", "parts", 512
+PARTS, PART_LINES = "parts", 512
 Report = dict[str, Any]
 
 
@@ -28,8 +28,8 @@ def backtranslate(translator: Translator, model: Path, mono: Path, output: Path,
     is continued.
 
     Returns:
-        The content of `backtranslation.json`: what the pairs are made from, the number of lines and of pairs,
-        and how many lines were left out for each reason.
+        The content of `backtranslation.json`: the endings of the translated and the real side, what the pairs
+        are made from, the number of lines and of pairs, and how many lines were left out for each reason.
 
     Raises:
         ConfigError: The folder holds other files, or pairs of another model, text or search.
@@ -63,8 +63,9 @@ def backtranslate(translator: Translator, model: Path, mono: Path, output: Path,
                         sources.write(f"{text}\n")
                         targets.write(line.replace("\t", " ") + "\n")
             next(found, None)  # at its end it warns of what it met
-        report = {"made_from": made_from, "lines": n_lines, "pairs": counts.pop(None, 0), "left_out": counts}
-        files.write_json(output / REPORT, report, indent=1)
+        report = {"src": info.tgt, "tgt": info.src, "made_from": made_from, "lines": n_lines}
+        report |= {"pairs": counts.pop(None, 0), "left_out": counts}
+        files.write_json(output / MADE, report, indent=1)
         shutil.rmtree(parts, ignore_errors=True)
     return report
 
@@ -72,7 +73,7 @@ def backtranslate(translator: Translator, model: Path, mono: Path, output: Path,
 def _begun(output: Path, made_from: dict[str, Any]) -> Report:
     """The report of an earlier run, its first part if it is not finished, or nothing but `made_from`."""
     files.remove_partials(output)
-    stored = [path for path in (output / REPORT, output / PARTS / "0.json") if path.exists()]
+    stored = [path for path in (output / MADE, output / PARTS / "0.json") if path.exists()]
     begun = files.read_json(stored[0]) if stored else {"made_from": made_from}
     before, names = begun["made_from"], {path.name for path in output.iterdir()} - {files.LOCK, PARTS}
     changed = [key for key in {**before, **made_from} if before.get(key) != made_from.get(key)]

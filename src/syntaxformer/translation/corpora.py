@@ -31,8 +31,8 @@ _log = logging.getLogger("syntaxformer.data")
 
 LOST = "\ufffd"
 LARGE_BYTES = 200 * 2**20
-TRAIN, SYNTHETIC, TAG = "train", "data.synthetic", "<bt>"
-"""Of synthetic pairs: their split in their folder and in a recipe, and the piece before their sources."""
+TRAIN, SYNTHETIC, TAG, MADE = "train", "data.synthetic", "<bt>", "backtranslation.json"
+"""Of synthetic pairs: their split in their folder and in a recipe, the piece before sources, the report."""
 _TEXT_SETTINGS = {
     "src", "tgt", "src_language", "tgt_language", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
     "tokenized", "unescape", "moses", "lowercase", "normalize_punctuation",
@@ -250,9 +250,14 @@ def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
     """The names of the two sides of a split: their files, or the dataset.
 
     Raises:
-        ConfigError: A file is missing.
+        ConfigError: A file is missing, or the targets of synthetic pairs were translated.
     """
     if split == SYNTHETIC and (folder := config.synthetic):
+        if (folder / MADE).exists() and read_json(folder / MADE).get("src") == config.tgt:
+            raise ConfigError(
+                f"{split}: expected translated sources, {config.src}, and real targets, got the reverse "
+                f"in {folder}. Give `syntaxformer backtranslate` a model of {config.tgt} to {config.src}."
+            )
         return find_file(folder, TRAIN, config.src, split), find_file(folder, TRAIN, config.tgt, split)
     if config.dir is None:
         name = Path(f"{config.dataset}/{split}")

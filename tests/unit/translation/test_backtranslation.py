@@ -65,6 +65,7 @@ def _check(tmp_path):
     assert (pairs / "train.en").read_text().splitlines() == SOURCES
     assert (pairs / "train.de").read_text().splitlines() == TARGETS
     report = json.loads((pairs / "backtranslation.json").read_text())
+    assert (report["src"], report["tgt"]) == ("en", "de")
     assert (report["lines"], report["pairs"], report["left_out"]) == (10, 6, LEFT_OUT)
 
 

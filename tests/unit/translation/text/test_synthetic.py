@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,6 +154,14 @@ def test_what_they_need_and_cannot_have(config, tmp_path, annotator):
     lost = config.model_copy(update={"synthetic": tmp_path / "lost"})
     with pytest.raises(ConfigError, match=r"lost/train\.en\.gz, found neither\. Check data\.synthetic and"):
         read_train(lost)
+    report = config.synthetic / "backtranslation.json"
+    for made in ({"src": "en", "tgt": "de"}, {"pairs": 7}):  # older reports have no endings
+        report.write_text(json.dumps(made))
+        assert read_train(config).n_synthetic == 7
+    report.write_text(json.dumps({"src": "de", "tgt": "en"}))
+    with pytest.raises(ConfigError, match=r"^data\.synthetic: expected translated sources, en, and real targets, got the reverse in .*more\. Give `syntaxformer backtranslate` a model of de to en\.$"):  # fmt: skip
+        read_train(config)
+    report.unlink()
     assert find_file(config.dir, "train", "en").name == "train.en"
     annotator.name = "conllu:{split}.conllu"
     with pytest.raises(ConfigError, match=r"expected one training split for parsed files .* data\.train=train, data\.synthetic\."):  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -130,7 +130,6 @@ def report_pairs(
     faults = report.faults = {fault: [] for fault in (EMPTY, TABS, DUPLICATE)}
     others = {HELD_OUT.format(one): _pair_keys(text) for one, text in (held_out or {}).items()}
     faults |= {fault: [] for fault in (*others, COPY, RATIOS, SCRIPT)}
-    scripts = [_script_test(code) for code in languages]
     seen: set[int] = set()
     ratios = np.zeros(report.n_pairs)
     for row, (src, tgt) in enumerate(zip(*pairs, strict=True)):
@@ -143,7 +142,6 @@ def report_pairs(
         else:
             ratios[row] = math.log((len(src) + RATIO_CHARACTERS) / (len(tgt) + RATIO_CHARACTERS))
             found += [DUPLICATE] * (key in seen) + [COPY] * is_copy(src, tgt)
-            found += [SCRIPT] * any(test(line) for test, line in zip(scripts, (src, tgt), strict=True))
             seen.add(key)
         for fault in found:
             faults[fault].append(row)
@@ -152,6 +150,7 @@ def report_pairs(
     if full.any():
         far = np.abs(ratios - np.median(ratios[full])) > math.log(RATIO)
         faults[RATIOS] = np.flatnonzero(far & full).tolist()
+    _add_scripts(report, pairs, languages, full)
     _add_languages(report, pairs, languages, all_languages)
     return report
 
@@ -254,18 +253,33 @@ def is_copy(src: str, tgt: str) -> bool:
     return len(words) >= COPY_WORDS and words == tgt.split() and any(word.isalpha() for word in words)
 
 
-def _script_test(code: str | None) -> Callable[[str], bool]:
-    """A test of whether most letters of a line are of another script than that of the language."""
-    script = Language.get(code).maximize().script if code else None
-    expected = SCRIPTS.get(script or "", "").split()
+def _add_scripts(
+    report: DataReport, pairs: Pairs, languages: tuple[str | None, str | None], full: Any
+) -> None:
+    """Add the rows that are in another script than the language's, unless most of a side are: it has two."""
+    found, n_rows = set[int](), int(full.sum())
+    for side, lines, code in zip(("source", "target"), pairs, languages, strict=True):
+        script = Language.get(code).maximize().script if code else None
+        expected = SCRIPTS.get(script or "", "").split()
+        others = [row for row, line in enumerate(lines) if full[row] and _is_other(line, expected)]
+        if code and not expected:
+            report.notes.append(f"The script of the {side} was not checked: that of {code} is not known.")
+        if 2 * len(others) > n_rows:
+            report.notes.append(
+                f"The script of the {side} was not checked: {len(others):,} of {n_rows:,} lines are in "
+                f"another than {script}, the usual one of {code}."
+            )
+        else:
+            found |= set(others)
+    report.faults[SCRIPT] = sorted(found)
 
-    def is_other(line: str) -> bool:
-        if not expected or (line.isascii() and "LATIN" in expected):
-            return False
-        letters = [letter for letter in line if letter.isalpha()]
-        return 2 * sum(_script_of(letter) in expected for letter in letters) < len(letters)
 
-    return is_other
+def _is_other(line: str, expected: Sequence[str]) -> bool:
+    """Whether most letters of a line are of another script than those that are expected."""
+    if not expected or (line.isascii() and "LATIN" in expected):
+        return False
+    letters = [letter for letter in line if letter.isalpha()]
+    return 2 * sum(_script_of(letter) in expected for letter in letters) < len(letters)
 
 
 @cache

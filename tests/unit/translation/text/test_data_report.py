@@ -87,6 +87,22 @@ def test_only_a_sample_of_languages_is_identified_and_that_is_said(monkeypatch):
     assert LANGUAGE_SAMPLE == 10_000
 
 
+def test_a_language_with_two_scripts_is_not_accused_line_by_line():
+    serbian = ["Danas je lepo vreme.", "Čovek čita novine.", "Она чита књигу.", "OK", ""]
+    pairs = serbian, ["A b.", "C d.", "Она чита.", "5", "x"]
+    report = report_pairs("a", pairs, ("sr", "en"))
+    assert report.faults[SCRIPT] == [2]  # the Cyrillic target
+    assert (
+        "The script of the source was not checked: 3 of 4 lines are in another than Cyrl, the usual one of sr."
+        in report.notes
+    )
+    report = report_pairs("a", pairs, ("km", None))
+    assert report.faults[SCRIPT] == []
+    assert [note for note in report.notes if "script" in note] == [
+        "The script of the source was not checked: that of km is not known."
+    ]
+
+
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [

@@ -166,7 +166,7 @@ def report_train(
         The text to train on, and the report. Line numbers go through the training splits, one after another.
 
     Raises:
-        DataError: No pair is left.
+        DataError: `data.clean` would leave out more than half of the pairs.
     """
     languages = tuple(language_of_side(config, side).code for side in (config.src, config.tgt))
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
@@ -190,9 +190,13 @@ def report_train(
         report.kept = report.clean_rows()
         n_out = len(text) - len(report.kept)
         report.notes.append(f"data.clean: left out {n_out:,} of {len(text):,} pairs.")
-        if not report.kept:
+        if 2 * n_out > len(text):
+            n_most, most = max((len(rows), one) for one, rows in report.faults.items() if one not in KEPT)
             raise DataError(
-                "expected pairs that data.clean keeps, got none. Set data.clean=false.", text.src_path
+                f"data.clean: expected to leave out half of the {len(text):,} pairs at most, got {n_out:,}, "
+                f"{n_most:,} of them {most}. Check data.src, data.tgt and their languages. If the pairs are "
+                "right, set data.clean=false; or else remove them yourself.",
+                text.src_path,
             )
         text = text.select(report.kept) if n_out else text
     if config.synthetic is not None:

@@ -70,6 +70,20 @@ def test_clean_leaves_out_what_was_found_and_says_how_much(tmp_path):
     assert report.kept is None
 
 
+def test_clean_does_not_leave_out_most_of_a_text(tmp_path):
+    """Files in another language than the recipe says would be emptied, and the run would learn from the rest."""
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.en").write_text("".join(f"{line}\n" for line in FRENCH[:9]))
+        (tmp_path / f"{split}.de").write_text("".join(f"Das ist der Satz {n}.\n" for n in range(9)))
+    (tmp_path / "dev.de").write_text("".join(f"Ein Haus {n}.\n" for n in range(9)))
+    config = CorpusConfig(dir=tmp_path, clean=True)
+    text, dev = read_train(config), read_split(config, "dev")
+    with pytest.raises(DataError, match=r"train\.en: data\.clean: expected to leave out half of the 9 pairs at most, got 9, 9 of them in another language\. Check data\.src"):  # fmt: skip
+        report_train(config, text, dev)
+    half = config.model_copy(update={"src_language": "fr"})
+    assert len(report_train(half, text, dev)[0]) == 9
+
+
 def test_rows_that_are_found_after_cleaning_keep_their_lines():
     report = data_report.DataReport("a", 5, lines=[3, 5, 7, 11, 13], kept=[1, 4])
     report.add(data_report.LONG, [1, 0])

@@ -31,8 +31,8 @@ class TokenBudgetBatches(Sampler[list[int]]):
 
     Rows are sorted by target and source length and cut into batches. Every epoch breaks ties and orders the
     batches anew, by (seed, epoch) alone: two runs with the same seed see the same data in the same order,
-    whatever random numbers the model draws. The cuts depend on lengths alone, so every epoch has the same
-    number of batches.
+    whatever random numbers the model draws. The cuts depend on the first lengths alone: every epoch has the
+    same number of batches.
 
     Several processes share the batches of each update: process `rank` takes every `world`-th batch, so an
     update sees the same rows however many processes there are. The last update of an epoch is filled up with
@@ -47,7 +47,8 @@ class TokenBudgetBatches(Sampler[list[int]]):
         per_update: Batches of one update, over all processes.
         rank: Number of this process.
         world: How many processes there are.
-        at_epoch: Is called with the number of each epoch before its batches.
+        at_epoch: Is called with the number of each epoch before its batches. It may return new lengths, whose
+            batches may exceed the budget a little.
 
     Raises:
         ValueError: A row is longer than the budget.
@@ -64,7 +65,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         per_update: int = 1,
         rank: int = 0,
         world: int = 1,
-        at_epoch: Callable[[int], None] | None = None,
+        at_epoch: Callable[[int], tuple[IntArray, IntArray] | None] | None = None,
     ) -> None:
         if len(tgt_lengths) and tgt_lengths.max() > max_batch_tokens:
             raise ValueError(
@@ -96,8 +97,8 @@ class TokenBudgetBatches(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch; the trainer calls it."""
         self.epoch = epoch
-        if self.at_epoch is not None:
-            self.at_epoch(epoch)
+        if self.at_epoch is not None and (lengths := self.at_epoch(epoch)) is not None:
+            self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in lengths)
 
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))
@@ -125,6 +126,7 @@ class EncodedPairs(Dataset[int]):
     """Encoded pairs. An item is a row number; the collator fetches whole batches from the flat arrays."""
 
     again: Callable[[int], EncodedPairs] | None = None  # encodes them for an epoch, at random
+    epoch: int | None = None
 
     def __init__(self, src: EncodedText, tgt: EncodedText) -> None:
         if len(src) != len(tgt):
@@ -137,11 +139,14 @@ class EncodedPairs(Dataset[int]):
     def __getitem__(self, row: int) -> int:
         return row
 
-    def set_epoch(self, epoch: int) -> None:
-        """Encode the pairs for an epoch, if each has its own pieces."""
-        if self.again is not None:
-            pairs = self.again(epoch)
+    def set_epoch(self, epoch: int) -> tuple[IntArray, IntArray] | None:
+        """Encode the pairs for an epoch, if each has its own pieces, and return their lengths."""
+        if self.again is None:
+            return None
+        if epoch != self.epoch:
+            pairs, self.epoch = self.again(epoch), epoch
             self.src, self.tgt = pairs.src, pairs.tgt
+        return self.src.text_lengths, self.tgt.lengths
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         self.is_hosted = not isinstance(model, SyntaxTransformer)
         self._most_rows = sys.maxsize  # pairs that fit in memory
         self._of_update: list[tuple[dict[str, Any], Any]] = []  # batches of the update that is being made
+        train_pairs.set_epoch(0)  # pieces of BPE-dropout are more, and the budget counts them
         batches = TokenBudgetBatches(
             train_pairs.src.text_lengths,  # without tags, so that batches equal those of a run without tags
             train_pairs.tgt.lengths,

@@ -65,6 +65,28 @@ class Seen(TrainerCallback):
         trainer.data_collator = noting
 
 
+def test_pieces_of_bpe_dropout_count_for_the_budget(tiny_trainer, monkeypatch):
+    """Each epoch has its own pieces: here some of them twice. The batches of all epochs are full, and fit."""
+    given = {}
+
+    def again(pairs, epoch):
+        rng, sides = np.random.default_rng(epoch), []
+        for side in given.setdefault("pairs", (pairs.src, pairs.tgt)):
+            counts = 1 + (rng.random(len(side.pieces)) < 0.4)
+            splits = np.append(0, np.cumsum(counts))[side.splits]
+            sides.append(EncodedText(side.pieces.repeat(counts), splits, side.factors.repeat(counts, 0)))
+        return EncodedPairs(*sides)
+
+    monkeypatch.setattr(EncodedPairs, "again", again)
+    trainer = tiny_trainer()
+    for epoch in range(4):
+        trainer.batches.set_epoch(epoch)
+        lengths = trainer.train_dataset.tgt.lengths
+        sizes = [len(rows) * lengths[rows].max() for rows in trainer.batches]
+        assert max(sizes) <= 1.15 * 131
+        assert np.mean(sizes) >= 0.75 * 131
+
+
 def test_an_interrupted_run_ends_like_an_unbroken_one(tiny_trainer, tiny_recipe, tmp_path):
     """SIGKILL at update 17, three updates after a checkpoint and in the middle of the second epoch."""
     unbroken = tiny_trainer(**LONG, output=tmp_path / "unbroken")

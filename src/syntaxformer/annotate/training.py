@@ -174,6 +174,7 @@ def train_annotator(
 
 def _blank(language: str) -> Language:
     """The tokenizer of a language, or the one for any language where spaCy has no other."""
+    language = {"no": "nb"}.get(code := language.partition("-")[0], code)  # de of de-AT
     if find_spec(f"spacy.lang.{language}") is None:
         _log.warning("spaCy has no tokenizer of %r: words are cut as in any language (xx)", language)
         language = "xx"

@@ -105,6 +105,8 @@ def test_scores_by_hand():
 
 
 def test_a_language_without_a_tokenizer_of_its_own_is_said(caplog):
+    assert [_blank(code).lang for code in ("no", "de-AT", "pt-BR", "nn")] == ["nb", "de", "pt", "nn"]
+    assert not caplog.text
     assert _blank("tlh").lang == "xx"
     assert "spaCy has no tokenizer of 'tlh': words are cut as in any language (xx)" in caplog.text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from syntaxformer.demo.corpus import read_pairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import get_tokenizers
 from syntaxformer.translation.source import encode_pieces
-from syntaxformer.translation.subwords import SubwordConfig, given_tokenizer, train_subwords
+from syntaxformer.translation.subwords import SubwordConfig, given_tokenizer, size_for, train_subwords
 
 ODD = [
     "Äpfel  und   Öl: ß für 3,50 €…", "  vorn und hinten  ", "Grüße 🙂👩‍👩‍👧 aus Köln", "naïve café ﬁne ½ Ⅷ", "中文 und кириллица",
@@ -156,10 +157,13 @@ def test_a_unigram_model_of_our_own_loses_nothing_and_is_learned_alike(lines):
         (found,) = encode_pieces(ours, [line])
         assert ours.decode(found.ids, skip_special_tokens=True) == line
         assert not {0, 1, 3} & set(found.ids)
-    with pytest.raises(
-        ConfigError, match=r"^subwords\.vocab_size: expected one that fits the text, got 301: "
-    ):
+    with pytest.raises(ConfigError) as caught:
         train_subwords(lines, SubwordConfig(kind="unigram", vocab_size=301))
+    assert re.fullmatch(
+        r"subwords\.vocab_size: expected one that fits the text, got 301: Vocabulary size is smaller than "
+        r"required_chars\. 301 vs \d+\. Raise it, or set it to null\.",
+        str(caught.value),
+    )
 
 
 def _text(n: int) -> ParallelText:
@@ -170,7 +174,17 @@ def _text(n: int) -> ParallelText:
 def test_the_size_follows_the_data_and_is_said(caplog, n, size):
     caplog.set_level(logging.INFO)
     get_tokenizers(_text(n), SubwordConfig(), CorpusConfig(dir=Path(), src="de", tgt="en"))
-    assert f"subwords.vocab_size: {size}, chosen for {n} pairs" in caplog.text
+    assert f"subwords.vocab_size: {size}, chosen for {n} pairs and 10 characters" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_large_alphabet_leaves_room_for_words(kind):
+    """1,800 characters and an English side: BPE would learn no merge, and SentencePiece refuses 2,000 pieces."""
+    chinese = ["".join(map(chr, range(0x4E00 + at, 0x4E00 + at + 9))) for at in range(0, 1800, 9)] * 2
+    text = ParallelText(chinese, ["the cat sat on the mat"] * len(chinese), Path("a"), Path("b"))
+    (tokenizer, _) = get_tokenizers(text, SubwordConfig(kind=kind), CorpusConfig(dir=Path(), src="zh"))
+    assert size_for(400) == 2000 < size_for(400, 1810) == 4 + 256 + 1810 + 1000
+    assert any(len(piece) > 3 for piece in tokenizer.get_vocab() if piece[0] != "<")
 
 
 def test_lines_that_do_not_come_back_are_counted(lines, tmp_path, caplog):

@@ -91,8 +91,10 @@ def get_tokenizers(
     def learn(*names: str) -> PreTrainedTokenizerFast:
         size = (names == ("tgt",) and config.target_vocab_size) or config.vocab_size
         if size is None:
-            size = size_for(len(text))
-            _log.info("subwords.vocab_size: %d, chosen for %d pairs", size, len(text))
+            lines = chain.from_iterable(sides[name][0] for name in names)
+            chosen_for = len(text), len(set(chain.from_iterable(lines)))
+            size = size_for(*chosen_for)
+            _log.info("subwords.vocab_size: %d, chosen for %d pairs and %d characters", size, *chosen_for)
         own = config.model_copy(update={"vocab_size": size})
 
         def train() -> PreTrainedTokenizerFast:

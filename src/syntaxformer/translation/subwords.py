@@ -44,7 +44,8 @@ class SubwordConfig(Section):
         default=None,
         gt=300,
         description="pieces in a vocabulary, with the 256 bytes; null: 2,000 below 10,000 pairs, 4,000 below "
-        "50,000, 8,000 below 200,000, 16,000 below a million, else 32,000",
+        "50,000, 8,000 below 200,000, 16,000 below a million, else 32,000; more for a text of many different "
+        "characters",
     )
     joint: bool = Field(
         default=True, description="one vocabulary for both languages; false: one of this size for each"
@@ -76,9 +77,13 @@ class SubwordConfig(Section):
         return self
 
 
-def size_for(n_pairs: int) -> int:
-    """Pieces for so many pairs, of which small data sees rare ones too seldom to learn them."""
-    return next((size for most, size in _SIZES if n_pairs < most), 32_000)
+def size_for(n_pairs: int, n_characters: int = 0) -> int:
+    """Pieces for so many pairs, of which small data sees rare ones too seldom to learn them.
+
+    A text of many characters, such as Chinese, has more: half of the number is then left for longer pieces.
+    """
+    size = next((size for most, size in _SIZES if n_pairs < most), 32_000)
+    return max(size, len(SPECIALS) + len(BYTES) + n_characters + size // 2)
 
 
 _SIZES = ((10_000, 2000), (50_000, 4000), (200_000, 8000), (1_000_000, 16_000))
@@ -133,9 +138,10 @@ def _unigram(lines: Iterable[str], size: int) -> Tokenizer:
     try:
         SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **options)
     except RuntimeError as error:
-        reason = str(error).rpartition("] ")[2]
+        reason, more, _ = str(error).rpartition("] ")[2].partition(" Increase vocab_size")
         raise ConfigError(
             f"subwords.vocab_size: expected one that fits the text, got {size}: {reason}"
+            f"{' Raise it, or set it to null.' * bool(more)}"
         ) from error
     tokenizer, _ = sentencepiece_tokenizer(model.getvalue())
     # Text that spells a special piece ("</s>", "<0x41>") is cut behind "<", and not kept apart by a space.

@@ -56,11 +56,11 @@ class SubwordConfig(Section):
     of_all_pairs: bool = Field(
         default=False, description="learn them on all training pairs, also where data.fraction takes a share"
     )
-    min_frequency: int = Field(default=2, ge=1, description="a merge must occur this often")
+    min_frequency: int = Field(default=2, ge=1, description="with kind=bpe: a merge must occur this often")
     tokenizer: str | None = Field(
         default=None,
-        description="folder of an existing tokenizer, a SentencePiece .model, or tokenizer.json; null: learn "
-        "a tokenizer",
+        description="folder of an existing tokenizer, a SentencePiece .model, or tokenizer.json; of the "
+        "other settings of subwords only dropout then has an effect; null: learn a tokenizer",
     )
     dropout: float = Field(
         default=0.0,

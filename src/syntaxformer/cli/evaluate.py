@@ -35,6 +35,7 @@ def evaluate(
     data: Annotated[str | None, Option(help="For a classifier: as in predict.")] = None,
     split: Annotated[str | None, Option(help="Split of --data. Default: dev.")] = None,
     beam_size: options.BeamSizeOption = None,
+    no_repeat_ngram_size: options.NoRepeatOption = None,
     as_json: options.JsonOption = False,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
@@ -57,7 +58,7 @@ def evaluate(
     from syntaxformer.translation.translator import Translator
 
     if rows is not None or data is not None:
-        if model is None or any([src, ref, scores, baseline_scores, beam_size, factor]):
+        if model is None or any([src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]):
             raise ConfigError("evaluate: expected a classifier and its table or --data only, got more.")
         given: dict[str, Any] = {"shuffle": shuffle, "blank": blank, "annotator": annotator, "device": device}
         given |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
@@ -85,8 +86,8 @@ def evaluate(
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
     for name, one in systems.items():
-        told = f"translating with {name}"
-        found = score_translator(one, sources, references, beam_size, options.read_factors(factor), told)
+        given = (sources, references, beam_size, options.read_factors(factor), f"translating with {name}")
+        found = score_translator(one, *given, no_repeat_ngram_size=no_repeat_ngram_size)
         report |= {} if report else {"model": name, **found.scores.as_dict(), "n_loops": found.n_loops}
         texts[name] = found.hypotheses
     if output is not None:

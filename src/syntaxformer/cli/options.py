@@ -49,6 +49,9 @@ FactorOption = Annotated[
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON object.")]
 ModelAnnotatorOption = Annotated[str | None, Option(help="Annotator to use instead of the models' own.")]
+NoRepeatOption = Annotated[
+    int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
+]
 OverwriteOption = Annotated[bool, Option("--overwrite", help="Delete the output of an older run.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
 SeedOption = Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")]

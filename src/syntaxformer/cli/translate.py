@@ -30,9 +30,7 @@ def translate(
         bool, Option("--moses", help="Write Moses' n-best list: number from 0 ||| text ||| Score= s ||| s.")
     ] = False,
     batch_size: options.BatchSizeOption = None,
-    no_repeat_ngram_size: Annotated[
-        int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
-    ] = None,
+    no_repeat_ngram_size: options.NoRepeatOption = None,
     temperature: options.TemperatureOption = None,
     top_k: options.TopKOption = None,
     seed: options.SeedOption = None,

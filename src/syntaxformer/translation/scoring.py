@@ -61,10 +61,12 @@ def score_translator(
     beam_size: int | None = None,
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
     progress: str | None = None,
+    **search: Any,
 ) -> ScoredText:
     """Translate a text and score the result, cased and detokenised unless the model's target side is not.
 
     Factors that the model does not read are ignored. `progress` says what is done where progress is shown.
+    `search` are other settings of `Translator.translate`.
 
     Raises:
         ValueError: The sides have different numbers of lines, or there are no lines.
@@ -73,7 +75,7 @@ def score_translator(
     info = translator.info
     read = translator.encoder.factors
     own = {name: values for name, values in (user_factors or {}).items() if name in read}
-    found = translator.translate(sources, beam_size, user_factors=own)
+    found = translator.translate(sources, beam_size, user_factors=own, **search)
     shown = track(found, progress or "", len(sources), enabled=progress is not None)
     best = [hypotheses[0] for hypotheses in shown]
     hypotheses = [one.text for one in best]

@@ -61,6 +61,9 @@ def test_loops_are_said_by_translate_and_evaluate(looping, tmp_path):
     assert said in done.stderr
     done = CliRunner().invoke(app, ["evaluate", str(looping), *sides, "--json"])
     assert '"n_loops": 2' in done.stdout
+    done = CliRunner().invoke(app, ["evaluate", str(looping), *sides, "--no-repeat-ngram-size", "2"])
+    assert done.exit_code == 0
+    assert "repeat themselves" not in done.stderr
 
 
 def _set_apart(pieces) -> bool:

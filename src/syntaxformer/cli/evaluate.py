@@ -69,7 +69,7 @@ def evaluate(
         return
     if model is None or src is None or ref is None:
         raise ConfigError("evaluate: expected MODEL, --src and --ref, or --scores, got fewer.")
-    options.refuse_inputs(output, [src, ref, *options.factor_files(factor)])
+    options.refuse_inputs(output, [src, ref, *options.factor_files(factor).values()])
     sources, references = list(read_lines(src)), list(read_lines(ref))
     options.check_parallel(src, sources, {ref: references})
     systems: dict[str, Translator] = {}

@@ -110,20 +110,20 @@ def check_parallel(src: Path, sources: Sequence[object], others: Mapping[Path, S
             )
 
 
-def factor_files(settings: Iterable[str] | None) -> list[str]:
-    """The files of `--factor NAME=FILE`."""
-    return [path for _, _, path in (setting.partition("=") for setting in settings or ()) if path]
+def factor_files(settings: Iterable[str] | None) -> dict[str, Path]:
+    """The files of `--factor NAME=FILE` by the names of their factors."""
+    pairs = [setting.partition("=") for setting in settings or ()]
+    wrong = ["".join(one) for one in pairs if not (one[0] and one[2])]
+    if wrong:
+        raise ConfigError([f"--factor: expected NAME=FILE, got {one}." for one in wrong])
+    return {name: Path(path) for name, _, path in pairs}
 
 
 def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]]]:
     """Open the factor files of `--factor NAME=FILE`."""
     from syntaxformer.syntax import read_user_values
 
-    pairs = [setting.partition("=") for setting in settings or ()]
-    wrong = ["".join(one) for one in pairs if not (one[0] and one[2])]
-    if wrong:
-        raise ConfigError([f"--factor: expected NAME=FILE, got {one}." for one in wrong])
-    return {name: read_user_values(path) for name, _, path in pairs}
+    return {name: read_user_values(path) for name, path in factor_files(settings).items()}
 
 
 def check_factor_names(given: Collection[str], translators: Iterable[Translator]) -> None:

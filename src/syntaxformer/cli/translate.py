@@ -56,7 +56,7 @@ def translate(
     from syntaxformer.translation.translator import Translator
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
-    options.refuse_inputs(output, [source, *options.factor_files(factor)])
+    options.refuse_inputs(output, [source, *options.factor_files(factor).values()])
     _spare_torch(models[0], annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
@@ -94,6 +94,7 @@ def backtranslate(
     top_k: options.TopKOption = None,
     seed: options.SeedOption = None,
     annotator: options.ModelAnnotatorOption = None,
+    factor: options.FactorOption = None,
     device: options.DeviceOption = None,
     trust_annotator: options.TrustOption = False,
 ) -> None:
@@ -106,7 +107,8 @@ def backtranslate(
 
     translator = Translator.load(model, annotator, device, None, trust_annotator)
     search = {"beam_size": beam_size, "batch_size": batch_size, "temperature": temperature}
-    done = backtranslate(translator, model, mono, output, **search, top_k=top_k, seed=seed)
+    own = options.factor_files(factor)
+    done = backtranslate(translator, model, mono, output, own, **search, top_k=top_k, seed=seed)
     left_out = "".join(f", left out {n:,} {why}" for why, n in done["left_out"].items())
     echo(f"{output}: {done['pairs']:,} pairs of {done['lines']:,} lines{left_out}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from syntaxformer.base import files
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.runs.run_folder import hold_run
+from syntaxformer.syntax import read_user_values
 from syntaxformer.translation.corpora import LOST, MADE, TRAIN
 from syntaxformer.translation.data_report import COPY, EMPTY, is_copy
 from syntaxformer.translation.translator import Translator
@@ -20,12 +22,19 @@ PARTS, PART_LINES = "parts", 512
 Report = dict[str, Any]
 
 
-def backtranslate(translator: Translator, model: Path, mono: Path, output: Path, **search: Any) -> Report:
+def backtranslate(
+    translator: Translator,
+    model: Path,
+    mono: Path,
+    output: Path,
+    factors: Mapping[str, Path] | None = None,
+    **search: Any,
+) -> Report:
     """Write OUTPUT/train.{src,tgt}: the lines of a text as targets, and their translations as sources.
 
-    `translator`, loaded from the folder `model`, reads the language of the text `mono`; `search` are settings
-    of `Translator.translate`. Pairs with an empty side, copies and loops are left out. A run that was killed
-    is continued.
+    `translator`, loaded from the folder `model`, reads the language of the text `mono`; `factors` are files
+    of the user's own factors of it, and `search` settings of `Translator.translate`. Pairs with an empty
+    side, copies and loops are left out. A run that was killed is continued.
 
     Returns:
         The content of `backtranslation.json`: the endings of the translated and the real side, what the pairs
@@ -33,19 +42,22 @@ def backtranslate(translator: Translator, model: Path, mono: Path, output: Path,
 
     Raises:
         ConfigError: The folder holds other files, or pairs of another model, text or search.
+        AlignmentError: As `Translator.translate`.
 
     Source: Sennrich et al. (2016), "Improving Neural Machine Translation Models with Monolingual Data".
     """
     info, tagger = translator.info, translator.annotator
     made_from = {"MODEL": files.hash_file(model / files.MANIFEST), "MONO": files.hash_file(mono)}
     made_from |= {"annotator": tagger and f"{tagger.name} {tagger.version}", **search}
+    made_from |= {f"--factor {name}": files.hash_file(path) for name, path in (factors or {}).items()}
     with hold_run(output):
         if "pairs" in (report := _begun(output, made_from)):
             return report
         parts, n_lines = output / PARTS, files.count_lines(mono)
         n_done = min(PART_LINES * len([*parts.glob("*.json")]), n_lines)
         told = f"translating {mono}{f', continued after line {n_done:,}' if n_done else ''}"
-        found = translator.translate(files.read_lines(mono, n_done), **search)
+        own = {name: islice(read_user_values(path), n_done, None) for name, path in (factors or {}).items()}
+        found = translator.translate(files.read_lines(mono, n_done), user_factors=own, **search)
         found, lines = track(found, told, n_lines - n_done), files.read_lines(mono)
         counts: Counter[str | None] = Counter()
         src, tgt = (output / f"{TRAIN}.{ending}" for ending in (info.tgt, info.src))

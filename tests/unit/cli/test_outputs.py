@@ -50,8 +50,10 @@ def test_endings(tmp_path):
 
 
 def test_files_of_factors():
-    assert factor_files(["tone=a", "case=b=c", "none"]) == ["a", "b=c"]
-    assert factor_files(None) == []
+    assert factor_files(["tone=a", "case=b=c"]) == {"tone": Path("a"), "case": Path("b=c")}
+    assert factor_files(None) == {}
+    with pytest.raises(ConfigError, match=r"^--factor: expected NAME=FILE, got none\.$"):
+        factor_files(["tone=a", "none"])
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ class Reverser:
     def __init__(self, killed_at=None):
         self.killed_at, self.seen, self.settings, self.is_done = killed_at, [], None, False
 
-    def translate(self, lines, **settings):
-        self.settings = settings
+    def translate(self, lines, user_factors, **settings):
+        self.settings, self.factors = settings, {name: [*rows] for name, rows in user_factors.items()}
         for line in lines:
             if line == self.killed_at:
                 raise KeyboardInterrupt
@@ -42,10 +42,10 @@ def call(tmp_path, monkeypatch):
         "\n".join(["eins\tzwei", *FAULTY, "drei", "vier", "fünf", "a b c", "OK"]) + "\n"
     )
 
-    def made(translator=None, **search):
+    def made(translator=None, factors=None, **search):
         translator = translator or Reverser()
         places = (tmp_path / "model", tmp_path / "mono.de", tmp_path / "pairs")
-        return backtranslate(translator, *places, **{"seed": None, **search})
+        return backtranslate(translator, *places, factors, **{"seed": None, **search})
 
     return made
 
@@ -93,6 +93,20 @@ def test_a_killed_run_goes_on_where_it_stopped(call, tmp_path, killed_at, n_kept
         n_kept
     )
     _check(tmp_path)
+
+
+def test_values_of_the_user_s_own_factors_go_with_their_lines(call, tmp_path):
+    (tmp_path / "mono.topic").write_text("".join(f"t{n} t{n}\n" for n in range(10)))
+    own = {"topic": tmp_path / "mono.topic"}
+    with pytest.raises(KeyboardInterrupt):
+        call(Reverser("drei"), own)
+    again = Reverser()
+    call(again, own)
+    assert again.factors == {"topic": [[f"t{n}"] * 2 for n in range(3, 10)]}
+    _check(tmp_path)
+    own["topic"].write_text("other\n" * 10)
+    with pytest.raises(ConfigError, match=r"with another --factor topic\."):
+        call(again, own)
 
 
 @pytest.mark.parametrize("is_finished", [True, False])

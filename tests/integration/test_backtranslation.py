@@ -35,6 +35,9 @@ def test_from_a_raw_text_to_a_trained_run(cli, digits, tiny, tmp_path, monkeypat
     done = cli(*command[:-1], "4")
     assert (done.code, done.out) == (2, "")
     assert "with another seed. Choose another folder" in done.err
+    done = cli(*command[:3], "-o", tmp_path / "own", "--factor", f"topic={mono}")
+    assert (done.code, done.out) == (2, "")
+    assert "user factors: expected none, as in training, got topic." in done.err
     done = cli(*command)
     assert done.code == 0, done.err
     assert "continued after line 5" in done.err

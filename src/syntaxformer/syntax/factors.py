@@ -34,7 +34,7 @@ _LISTED_VALUES = 10
 
 
 class UnseenFactorValueWarning(UserWarning):
-    """Values of a factor that the model never saw in training."""
+    """Values of a factor that the model saw never in training, or less often than its `min_count`."""
 
 
 class UnseenValues:
@@ -65,7 +65,7 @@ def _unseen(factor: str, counts: Counter[str]) -> str:
     listed = ", ".join(f"{value!r} {count}x" for value, count in counts.most_common(_LISTED_VALUES))
     others = f" and {len(counts) - _LISTED_VALUES} more" if len(counts) > _LISTED_VALUES else ""
     plural = "value" if total == 1 else "values"
-    return f"factor {factor}: {total} {plural} unseen in training read as {UNKNOWN}: {listed}{others}"
+    return f"factor {factor}: {total} {plural} rare or unseen in training read as {UNKNOWN}: {listed}{others}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -484,7 +484,9 @@ def test_lengths_that_cannot_be_are_refused(tokenizer):
 
 def test_tags_that_the_model_does_not_know_are_counted(tokenizer):
     odd = sentence("Dogs bark", [1, -1], "NN VERB")
-    with pytest.warns(UserWarning, match=r"factor pos: 1 value unseen in training read as <unk>: 'NN' 1x"):
+    with pytest.warns(
+        UserWarning, match=r"factor pos: 1 value rare or unseen in training read as <unk>: 'NN' 1x"
+    ):
         batch = collator(tokenizer, "pos_add")([sf.SyntaxExample((odd,))])
     assert batch["factor_ids"][0, :, 0].tolist() == [0, 1, 17, 0]
 

@@ -93,7 +93,7 @@ def test_unseen_values_are_counted_once_a_word():
     ids = piece_factors(COLUMNS, OWNERS, SPLITS, vocabularies, unseen)
     assert ids[:, 0].tolist() == [0, 1, 1, 1, 2, 2, 0, 2, 0]
     assert unseen.message() == (
-        "factor deprel: 3 values unseen in training read as <unk>: 'aux' 1x, 'advmod' 1x, 'det' 1x"
+        "factor deprel: 3 values rare or unseen in training read as <unk>: 'aux' 1x, 'advmod' 1x, 'det' 1x"
     )
 
 

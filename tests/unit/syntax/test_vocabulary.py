@@ -65,7 +65,7 @@ def test_one_warning_for_all_unseen_values():
     with pytest.warns(UnseenFactorValueWarning) as caught:
         unseen.warn()
     assert [str(warning.message) for warning in caught] == [
-        "factor pos: 3 values unseen in training read as <unk>: 'FOO' 2x, 'BAR' 1x"
+        "factor pos: 3 values rare or unseen in training read as <unk>: 'FOO' 2x, 'BAR' 1x"
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -78,8 +78,8 @@ def test_unseen_values_of_several_factors_and_batches():
         POS.encode(["FOO"], unseen)
     FactorVocabulary("deprel", ("obj",)).encode(["x"], unseen)
     assert unseen.message() == (
-        "factor pos: 2 values unseen in training read as <unk>: 'FOO' 2x; "
-        "factor deprel: 1 value unseen in training read as <unk>: 'x' 1x"
+        "factor pos: 2 values rare or unseen in training read as <unk>: 'FOO' 2x; "
+        "factor deprel: 1 value rare or unseen in training read as <unk>: 'x' 1x"
     )
 
 
@@ -88,7 +88,7 @@ def test_long_lists_are_cut_and_say_so():
     POS.encode([f"T{number:02}" for number in range(12)], unseen)
     message = unseen.message()
     assert message is not None
-    assert message.startswith("factor pos: 12 values unseen in training read as <unk>: 'T00' 1x, ")
+    assert message.startswith("factor pos: 12 values rare or unseen in training read as <unk>: 'T00' 1x, ")
     assert message.endswith("'T09' 1x and 2 more")
 
 

@@ -73,7 +73,7 @@ def test_unseen_values_are_counted_in_one_warning(tokenizer, annotator):
     lines = ["the cat sat .", "cats purrs"]
     encoded = encoder.encode(lines, _columns(annotator, lines))
     assert 1 in encoded.factors  # <unk>
-    message = r"^factor deprel: 4 values unseen in training read as <unk>: 'dep' 4x$"
+    message = r"^factor deprel: 4 values rare or unseen in training read as <unk>: 'dep' 4x$"
     with pytest.warns(UnseenFactorValueWarning, match=message):
         encoder.unseen.warn()
 

@@ -60,7 +60,7 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
         return encode_pairs(_text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)])
 
     found = pairs("DET", "STTS", "VERB", "PUNCT")
-    with pytest.warns(UnseenFactorValueWarning, match="factor pos: 1 value unseen .*'STTS' 1x"):
+    with pytest.warns(UnseenFactorValueWarning, match="factor pos: 1 value rare or unseen .*'STTS' 1x"):
         check_tags(found.tgt, side)
     labels = TranslationCollator(found, 0)([0])["target_tags"]
     assert {target_tags()[one] for one in labels.flatten().tolist() if one >= 0} == {"DET", "VERB", "PUNCT"}
@@ -68,7 +68,7 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
         check_tags(pairs(*["STTS"] * 4).tgt, side)
     assert str(caught.value) == (
         "predict_target_pos: expected tags of Universal Dependencies on the target side, got factor pos: 5 "
-        "values unseen in training read as <unk>: 'STTS' 5x. Choose another predict_target_pos.annotator."
+        "values rare or unseen in training read as <unk>: 'STTS' 5x. Choose another predict_target_pos.annotator."
     )
 
 

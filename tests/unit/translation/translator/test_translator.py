@@ -244,7 +244,7 @@ def test_unseen_factor_values_warn_with_counts(new_translator):
         assert "dep" in vocabulary.values
     stream = translator.annotator.stream
     translator.annotator.stream = lambda lines: map(_renamed, stream(lines))
-    message = r"^factor deprel: 3 values unseen in training read as <unk>: 'novel' 3x$"
+    message = r"^factor deprel: 3 values rare or unseen in training read as <unk>: 'novel' 3x$"
     with pytest.warns(UnseenFactorValueWarning, match=message):
         list(translator.translate(["the cat", "cats sit ."], beam_size=1))
 

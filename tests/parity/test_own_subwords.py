@@ -14,9 +14,12 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.demo.corpus import read_pairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText
+from syntaxformer.translation.data_report import UNKNOWN
 from syntaxformer.translation.prepare import get_tokenizers
+from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import encode_pieces
 from syntaxformer.translation.subwords import SubwordConfig, given_tokenizer, size_for, train_subwords
+from syntaxformer.translation.training import prepare
 
 ODD = [
     "Äpfel  und   Öl: ß für 3,50 €…", "  vorn und hinten  ", "Grüße 🙂👩‍👩‍👧 aus Köln", "naïve café ﬁne ½ Ⅷ", "中文 und кириллица",
@@ -193,3 +196,23 @@ def test_lines_that_do_not_come_back_are_counted(lines, tmp_path, caplog):
     get_tokenizers(text, config, CorpusConfig(dir=Path(), src="de", tgt="en"))
     assert "1 of 2 lines come back changed from their pieces" in caplog.text
     assert "Äpfel  und Öl…" in caplog.text
+    many = ParallelText(["das Haus"] * 3000 + ["das  Haus"], ["a"] * 3001, Path("a"), Path("b"))
+    get_tokenizers(many, config, CorpusConfig(dir=Path(), src="de", tgt="en"))
+    assert "1 of 3001 lines come back changed" in caplog.text
+
+
+@pytest.mark.parametrize("ending", ["own.model", "bytes.json"])
+def test_characters_that_it_does_not_know_are_in_the_data_report(lines, tmp_path, ending):
+    learned(lines, tmp_path)
+    backend = Tokenizer(models.BPE())  # of bytes, without an unknown piece: it knows everything
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    backend.train_from_iterator(
+        lines, trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    )
+    backend.save(str(tmp_path / "bytes.json"))
+    for split, odd in (("train", "Häuser"), ("dev", "Haus")):
+        (tmp_path / f"{split}.en").write_text("a house\nthe 日 house\nhouses\n")
+        (tmp_path / f"{split}.de").write_text(f"ein Haus\ndas 日 Haus\nBuch {odd} ☃\n")
+    settings = [f"data.dir={tmp_path}", f"data.cache={tmp_path}", f"subwords.tokenizer={tmp_path / ending}"]
+    report = prepare(load_recipe("tiny", ["data.dev=dev", f"output={tmp_path / 'run'}", *settings])).report
+    assert report.faults[UNKNOWN] == ([] if ending == "bytes.json" else [1, 2])

@@ -86,8 +86,9 @@ def evaluate(
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
     for name, one in systems.items():
-        given = (sources, references, beam_size, options.read_factors(factor), f"translating with {name}")
-        found = score_translator(one, *given, no_repeat_ngram_size=no_repeat_ngram_size)
+        own, told = options.read_factors(factor), f"translating with {name}"
+        search = {"no_repeat_ngram_size": no_repeat_ngram_size}
+        found = score_translator(one, sources, references, beam_size, own, told, **search)
         report |= {} if report else {"model": name, **found.scores.as_dict(), "n_loops": found.n_loops}
         texts[name] = found.hypotheses
     if output is not None:

@@ -89,7 +89,8 @@ class Checkpoint:
         rows: list[int] = []
         for tokenizer, parts in zip((self.source, self.target), sides, strict=True):
             spelling = {number for piece, number in tokenizer.get_vocab().items() if _BYTE.fullmatch(piece)}
-            unknown = np.array([*spelling, tokenizer.unk_token_id], np.int64)
+            numbers = (*spelling, tokenizer.unk_token_id)
+            unknown = np.array([one for one in numbers if one is not None], np.int64)
             start = 0
             for lines in parts:
                 encodings = tokenizer.backend_tokenizer.encode_batch(list(lines), add_special_tokens=False)

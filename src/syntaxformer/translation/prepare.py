@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -26,7 +26,6 @@ from syntaxformer.syntax.factors import FactorVocabulary
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
-from syntaxformer.translation.checkpoint_pieces import N_COMPARED
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import (
     Cutter,
@@ -116,8 +115,8 @@ def get_tokenizers(
         )
     if config.tokenizer is not None:
         tokenizer = given_tokenizer(config.tokenizer)
-        for lines, preparation in sides.values():
-            _say_losses(tokenizer, preparation.prepare(lines[:N_COMPARED]).texts)
+        for side in sides.values():
+            _say_losses(tokenizer, prepared_parts(*side))
         return tokenizer, None
     return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
 
@@ -128,15 +127,19 @@ def prepared_parts(lines: Sequence[str], preparation: TextPreparation) -> Iterat
         yield preparation.prepare(lines[start : start + CHUNK_LINES]).texts
 
 
-def _say_losses(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> None:
+def _say_losses(tokenizer: PreTrainedTokenizerFast, parts: Iterable[Sequence[str]]) -> None:
     """Say how many lines are not what they were when their pieces are put together again."""
-    ids = [one.ids for one in encode_pieces(tokenizer, lines)]
-    back = tokenizer.batch_decode(ids, skip_special_tokens=True)
-    if lost := [line for line, one in zip(lines, back, strict=True) if line.strip() != one.strip()]:
+    n_lines, n_lost, first = 0, 0, ""
+    for lines in parts:
+        ids = [one.ids for one in encode_pieces(tokenizer, lines)]
+        back = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        lost = [line for line, one in zip(lines, back, strict=True) if line.strip() != one.strip()]
+        n_lines, n_lost, first = n_lines + len(lines), n_lost + len(lost), first or "".join(lost[:1])
+    if n_lost:
         _log.warning(
             "subwords.tokenizer: %d of %d lines come back changed from their pieces, and would be translated "
             "so, such as: %s",
-            *(len(lost), len(lines), lost[0][:80]),
+            *(n_lost, n_lines, first[:80]),
         )
 
 

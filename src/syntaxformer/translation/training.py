@@ -207,11 +207,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         if syntax.brackets is not None:
             syntax = syntax.model_copy(update={"brackets": parse_labels(train_words)})
     identities = [_annotators(recipe, factors, annotator, split) for split in splits]
-    hashes = {
-        "train": train_text.sha256,
-        "dev": dev_text.sha256,
-        "annotation": hashlib.sha256(json.dumps(identities).encode()).hexdigest(),
-    }
+    annotation = hashlib.sha256(json.dumps(identities).encode()).hexdigest()
+    hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation}
     start, parent, parent_info = _open_start(recipe)
     if resume:
         info = read_info(recipe.output)
@@ -230,9 +227,12 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         of_target, processes = target_annotator(tags.annotator, data.tokenized), recipe.annotation.processes
         train_tags = target_columns(train_text, of_target, data, data.train_splits[0], processes)
         dev_tags = target_columns(dev_text, of_target, data, data.dev, processes)
-    prepared = ((encoder, train_text.src, data.src), (target, train_text.tgt, data.tgt))
-    parts = [(one.tokenizer, prepared_parts(text, data.preparation(side))) for one, text, side in prepared]
-    add_long(report, parts, data.max_pieces)
+    texts = (train_text.src, data.preparation(data.src)), (train_text.tgt, data.preparation(data.tgt))
+    tokenizers = encoder.tokenizer, target.tokenizer
+    add_long(report, zip(tokenizers, [prepared_parts(*one) for one in texts], strict=True), data.max_pieces)
+    if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
+        given = Checkpoint("", *tokenizers, 0, 0)
+        report.add(UNKNOWN, {*given.missing_characters([prepared_parts(*one) for one in texts])[1]})
     sides = (train_text, encoder, train_words, data.max_pieces, target, train_tags)
     if keeps_on_disk(data):
         train = stored_pairs(data.cache, *sides, annotators=identities[0])

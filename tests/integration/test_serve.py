@@ -148,10 +148,19 @@ def test_others_are_answered_while_a_body_comes_in_chunks_of_a_byte():
 
 def test_workers_that_cannot_load_their_models_end_the_service_with_the_reason(tmp_path):
     script = """
-import sys
+import os, sys, time
+from pathlib import Path
+from uvicorn.supervisors.multiprocess import Process
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.serve import ServiceConfig, server
 
+def ping_when_it_has_failed(self, timeout, ping=Process.ping):
+    while not Path(os.environ["PROMETHEUS_MULTIPROC_DIR"], server.FAILURE).exists():
+        time.sleep(0.05)
+    time.sleep(1)
+    return ping(self, timeout)
+
+Process.ping = ping_when_it_has_failed
 server.check_folder = lambda folder: None  # it was damaged, or the device is gone, after the look at it
 try:
     server.run(ServiceConfig(models={"none": sys.argv[1]}, port=0, workers=2))
@@ -162,7 +171,7 @@ except ConfigError as error:
         [sys.executable, "-c", script, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=50,  # the health of a dead worker is awaited for 60 s
         check=False,
     )
     assert done.stdout.startswith(

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,9 @@ CONFIG = "SYNTAXFORMER_SERVE"
 
 FAILURE, LOADED = "failure.txt", "loaded"
 """Files that workers leave for the main process: why none can start, and that one has started."""
+
+HEALTHCHECK_S = 60
+"""A worker has as long to answer its parent: loading models on a busy machine takes time."""
 
 
 class SmallReads(H11Protocol):
@@ -136,7 +140,7 @@ def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(config.deadline_s) + 5,
-        timeout_worker_healthcheck=60,  # loading models on a busy machine takes time
+        timeout_worker_healthcheck=HEALTHCHECK_S,
     )
 
 
@@ -147,10 +151,12 @@ def app_from_environment() -> FastAPI:
     try:
         app = _build(ServiceConfig.model_validate_json(os.environ[CONFIG]))
     except Exception as error:
+        logging.getLogger("syntaxformer.serve").error("cannot load: %s", error)
         if not (shared / LOADED).exists():
             (shared / FAILURE).write_text(str(error), "utf-8")
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getppid(), signal.SIGTERM)
-        logging.getLogger("syntaxformer.serve").error("cannot load: %s", error)
+            time.sleep(HEALTHCHECK_S)  # until the parent ends it, which may just wait for its answer
         raise SystemExit(1) from error
     (shared / LOADED).touch()
     return app

@@ -8,6 +8,7 @@ import math
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -265,7 +266,7 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     found = _facts(model, curve, config)
     found["metrics"] = {"score": dev.get("mean", next(iter(dev.values()))), **dev}
     if cell.test is not None:
-        texts = _labelled_split(config, cell.test["split"])
+        texts = _labelled_split(config.task, config.data.dir, cell.test["split"])
         scores, found["test_predictions"] = _test_scores(model, config, texts)
         found["metrics"] |= scores
         found["test_sha256"] = {texts.name: hash_examples(texts.examples)}
@@ -290,18 +291,19 @@ def _test_scores(
     return {f"test_{name}": round(value, 6) for name, value in scores.items()}, {"gold": gold, "found": found}
 
 
-def _labelled_split(config: FinetuneConfig, split: str) -> TextSet:
+@lru_cache(maxsize=1)  # the cells of an experiment are checked one by one
+def _labelled_split(task: str, folder: Path | None, split: str) -> TextSet:
     """A split of an official task.
 
     Raises:
         ConfigError: The task is no official one, or has no such split, or the split has no labels.
         DataError: It cannot be read.
     """
-    if config.task in OWN_TASKS or config.data.dir is None:
-        raise ConfigError(f"test_split: expected a task with official files in data.dir, got {config.task}.")
-    texts = read_any_split(find_task(config.task), config.data.dir, split)
+    if task in OWN_TASKS or folder is None:
+        raise ConfigError(f"test_split: expected a task with official files in data.dir, got {task}.")
+    texts = read_any_split(find_task(task), folder, split)
     if any(one.label is None for one in texts.examples):
-        raise ConfigError(f"test_split: expected one with labels, got {split!r} of {config.task}.")
+        raise ConfigError(f"test_split: expected one with labels, got {split!r} of {task}.")
     return texts
 
 
@@ -361,7 +363,7 @@ def _problems(spec: Spec, cell: Cell) -> list[str]:
             if config.task not in OWN_TASKS:
                 find_task(config.task)
             if cell.test is not None:
-                _labelled_split(config, cell.test["split"])
+                _labelled_split(config.task, config.data.dir, cell.test["split"])
             return [] if spec.search is None else list(_metric_problems(spec.search, config))
         return [] if spec.test is None else list(_input_problems(spec.test, config))
     except ConfigError as error:

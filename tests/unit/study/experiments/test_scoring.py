@@ -109,7 +109,7 @@ def test_a_fine_tuned_model_is_scored_on_a_labelled_split(tmp_path, monkeypatch)
     monkeypatch.setattr(made, lambda folder, trust_annotator: Always())
     settings = {"task": "sst2_trees", "model": "encoder", "data.dir": str(tmp_path)}
     config = cell_run.resolve(Cell("finetune", None, {}, settings, {"split": "test"}))
-    texts = cell_run._labelled_split(config, "test")
+    texts = cell_run._labelled_split(config.task, config.data.dir, "test")
     scores, predictions = cell_run._test_scores(tmp_path, config, texts)
     assert scores == {"test_score": 0.5, "test_accuracy": 0.5}
     assert predictions == {"gold": "1 0", "found": "1 1"}

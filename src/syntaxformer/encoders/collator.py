@@ -92,6 +92,12 @@ def _checksum(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "replace"))
 
 
+def _worker() -> int:
+    """Row of this process among the workers of a loader."""
+    worker = get_worker_info()
+    return worker.id % 256 if worker else 0
+
+
 class SyntaxCollator:
     """Builds batches for an infused model, or for a plain one if the config is empty.
 
@@ -105,10 +111,6 @@ class SyntaxCollator:
         pool: For the control `other_sentence`: the sentences whose trees it draws from.
         stride: Longer texts, of a pair the second, are read in `windows` that share so many pieces.
         tags: Labels are tags of words, learned from the "first" piece of a word or from "all".
-
-    Attributes:
-        n_texts: Segments of the examples of the last batch; before it, columns of text.
-        annotators: Name and version of each annotator of the rows so far, if the rows tell it.
 
     Raises:
         ConfigError: The tokenizer gives no character offsets, a length is invalid, or a pool is missing.
@@ -141,10 +143,12 @@ class SyntaxCollator:
         )
         self.pad_to_multiple_of = pad_to_multiple_of
         self.text = (text,) if isinstance(text, str) else tuple(text)
-        self.n_texts = len(self.text)
         self.annotator = None if annotator is None else load_annotator(annotator)
-        self.annotators, self._said = set[str](), set[int]()
-        self._cut = torch.zeros(256, dtype=torch.int64).share_memory_()  # of each worker of a loader
+        self._told, self._said = set[str](), set[int]()
+        # What the workers of a loader have seen, a row for each: examples that were cut, names of annotators.
+        self._cut = torch.zeros(256, dtype=torch.int64).share_memory_()
+        self._names = torch.zeros(256, 512, dtype=torch.uint8).share_memory_()
+        self._n_texts = torch.tensor(len(self.text)).share_memory_()
         self._vocabularies = self.config.vocabularies
         self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
@@ -181,10 +185,7 @@ class SyntaxCollator:
         examples = self._examples(examples)
         encoded = self._encode(examples)
         if self.stride is None:
-            worker = get_worker_info()
-            self._cut[worker.id % 256 if worker else 0] += sum(
-                bool(encoding.overflowing) for encoding in encoded.encodings or ()
-            )
+            self._cut[_worker()] += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
         batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
         labels = [example.label for example in examples]
         of_parts = labels[0] is not None and (self.tags or isinstance(labels[0], range))
@@ -201,6 +202,25 @@ class SyntaxCollator:
     @n_truncated.setter
     def n_truncated(self, count: int) -> None:
         self._cut.zero_()[0] = count
+
+    @property
+    def n_texts(self) -> int:
+        """Segments of the examples of the last batch; before it, columns of text."""
+        return int(self._n_texts)
+
+    @property
+    def annotators(self) -> set[str]:
+        """Name and version of each annotator of the rows so far, if the rows tell it."""
+        rows = map(bytes, self._names[self._names[:, 0] > 0].tolist())
+        return {name for row in rows for name in row.rstrip(b"\0").decode("utf-8", "ignore").split("\n")}
+
+    def _tell(self, names: set[str]) -> None:
+        """Keep the names of annotators where the main process finds them."""
+        if names <= self._told:
+            return
+        self._told |= names | self.annotators
+        text = "\n".join(sorted(self._told)).encode()[:512]
+        self._names[_worker(), : len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
     def dropping(self, prob: float, seed: int, batches: Any) -> SyntaxCollator:
         """The same for training with `training.syntax_dropout`; `batches` is the sampler of the batches."""
@@ -337,7 +357,7 @@ class SyntaxCollator:
 
     def _example(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:
         parts = parts_of(row.get(SYNTAX))
-        self.annotators |= {part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)}
+        self._tell({part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)})
         sentences = map(Sentence.from_dict, parts) if parts else islice(parsed, len(self.text))
         label = next((row[name] for name in LABELS if row.get(name) is not None), None)
         return SyntaxExample(tuple(sentences), label.item() if hasattr(label, "item") else label)
@@ -355,7 +375,7 @@ class SyntaxCollator:
     def _parsed(self, texts: list[str]) -> Iterator[Sentence]:
         """Sentences of raw texts; bare ones where nothing of them is read."""
         if self.annotator is not None:
-            self.annotators |= {f"{self.annotator.name} {self.annotator.version}"} if texts else set()
+            self._tell({f"{self.annotator.name} {self.annotator.version}"} if texts else set())
             return self.annotator.stream(texts)
         if texts and not self.config.is_plain:
             raise DataError(
@@ -369,7 +389,7 @@ class SyntaxCollator:
         n_segments = {len(example.segments) for example in examples}
         if len(n_segments) > 1:
             raise DataError("segments: expected single sentences or pairs in a batch, got both.")
-        self.n_texts = max(n_segments, default=self.n_texts)
+        self._n_texts.fill_(max(n_segments, default=self.n_texts))
         texts = [
             [segment.text for segment in of_place]
             for of_place in zip(*(e.segments for e in examples), strict=True)

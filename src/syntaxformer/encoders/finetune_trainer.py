@@ -57,7 +57,6 @@ class FinetuneTrainer(RunTrainer, Trainer):
         folder: Path,
         class_weights: Sequence[float] | None = None,
     ) -> None:
-        self.class_weights = None if class_weights is None else torch.tensor(class_weights)
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
@@ -85,6 +84,8 @@ class FinetuneTrainer(RunTrainer, Trainer):
                 f"got {training.batch_size}."
             )
         Dropout.take_over(model)
+        weights = None if class_weights is None else torch.tensor(class_weights, device=arguments.device)
+        self.class_weights = weights
         super().__init__(
             *(model, arguments, training, batches, linear(n_updates, training.warmup_frac), n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
@@ -114,7 +115,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         if self.class_weights is not None:
             labels = inputs["labels"]
             of_rows = cross_entropy(outputs.logits.float(), labels, reduction="none")
-            loss = loss + ((self.class_weights.to(labels.device)[labels] - 1) * of_rows).mean()
+            loss = loss + ((self.class_weights[labels] - 1) * of_rows).mean()
         return (loss, outputs) if return_outputs else loss
 
     def dev_scores(self) -> dict[str, float]:

@@ -55,12 +55,10 @@ _log = logging.getLogger("syntaxformer.training")
 
 def run_arguments(config: RunTraining, folder: Path, seed: int, **own: Any) -> TrainingArguments:
     """The trainer settings of a run; `own` are those that a product adds."""
-    bf16 = pick_precision(config.precision) == "bf16"
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_grad_norm=config.max_grad_norm,
-        bf16=bf16,
-        tf32=(bf16 and torch.cuda.is_available()) or None,  # for products that stay fp32
+        bf16=pick_precision(config.precision) == "bf16",
         activation_checkpointing=config.activation_checkpointing,
         activation_checkpointing_kwargs={"use_reentrant": False},
         use_cpu=not torch.cuda.is_available(),
@@ -206,7 +204,12 @@ class RunTrainer:
         """Train as transformers does; callbacks end their work also where training breaks off.
 
         If it is wanted, calls of the model in training are compiled; the model, with its names, stays itself.
+        Beside bf16, products that stay fp32 use TF32 where a GPU has it, until training ends.
         """
+        products = torch.backends.cuda.matmul
+        before = products.fp32_precision
+        if self.args.bf16 and self.args.device.type == "cuda":
+            products.fp32_precision = "tf32"
         if self.config.compile:
             self.model.compile(dynamic=True)  # batches differ in both sizes
         try:
@@ -216,6 +219,7 @@ class RunTrainer:
             raise
         finally:
             self.model._compiled_call_impl = None
+            products.fp32_precision = before
 
     def _delete_later_than(self, checkpoint: Path | None) -> None:
         """Delete checkpoints that would count as newer than those that this run will write."""

@@ -343,6 +343,19 @@ def test_cut_texts_are_counted_in_the_workers_of_a_loader(tokenizer, n_workers):
     assert len(list(loader)) == collate.n_truncated == 5
 
 
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_what_save_stores_is_known_from_the_workers_of_a_loader(tokenizer, n_workers):
+    collate = collator(tokenizer, "masks", text=("one", "other"))
+    row = {"syntax": [DOGS.to_dict() | {"annotator": "own 1"}], "label": 1}
+    assert collate.n_texts == 2
+    loader = torch.utils.data.DataLoader([row] * 4, batch_size=2, collate_fn=collate, num_workers=n_workers)
+    assert len(list(loader)) == 2
+    assert (collate.n_texts, collate.annotators) == (1, {"own 1"})
+    other = {"syntax": [DOGS.to_dict() | {"annotator": "other 2"}] * 2, "label": 1}
+    collate([other])
+    assert (collate.n_texts, collate.annotators) == (2, {"own 1", "other 2"})
+
+
 @pytest.mark.parametrize(("device", "longest", "width"), [("cpu", 16, 4), ("cuda", 16, 8), ("cuda", 15, 4)])
 def test_lengths_are_multiples_of_8_on_an_accelerator(tokenizer, device, longest, width):
     """Unless the longest text would be cut more."""

@@ -109,3 +109,31 @@ def test_batches_are_copied_without_waiting_where_they_are_pinned(monkeypatch):
     batch = {"input_ids": torch.zeros(3), "others": [torch.zeros(2)], "name": "a"}
     assert Both()._prepare_input(batch).keys() == batch.keys()
     assert copied == [(3, True), (2, False)]
+
+
+class _Products:
+    """A Trainer that does not train, but sees how products are computed."""
+
+    def __init__(self, bf16, device):
+        self.config, self.model = SimpleNamespace(compile=False), SimpleNamespace()
+        self.args = SimpleNamespace(bf16=bf16, device=torch.device(device))
+
+    def train(self):
+        return torch.backends.cuda.matmul.fp32_precision
+
+
+class _Seeing(RunTrainer, _Products):
+    __init__ = _Products.__init__
+
+
+@pytest.mark.parametrize(
+    ("device", "bf16", "during"), [("cuda", True, "tf32"), ("cuda", False, "ieee"), ("cpu", True, "ieee")]
+)
+def test_tf32_ends_with_the_training_that_wants_it(device, bf16, during):
+    products = torch.backends.cuda.matmul
+    before, products.fp32_precision = products.fp32_precision, "ieee"
+    try:
+        assert _Seeing(bf16, device).train() == during
+        assert products.fp32_precision == "ieee"
+    finally:
+        products.fp32_precision = before

@@ -114,8 +114,9 @@ class Sizes:
         }  # fmt: skip
         self.line = 8 if is_test else 32  # pieces of a line of a translator
 
-    def encoder(self, names: str) -> Any:
-        return twins(self.bert, InfusionConfig.parse(names).fitted())[names != "none"]
+    def encoder(self, names: str, **more: Any) -> Any:
+        config = hf.BertConfig(**{**self.bert.to_dict(), **more})
+        return twins(config, InfusionConfig.parse(names).fitted())[names != "none"]
 
     def own(self, name: str, **more: Any) -> SyntaxTransformer:
         kind = name if name in ("none", "sum_then_concat", "onehot_concat", "prepend") else "none"
@@ -127,23 +128,44 @@ class Sizes:
         return SyntaxTransformer(SyntaxTransformerConfig(**shape, **infusion))
 
     def subjects(self) -> Iterator[tuple[str, Any, int, int]]:
-        """Name, model, lines and pieces of each."""
+        """Name, model without dropout, lines and pieces of each."""
         encoders, translators = ("none", *INFUSIONS), tuple(TRANSLATORS)
         if self.is_test:
             encoders, translators = ("masks",), ("sum_then_concat",)
         for names in encoders:
-            yield f"BERT, {names}", _opened(self.encoder(names)), 2 if self.is_test else 8, self.lengths[0]
+            model = self.encoder(names, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+            yield f"BERT, {names}", _opened(model), 2 if self.is_test else 8, self.lengths[0]
         for name in translators:
-            yield f"translator, {name}", _opened(self.own(name)), 2 if self.is_test else 8, self.line
+            yield (
+                f"translator, {name}",
+                _opened(self.own(name, dropout=0.0, attention_dropout=0.0)),
+                2 if self.is_test else 8,
+                self.line,
+            )
 
 
 def _opened(model: Any) -> Any:
-    """What starts at zero does something: gates, biases by relation, embeddings of tags."""
+    """What is new does something, whatever it starts as: gates, topical queries, biases, tags."""
     torch.manual_seed(2)
-    for parameter in model.parameters():
-        if parameter.requires_grad and not parameter.any():
-            torch.nn.init.normal_(parameter, std=0.3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and (".infusion." in f".{name}" or not parameter.any()):
+                parameter.add_(0.3 * torch.randn_like(parameter))
     return model
+
+
+def _padded(batch: dict[str, Any]) -> dict[str, Any]:
+    """The batch with a shorter last line."""
+    pieces = batch["input_ids"]
+    n_kept = pieces.shape[1] - 3
+    batch["attention_mask"] = torch.ones_like(pieces)
+    for name in {"attention_mask", "first_pieces"} & batch.keys():
+        batch[name][-1, n_kept:] = 0
+    if "governors" in batch:
+        batch["governors"].clamp_(max=n_kept - 1)
+    if batch["labels"].dim() > 1:
+        batch["labels"][-1, -3:] = -100
+    return batch
 
 
 # Is it right?
@@ -209,7 +231,7 @@ def _where(error: BaseException) -> str:
 
 
 def losses(sizes: Sizes, device: torch.device) -> Rows:
-    """One batch without dropout: loss and gradients by the processor and by the device."""
+    """A batch without dropout: loss and gradients by the processor and the device, each tensor for itself."""
     yield (
         "model",
         "loss on the processor",
@@ -220,27 +242,31 @@ def losses(sizes: Sizes, device: torch.device) -> Rows:
     )
     worst = 0.0
     for name, model, n_rows, n_pieces in sizes.subjects():
-        batch, found, gradients = random_batch(model, n_rows, n_pieces), [], []
+        batch, found, gradients = _padded(random_batch(model, n_rows, n_pieces)), [], []
         for place, dtype in ((torch.device("cpu"), FP32), (device, FP32), (device, BF16)):
             given = {key: one.to(place) for key, one in batch.items()}
-            work = Work(model.to(place).eval(), given, dtype)
+            work = Work(model.to(place).train(), given, dtype)
             loss = work.forward().loss
-            found.append(float(loss))
+            found.append(float(loss.detach()))
             model.zero_grad()
             loss.backward()
             gradients.append([one.grad.float().cpu() for one in model.parameters() if one.grad is not None])
-        height = max(float(one.abs().max()) for one in gradients[0])
-        apart = max(float((a - b).abs().max()) for a, b in zip(*gradients[:2], strict=True)) / height
-        worst = max(worst, apart, abs(found[1] - found[0]) / abs(found[0]))
+        heights = [float(one.abs().max()) for one in gradients[0]]
+        rounding = 1e-5 * max(heights)  # biases of keys have no other gradient
+        gaps = [float((a - b).abs().max()) for a, b in zip(*gradients[:2], strict=True)]
+        apart = max(gap / (height + rounding) for gap, height in zip(gaps, heights, strict=True))
+        worst = max(worst, apart, 10 * abs(found[1] - found[0]) / abs(found[0]))
+        worst = max(worst, 0.1 * abs(found[2] - found[1]) / abs(found[1]))
         yield (
             name,
             *(f"{one:.6f}" for one in found),
             f"{found[2] - found[1]:+.1e}",
-            f"{apart:.1e} of the largest",
+            f"{apart:.1e} of its tensor's largest",
         )
         model.to("cpu")
-    if worst > 1e-3:
-        raise AssertionError(f"expected the processor's losses and gradients to 1e-3, got {worst:.1e}")
+    if not worst < 1e-2:  # or it is not a number
+        told = "losses to 1e-3 (bf16: 0.1) and gradients to 1e-2"
+        raise AssertionError(f"expected the processor's {told}, got {worst:.1e} in place of 1e-2")
 
 
 # How fast is it?

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from syntaxformer.nn.kernels import syntax_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = {
@@ -67,3 +71,20 @@ def test_a_device_that_is_not_there_is_one_line(monkeypatch):
         SystemExit, match=r"^error: DEVICE: expected a device of this machine, got cuda:99. PyTorch says: "
     ):
         runpy.run_path(str(ROOT / "benchmarks" / "gpu.py"), run_name="__main__")
+
+
+def test_a_wrong_gradient_of_a_small_tensor_is_found(monkeypatch):
+    """Gradients of topical queries are a millionth of the largest one; those of the second pass are spoiled."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    page = runpy.run_path(str(ROOT / "benchmarks" / "gpu.py"))
+    compared = page["Sizes"](is_tiny=True, is_test=True), torch.device("cpu")
+    assert len(list(page["losses"](*compared))) == 3
+    right, n_calls = syntax_kernel._Batch.backward, itertools.count()
+
+    def spoiled(batch, *given):
+        *others, topical, biases, gates = right(batch, *given)
+        return *others, (topical if next(n_calls) < 2 else -7 * topical), biases, gates
+
+    monkeypatch.setattr(syntax_kernel._Batch, "backward", spoiled)
+    with pytest.raises(AssertionError, match=r"^expected the processor's losses to 1e-3 \(bf16: 0\.1\)"):
+        list(page["losses"](*compared))

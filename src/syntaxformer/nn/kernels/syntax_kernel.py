@@ -279,10 +279,10 @@ def _heads_first(pairs: Tensor) -> Tensor:
     return pairs.permute(0, 3, 1, 2).contiguous()
 
 
-_CPU_BLOCK, _BLOCK = 1 << 18, 1 << 25
-"""Heads · queries · keys of a block on a CPU and elsewhere; a block holds seven fp32 arrays of this size.
+_CPU_BLOCK, _BLOCK = 1 << 18, 1 << 24
+"""Heads · queries · keys of a block on a CPU and elsewhere; a block holds up to eleven fp32 arrays of this size.
 
-1 MB each stays in a processor's cache, and 128 MB each keep another device busy.
+1 MB each stays in a processor's cache, and 64 MB each keep another device busy.
 """
 
 

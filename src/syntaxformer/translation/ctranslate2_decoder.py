@@ -143,6 +143,8 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
     check_pieces(folder, encoder.tokenizer, len(tokens.pieces))
     check_pieces(folder, encoder.target_tokenizer, len(names))
     kind, _, index = (device or "auto").partition(":")
+    if index.endswith("bf16"):
+        raise ConfigError(f"device: expected cpu or cuda, without :bf16, for an export, got {device}.")
     try:
         # One thread for each batch and as many batches as processors: small matrices are slow to split.
         network = ctranslate2.Translator(

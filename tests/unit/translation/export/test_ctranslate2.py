@@ -322,6 +322,10 @@ def test_a_broken_network_and_a_device_that_is_not_there(model_folder, tmp_path,
         ConfigError, match=r"^device: expected a device of this machine, got quantum\. CTranslate2 says: "
     ):
         load(exported, device="quantum")
+    with pytest.raises(
+        ConfigError, match=r"^device: expected cpu or cuda, without :bf16, for an export, got cpu:bf16\.$"
+    ):
+        load(exported, device="cpu:bf16")
     (exported / "model.bin").write_bytes(b"x" * 50)
     write_manifest(exported)
     with pytest.raises(CheckpointError, match=r"exported: expected a CTranslate2 model, got: "):

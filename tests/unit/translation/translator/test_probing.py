@@ -255,7 +255,7 @@ def test_what_cannot_be_probed(tmp_path, tokenizer, bert):
         huggingface_words(bert, Slow())
 
 
-def test_the_command(tmp_path, bert, tokenizer):
+def test_the_command(tmp_path, bert, tokenizer, monkeypatch):
     from typer.testing import CliRunner
 
     from syntaxformer.cli.main import app
@@ -284,6 +284,15 @@ def test_the_command(tmp_path, bert, tokenizer):
         "random vectors",
         "linear chain",
     ]
+    types: set[torch.dtype] = set()
+
+    def spied(states, *others):
+        types.add(states.dtype)
+        return word_means(states, *others)
+
+    monkeypatch.setattr("syntaxformer.study.word_states.word_means", spied)
+    done = CliRunner().invoke(app, [*arguments, "--layers", "1", "--device", "cpu:bf16"])
+    assert (done.exit_code, types) == (0, {torch.bfloat16}), done.exception
     write_conllu(treebank, SENTENCES * 3)
     done = CliRunner().invoke(app, arguments)
     assert str(done.exception) == (

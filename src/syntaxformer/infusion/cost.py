@@ -34,9 +34,12 @@ PARTS = {
     "relation_bias": ("relation bias", "ours"),
     "lisa": ("LISA", "Bai et al. (2021), BERT-base, all layers: 0.6 million"),
     "embedding": ("factor embedding", "Sundararaman et al. (2019) and Patricia et al. (2023)"),
+    "task": ("target tags and parses", "ours"),
 }
 _OF_SYNTAX = ("infusion", "factor_sizes", "lisa", "masks", "relation_bias", "target_pos", "parse_task")
 """Keys of the config of our translator."""
+_TASKS = {"target_tags": ("target_pos", "tags", 1), "parse": ("parse_task", "labels", 2)}
+"""What only training reads: key of the config, its values, how many a piece (of `en`: 2.9 labels a word)."""
 
 
 def parameter_counts(model: PreTrainedModel, plain: PreTrainedModel | None = None) -> dict[str, int]:
@@ -46,6 +49,8 @@ def parameter_counts(model: PreTrainedModel, plain: PreTrainedModel | None = Non
         ConfigError: The model is not infused.
     """
     added = infusion_parameters(model) if plain is None or model.infusion is not None else []
+    tasks = "target_tagger.", "parse_labels."
+    added += [(f"infusion.task.{key}", one) for key, one in model.named_parameters() if key.startswith(tasks)]
     n_all, n_added = _count(model.parameters()), _count(one for _, one in added)
     n_plain = n_all - n_added if plain is None else _count(plain.parameters())
     found = {"backbone": n_plain}
@@ -124,6 +129,9 @@ def random_batch(model: PreTrainedModel, n_rows: int, n_pieces: int) -> dict[str
     pieces = draw(getattr(config, "source_vocab_size", None) or config.vocab_size, n_pieces)
     pieces[pieces == config.pad_token_id] += 1 if config.pad_token_id == 0 else -1
     batch = {"input_ids": pieces, "labels": labels}
+    for name, (key, values, n_each) in _TASKS.items():
+        if task := getattr(config, key, None):
+            batch[name] = draw(len(task[values]), n_each * labels.shape[-1])
     if sizes:
         batch["factor_ids"] = torch.stack([draw(size, n_pieces) for size in sizes], -1)
     if section.tree_options is not None:
@@ -143,8 +151,9 @@ class Work:
 
     def forward(self) -> Any:
         """The output."""
+        given = {name: one for name, one in self.batch.items() if self.model.training or name not in _TASKS}
         with torch.autocast(self.model.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            return self.model(**self.batch)
+            return self.model(**given)
 
     def step(self) -> Tensor:
         """A training step; its loss."""
@@ -192,7 +201,7 @@ def medians(works: Mapping[str, Callable[[], Any]], device: torch.device, rounds
     """
     is_alone = device.type == "cpu" and torch.get_num_threads() == 1
     clock = time.process_time if is_alone else time.perf_counter
-    wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
+    wait = partial(torch.accelerator.synchronize, device) if device.type != "cpu" else lambda: None
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for name, work in list(works.items()) * (rounds + 1):
         wait()

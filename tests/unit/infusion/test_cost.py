@@ -17,6 +17,10 @@ BERT = hf.BertConfig(
     max_position_embeddings=23,
 )  # fmt: skip
 CPU = torch.device("cpu")
+TASKS = {
+    "target_pos": {"tags": ["a", "b", "c"], "weight": 0.5},
+    "parse_task": {"labels": list("vwxyz"), "weight": 1.0},
+}
 
 
 def _translator(**sections):
@@ -45,6 +49,31 @@ def test_parameters_of_a_translator_with_tables_of_its_own():
         "backbone": plain.num_parameters(), "LISA": 121, "source words and factors": words, "added in all": 121 + words,
     }  # fmt: skip
     assert plain.config.width_plan.kind == "none"
+
+
+def test_parameters_of_added_tasks_are_no_source_words():
+    plain, infused = cost.twins(_translator(lisa={}, **TASKS), InfusionConfig())
+    tasks, words = 3 * 22 + 3 + 5 * 22, 31 * 17 + (13 + 4 + 6) * 5
+    assert cost.parameter_counts(infused, plain) == {
+        "backbone": plain.num_parameters(), "LISA": 121, "target tags and parses": tasks,
+        "source words and factors": words, "added in all": 121 + tasks + words,
+    }  # fmt: skip
+    alone = cost.parameter_counts(infused)
+    assert alone["added in all"] == 121 + tasks
+    assert "source words and factors" not in alone
+
+
+def test_a_step_learns_the_added_tasks_and_use_does_not():
+    _, infused = cost.twins(_translator(**TASKS), InfusionConfig())
+    batch = cost.random_batch(infused, 3, 7)
+    assert {name: (one.shape, int(one.max())) for name, one in batch.items() if name in ("target_tags", "parse")} == {
+        "target_tags": ((3, 7), 2), "parse": ((3, 14), 4),
+    }  # fmt: skip
+    work, seen = cost.Work(infused, batch, torch.float32), []
+    infused.register_forward_hook(lambda *called: seen.append(called[-1].tallies))
+    work.step()
+    work.use()
+    assert [set(tallies or ()) for tallies in seen] == [{"target_pos_accuracy", "parse_accuracy"}, set()]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +139,13 @@ def test_models_take_turns_and_the_first_turn_does_not_count(monkeypatch):
     works = {"plain": work("plain", 99, 1, 5, 2), "infused": work("infused", 99, 7, 3, 4)}
     assert cost.medians(works, CPU, 3) == pytest.approx({"plain": 2, "infused": 4})
     assert order == ["plain", "infused"] * 4
+
+
+def test_the_device_that_is_named_is_the_one_that_is_awaited(monkeypatch):
+    awaited = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", awaited.append)
+    cost.medians({"nothing": lambda: None}, torch.device("cuda:1"), 1)
+    assert awaited == [torch.device("cuda:1")] * 4
 
 
 def test_attention_is_measured_as_printed_and_as_it_is_done():

@@ -47,7 +47,9 @@ def cost(
     from syntaxformer.runs.processes import pick_precision
 
     config, infusion, parser = _read(model, InfusionConfig.parse(infuse).fitted(), settings or [])
-    place, precision = pick_device(device), pick_precision("auto")
+    place = pick_device(device and device.removesuffix(":bf16"))
+    wanted = "fp32" if place.type == "cpu" and torch.cuda.is_available() else "auto"  # that of the card
+    precision = "bf16" if str(device).endswith(":bf16") else pick_precision(wanted)
     plain, infused = (twin.to(place) for twin in costs.twins(config, infusion))
     budget, longest = 512 if place.type == "cpu" else 8192, longest_input(infused)
     rows = {n: max(1, budget // n) for n in pieces or [min(n, longest) for n in (32, 128, 512)]}
@@ -55,9 +57,9 @@ def cost(
         raise ConfigError(f"--pieces: expected up to {longest}, the positions of {model}, got {max(rows)}.")
     given = rounds, torch.bfloat16 if precision == "bf16" else torch.float32
     pair, masks = {"plain": plain, "infused": infused}, costs.infusion_of(infused).masks
-    where = torch.cuda.get_device_name() if place.type == "cuda" else f"threads: {torch.get_num_threads()}"
+    on = torch.cuda.get_device_name(place) if place.type == "cuda" else f"threads: {torch.get_num_threads()}"
     report: dict[str, Any] = {
-        "model": f"{model} ({config.model_type}); {place}, {where}, {precision}, median of {rounds} turns",
+        "model": f"{model} ({config.model_type}); {place}, {on}, {precision}, median of {rounds} turns",
         "annotation": _annotation(infused, annotator, parser),
         "parameters": costs.parameter_counts(infused, plain),
         "lengths": {n: {"lines": m, **costs.compare(pair, m, n, *given)} for n, m in rows.items()},
@@ -86,7 +88,8 @@ def _read(model: str, infusion: Any, settings: list[str]) -> tuple[Any, Any, str
             found: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         config, stored = getattr(found, "host", found), stored_infusion(str(folder)) or InfusionConfig()
         parser = read_json(folder / kind).get("annotator") if (kind := kind_of(folder)) else None
-    says = not stored.is_plain or bool(getattr(config, "plug_in", None) or getattr(config, "factor_sizes", 0))
+    own = "plug_in", "factor_sizes", "target_pos", "parse_task"
+    says = not stored.is_plain or any(getattr(config, key, None) for key in own)
     if says != infusion.is_plain:
         wanted = "none, as the model says what is infused" if says else "what to put into the plain model"
         raise ConfigError(f"--infuse: expected {wanted}, got {'one' if says else 'none'}: {model}.")
@@ -99,7 +102,7 @@ def _of_recipe(path: str, settings: list[str]) -> tuple[Any, Any, str | None]:
     from transformers import AutoConfig
 
     from syntaxformer.infusion.config import InfusionConfig
-    from syntaxformer.syntax import build_vocabularies
+    from syntaxformer.syntax import FACTORS, build_vocabularies
     from syntaxformer.translation.recipe import load_recipe
     from syntaxformer.translation.source import SourceEncoder
     from syntaxformer.translation.training import build_model
@@ -109,7 +112,14 @@ def _of_recipe(path: str, settings: list[str]) -> tuple[Any, Any, str | None]:
 
     recipe = load_recipe(path, settings, "command line")
     sizes, parser = recipe.subwords, recipe.annotation.annotator
-    vocabularies = build_vocabularies([], [name for name, _ in recipe.width_plan().factors])
+    factors, unsized = [*recipe.width_plan().factor_widths], sizes.vocab_size is None and not recipe.is_hosted
+    of_data = [f"factor {name}" for name in factors if not (name in FACTORS and FACTORS[name].values)]
+    of_data += ["parse_task"] * bool(recipe.parse_task) + ["subwords.vocab_size"] * unsized
+    if of_data:
+        remedy = "Set subwords.vocab_size=N, or train" if of_data == ["subwords.vocab_size"] else "Train"
+        wrong = f"expected sizes that need no data, got none for {', '.join(of_data)}"
+        raise ConfigError(f"{path}: {wrong}. {remedy} first and give the model's folder.")
+    vocabularies = build_vocabularies([], factors)
     if recipe.is_hosted:
         return AutoConfig.from_pretrained(recipe.start), recipe.host_infusion(vocabularies), parser
     source, target = (Counted(range(n or sizes.vocab_size)) for n in (None, sizes.target_vocab_size))
@@ -124,11 +134,10 @@ def _annotation(model: Any, named: str | None, stored: str | None) -> dict[str, 
     from syntaxformer.demo.corpus import read_pairs
     from syntaxformer.encoders.classifier import needed_columns
     from syntaxformer.infusion.cost import infusion_of
+    from syntaxformer.syntax import FACTORS
 
-    needed = {
-        *needed_columns(infusion_of(model)),
-        *(["upos"] if getattr(model.config, "factor_sizes", 0) else []),
-    }
+    factors = FACTORS.keys() & (getattr(model.config, "factor_sizes", None) or ())
+    needed = needed_columns(infusion_of(model)).union(*(FACTORS[name].needs for name in factors))
     if not (needed or named):
         return None
     parser = prepare(named or stored or "en", needs=needed)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 import transformers as hf
 from typer.testing import CliRunner
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import cost as verb
 from syntaxformer.cli.main import app
+from syntaxformer.translation.model import SyntaxTransformerConfig
 from table_annotator import TableAnnotator
 
 SMALL = {
@@ -88,6 +90,91 @@ def test_an_infused_folder_says_itself_what_it_has(bert, tmp_path):
         ConfigError, match=r"^--infuse: expected none, as the model says what is infused, got one"
     ):
         _run(tmp_path / "infused", "--infuse", "masks")
+
+
+def test_a_recipe_that_only_predicts_target_tags(bert, tmp_path):
+    tagged = RECIPE.replace("infusion: {kind: concat_pos, width: 3}", "predict_target_pos: {annotator: de}")
+    (tmp_path / "tagged.yaml").write_text(tagged)
+    report = json.loads(_run(tmp_path / "tagged.yaml", "--pieces", 5, "--rounds", 1, "--json").stdout)
+    n_tags = 18 + 2
+    assert report["parameters"]["target tags and parses"] == n_tags * 22 + n_tags
+    assert report["parameters"]["added in all"] == n_tags * 22 + n_tags
+    assert report["annotation"] is None  # its source is not annotated
+
+
+def test_a_model_folder_whose_only_syntax_is_the_parses_that_it_writes(bert, tmp_path):
+    shape = {
+        "vocab_size": 31,
+        "d_model": 22,
+        "n_heads": 2,
+        "d_ff": 29,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    }
+    SyntaxTransformerConfig(**shape, parse_task={"labels": list("vwxyz"), "weight": 1.0}).save_pretrained(
+        tmp_path / "parses"
+    )
+    report = json.loads(_run(tmp_path / "parses", "--pieces", 5, "--rounds", 1, "--json").stdout)
+    assert report["parameters"]["target tags and parses"] == 5 * 22
+
+
+@pytest.mark.parametrize(("factors", "wanted"), [("case", None), ("subword", None), ("depth", {"governors"})])
+def test_annotation_is_timed_if_a_factor_reads_it(bert, tmp_path, monkeypatch, factors, wanted):
+    of = f"sum_then_concat, width: 3, factors: [{factors}]"
+    (tmp_path / "one.yaml").write_text(RECIPE.replace("concat_pos, width: 3", of))
+    needs = []
+    monkeypatch.setattr(
+        "syntaxformer.annotate.prepare",
+        lambda name, needs_=needs, **given: needs_.append(given["needs"]) or Parser(name),
+    )
+    report = json.loads(_run(tmp_path / "one.yaml", "--pieces", 5, "--rounds", 1, "--json").stdout)
+    assert (report["annotation"] is None) == (wanted is None)
+    assert needs == ([] if wanted is None else [wanted])
+
+
+def test_a_recipe_whose_sizes_come_from_data_is_refused(bert, tmp_path):
+    recipe, unsized = tmp_path / "of_data.yaml", RECIPE.replace("vocab_size: 301, ", "")
+    several = RECIPE.replace(
+        "concat_pos, width: 3", "sum_then_concat, width: 3, factors: [pos, lemma, deprel]"
+    )
+    recipe.write_text(several + "parse_task: {}\n")
+    with pytest.raises(ConfigError) as refused:
+        _run(recipe)
+    assert str(refused.value) == (
+        f"{recipe}: expected sizes that need no data, got none for factor lemma, factor deprel, parse_task. "
+        "Train first and give the model's folder."
+    )
+    recipe.write_text(unsized)
+    with pytest.raises(ConfigError) as refused:
+        _run(recipe)
+    assert str(refused.value) == (
+        f"{recipe}: expected sizes that need no data, got none for subwords.vocab_size. Set "
+        "subwords.vocab_size=N, or train first and give the model's folder."
+    )
+    assert _run(recipe, "subwords.vocab_size=302", "--pieces", 3, "--rounds", 1).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "has_card", "said"),
+    [
+        ("cpu:bf16", False, "cpu, threads: {n}, bf16"),
+        ("cpu", False, "cpu, threads: {n}, fp32"),
+        ("cpu", True, "cpu, threads: {n}, fp32"),
+    ],
+)
+def test_the_precision_is_that_of_the_device(bert, monkeypatch, device, has_card, said):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: has_card)
+    monkeypatch.setattr("syntaxformer.runs.processes._fast_precision", lambda: "bf16" if has_card else "fp32")
+    done = _run(bert, "--infuse", "pos_add", "--pieces", 3, "--rounds", 1, "--device", device)
+    assert said.format(n=torch.get_num_threads()) in done.stdout.splitlines()[0]
+
+
+def test_the_card_that_is_named_is_described(bert, monkeypatch):
+    monkeypatch.setattr("syntaxformer.runs.loading.pick_device", torch.device)
+    monkeypatch.setattr(hf.PreTrainedModel, "to", lambda model, place: model)  # this machine may have no card
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda place=None: f"card {place and place.index}")
+    done = _run(bert, "--infuse", "pos_add", "--pieces", 3, "--rounds", 1, "--device", "cuda:1:bf16")
+    assert "; cuda:1, card 1, bf16, " in done.stdout.splitlines()[0]
 
 
 def test_what_is_refused(bert, tmp_path):

@@ -280,7 +280,7 @@ def _heads_first(pairs: Tensor) -> Tensor:
 
 
 _CPU_BLOCK, _BLOCK = 1 << 18, 1 << 24
-"""Heads · queries · keys of a block on a CPU and elsewhere; a block holds up to eleven fp32 arrays of this size.
+"""Heads · queries · keys of a block on a CPU and elsewhere; it holds up to eleven fp32 arrays of this size.
 
 1 MB each stays in a processor's cache, and 64 MB each keep another device busy.
 """

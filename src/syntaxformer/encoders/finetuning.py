@@ -35,7 +35,7 @@ from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_MET
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
 from syntaxformer.encoders.tables import TextSet, fingerprints, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
-from syntaxformer.encoders.task_types import TaskType
+from syntaxformer.encoders.task_types import Score, TaskType
 from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed_note
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
@@ -74,11 +74,15 @@ class _Inputs:
 
     @property
     def sha256(self) -> dict[str, str]:
-        """Hashes of texts, trees and labels, and of the annotators."""
+        """Hashes of texts, trees and labels, of the annotators and of the classes in their order."""
+        task_type = self.info.task_type
+        classes = () if isinstance(task_type, Score) else task_type.names
+        order = "\0".join(classes).encode("utf-8", "surrogatepass")
         return {
             "train": hash_examples(self.data.train.examples),
             "dev": hash_examples(self.data.dev.examples),
             "annotation": hashlib.sha256("\0".join(self.annotators).encode()).hexdigest(),
+            **({"labels": hashlib.sha256(order).hexdigest()} if classes else {}),
         }
 
 
@@ -140,7 +144,13 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
     """Prepare the output folder; a resumed run must have the same data."""
     stored = run.settings.output / "checkpoints" / DATA
     if run.resume and stored.exists():
-        same_data(inputs.sha256, read_json(stored))
+        found, before = inputs.sha256, read_json(stored)
+        # Older versions did not store the order. The same numbers of the same rows show that it is the same.
+        numbered = isinstance(inputs.data.train.examples[0].label, int) and found["train"] == before["train"]
+        if found.get("labels") != before.get("labels", found.get("labels") if numbered else None):
+            problem = "labels: expected the order of the interrupted run, got another."
+            raise ConfigError(f"{problem} Begin anew with --overwrite.")
+        same_data(found, before)
     run.open()
     keep_annotator(run.settings.annotation.annotator if inputs.info.needs else None, run.settings.output)
     _discard_lost_trials(stored.parent)

@@ -376,6 +376,47 @@ def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):
     )
 
 
+@pytest.mark.parametrize("task", ["classify", "ner"])
+def test_classes_in_another_order_are_not_resumed(task, config_of, monkeypatch, tmp_path):
+    """Older versions sorted numbers as text, and stored no order; the numbers of rows alone show theirs."""
+
+    def die(self, *arguments, **options):
+        raise _Killed
+
+    rows = [("the cat sees .", "10"), ("the dog likes .", "9")] * 12
+    table = tmp_path / "x.tsv"
+    lines = ("\n".join(f"{word}\t{label}" for word in text.split()) + "\n" for text, label in rows)
+    if task == "classify":
+        lines = ("text\tlabel\n", *(f"{text}\t{label}\n" for text, label in rows))
+    table.write_text(("\n" if task == "ner" else "").join(lines))
+    config = config_of(task=task, data={"train": str(table), "dev": str(table)})
+    stored, settle = config.output / "checkpoints" / "data.json", OneLabel.with_labels
+    monkeypatch.setattr(FinetuneTrainer, "train_from", die)
+    with monkeypatch.context() as older:
+        older.setattr(
+            OneLabel,
+            "with_labels",
+            lambda self, counts, path: replace(kind := settle(self, counts, path), labels=kind.labels[::-1]),
+        )
+        with pytest.raises(_Killed):
+            finetune(config)
+    told = r"^labels: expected the order of the interrupted run, got another\. Begin anew with --overwrite\.$"
+    without = {name: one for name, one in json.loads(stored.read_text()).items() if name != "labels"}
+    assert len(without) == 3
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=told):
+            finetune(config, resume=True)
+        stored.write_text(json.dumps(without))
+    with pytest.raises(_Killed):
+        finetune(config, overwrite=True)
+    with pytest.raises(_Killed):
+        finetune(config, resume=True)
+    now = {name: one for name, one in json.loads(stored.read_text()).items() if name != "labels"}
+    stored.write_text(json.dumps(now))
+    with pytest.raises(ConfigError if task == "ner" else _Killed):
+        finetune(config, resume=True)
+
+
 def test_another_version_of_the_annotator_is_not_resumed(config_of, monkeypatch):
     def die(self, *arguments, **options):
         raise _Killed

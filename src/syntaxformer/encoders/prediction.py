@@ -95,9 +95,11 @@ def _has_parts(info: ClassifierInfo, source: str) -> bool:
         return bool(info.task_type.parts) and table_format(source) == "json"
     is_named = re.search(r"\.(conll\w*|iob\d?|bio|tsv)(\.gz)?$", source)
     has_blanks = not is_named and "\n\n" in (text := "\n".join(read_lines(source)).strip())
-    if has_blanks and " " in text and "\t" not in text:
-        problem = "expected a text on each line, got blank lines between them. Remove those"
-        raise DataError(f"{problem}, or let the name of a file of columns end in .conll.", source)
+    if has_blanks and " " in text and "\t" not in text and not text.startswith("-DOCSTART-"):
+        n_cells = {len(cells) for line in text.split("\n") if (cells := line.split())}
+        if len(n_cells) > 1 or n_cells == {1} or not re.search(r"\S *\n *\S", text):  # one row a sentence
+            problem = "expected a text on each line, got blank lines between them. If it has columns, let its"
+            raise DataError(f"{problem} name end in .conll; or else remove those lines.", source)
     return bool(is_named) or has_blanks
 
 

@@ -224,8 +224,12 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     groups: dict[tuple[str, ...], list[int]] = {}
     for row, example in enumerate(train.examples):
         groups.setdefault(example.texts[-1:] if by_last else example.texts, []).append(row)
-    if not (held := _held_rows(train, list(groups.values()))):
-        held = _held_rows(train, [[row] for row in range(len(train))])
+    held, single = (
+        _held_rows(train, [*groups.values()]),
+        _held_rows(train, [[row] for row in range(len(train))]),
+    )
+    if 2 * len(held) < len(single):
+        held = single
         _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
     parts: tuple[list, list] = ([], [])
     for row, example in enumerate(train.examples):

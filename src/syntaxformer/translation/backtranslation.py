@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from syntaxformer.base import files
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.runs.run_folder import hold_run
 from syntaxformer.syntax import read_user_values
@@ -42,22 +43,27 @@ def backtranslate(
 
     Raises:
         ConfigError: The folder holds other files, or pairs of another model, text or search.
-        AlignmentError: As `Translator.translate`.
+        AlignmentError: A factor file has other lines than the text, or as `Translator.translate`.
 
     Source: Sennrich et al. (2016), "Improving Neural Machine Translation Models with Monolingual Data".
     """
     info, tagger = translator.info, translator.annotator
     made_from = {"MODEL": files.hash_file(model / files.MANIFEST), "MONO": files.hash_file(mono)}
     made_from |= {"annotator": tagger and f"{tagger.name} {tagger.version}", **search}
-    made_from |= {f"--factor {name}": files.hash_file(path) for name, path in (factors or {}).items()}
+    n_lines, parts = files.count_lines(mono), output / PARTS
+    hashes = {f"--factor {name}": _hashes(path, mono, n_lines) for name, path in (factors or {}).items()}
+
+    def made_until(n_parts: int | None) -> dict[str, Any]:
+        return {**made_from, **{key: "".join(one[:n_parts][-1:]) for key, one in hashes.items()}}
+
     with hold_run(output):
-        if "pairs" in (report := _begun(output, made_from)):
+        if "pairs" in (report := _begun(output, made_until)):
             return report
-        parts, n_lines = output / PARTS, files.count_lines(mono)
         n_done = min(PART_LINES * len([*parts.glob("*.json")]), n_lines)
         told = f"translating {mono}{f', continued after line {n_done:,}' if n_done else ''}"
         own = {name: islice(read_user_values(path), n_done, None) for name, path in (factors or {}).items()}
-        found = translator.translate(files.read_lines(mono, n_done), user_factors=own, **search)
+        left, first = files.read_lines(mono, n_done), n_done + 1
+        found = translator.translate(left, user_factors=own, first_line=first, **search)
         found, lines = track(found, told, n_lines - n_done), files.read_lines(mono)
         counts: Counter[str | None] = Counter()
         src, tgt = (output / f"{TRAIN}.{ending}" for ending in (info.tgt, info.src))
@@ -68,24 +74,26 @@ def backtranslate(
                     new = [
                         (best.text, _fault(line, best)) for line, (best, *_) in zip(real, found, strict=False)
                     ]
-                    files.write_json(part, {"made_from": made_from, "found": new})
+                    files.write_json(part, {"made_from": made_until(number + 1), "found": new})
                 for line, (text, fault) in zip(real, files.read_json(part)["found"], strict=True):
                     counts[fault] += 1
                     if fault is None:
                         sources.write(f"{text}\n")
                         targets.write(line.replace("\t", " ") + "\n")
             next(found, None)  # at its end it warns of what it met
-        report = {"src": info.tgt, "tgt": info.src, "made_from": made_from, "lines": n_lines}
+        report = {"src": info.tgt, "tgt": info.src, "made_from": made_until(None), "lines": n_lines}
         report |= {"pairs": counts.pop(None, 0), "left_out": counts}
         files.write_json(output / MADE, report, indent=1)
         shutil.rmtree(parts, ignore_errors=True)
     return report
 
 
-def _begun(output: Path, made_from: dict[str, Any]) -> Report:
-    """The report of an earlier run, its first part if it is not finished, or nothing but `made_from`."""
+def _begun(output: Path, made_until: Callable[[int | None], dict[str, Any]]) -> Report:
+    """The report of an earlier run, its last part if it is not finished, or only what this is made from."""
     files.remove_partials(output)
-    stored = [path for path in (output / MADE, output / PARTS / "0.json") if path.exists()]
+    n_parts = len([*(output / PARTS).glob("*.json")])
+    stored = [path for path in (output / MADE, output / PARTS / f"{n_parts - 1}.json") if path.exists()]
+    made_from = made_until(None if (output / MADE).exists() else n_parts)
     begun = files.read_json(stored[0]) if stored else {"made_from": made_from}
     before, names = begun["made_from"], {path.name for path in output.iterdir()} - {files.LOCK, PARTS}
     changed = [key for key in {**before, **made_from} if before.get(key) != made_from.get(key)]
@@ -95,6 +103,17 @@ def _begun(output: Path, made_from: dict[str, Any]) -> Report:
             f"with another {', '.join(other)}. Choose another folder, or delete this one."
         )
     return begun
+
+
+def _hashes(values: Path, mono: Path, n_lines: int) -> list[str]:
+    """For each part, a hash of the values up to its end: those of lines to come can still be mended."""
+    digest, found, lines = hashlib.sha256(), [], files.read_lines(values)
+    if (n_values := files.count_lines(values)) != n_lines:
+        raise AlignmentError(f"expected as many lines as {mono}, {n_lines:,}, got {n_values:,}.", values)
+    while part := list(islice(lines, PART_LINES)):
+        digest.update("".join(f"{line}\n" for line in part).encode())
+        found.append(digest.hexdigest())
+    return found
 
 
 def _fault(line: str, best: Any) -> str | None:

@@ -238,6 +238,7 @@ class Translator:
         batch_size: int | None = None,
         scored: bool = False,
         user_factors: UserFactors | None = None,
+        first_line: int = 1,
         **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
@@ -250,6 +251,7 @@ class Translator:
             batch_size: Number of lines decoded together.
             scored: Give each hypothesis its score, which costs one more pass.
             user_factors: For each of the user's own factors, the values of each line's words.
+            first_line: Number of the first line in its file, for errors.
             further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
                 `seed`, with which translations are sampled.
 
@@ -280,7 +282,7 @@ class Translator:
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
         size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
-        chunks = self._chunks(iterator, user_factors or {}, size)
+        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1)
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -337,11 +339,12 @@ class Translator:
         encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
         return self._as_text([one.ids for one in encoded])
 
-    def _chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
-        """Encode lines with their user factors, `size` at a time."""
+    def _chunks(
+        self, lines: Iterator[str], user_factors: UserFactors, size: int, done: int
+    ) -> Iterator[_Chunk]:
+        """Encode lines with their user factors, `size` at a time; `done` lines of their file came before."""
         self._check_user_factors(user_factors)
         values = {name: iter(rows) for name, rows in user_factors.items()}
-        done = 0
         while chunk := lines_at_hand(lines, size):
             part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
             for name, rows in part.items():

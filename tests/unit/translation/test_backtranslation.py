@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.translation import backtranslation
 from syntaxformer.translation.backtranslation import backtranslate
 from syntaxformer.translation.decoding import Hypothesis
@@ -23,8 +23,9 @@ class Reverser:
     def __init__(self, killed_at=None):
         self.killed_at, self.seen, self.settings, self.is_done = killed_at, [], None, False
 
-    def translate(self, lines, user_factors, **settings):
-        self.settings, self.factors = settings, {name: [*rows] for name, rows in user_factors.items()}
+    def translate(self, lines, user_factors, first_line, **settings):
+        self.first_line, self.settings = first_line, settings
+        self.factors = {name: [*rows] for name, rows in user_factors.items()}
         for line in lines:
             if line == self.killed_at:
                 raise KeyboardInterrupt
@@ -100,9 +101,18 @@ def test_values_of_the_user_s_own_factors_go_with_their_lines(call, tmp_path):
     own = {"topic": tmp_path / "mono.topic"}
     with pytest.raises(KeyboardInterrupt):
         call(Reverser("drei"), own)
-    again = Reverser()
+    again, right = Reverser(), own["topic"].read_text()
+    for wrong in (right.replace("t2", "x"), right.replace("t8 t8\n", "")):
+        own["topic"].write_text(wrong)
+        with pytest.raises(
+            (ConfigError, AlignmentError),
+            match=r"with another --factor topic\.|topic: expected as many lines as .*mono\.de, 10, got 9\.$",
+        ):
+            call(again, own)
+    own["topic"].write_text(right.replace("t8", "mended"))  # values of lines that are not yet done
     call(again, own)
-    assert again.factors == {"topic": [[f"t{n}"] * 2 for n in range(3, 10)]}
+    assert again.factors == {"topic": [[f"t{n}".replace("t8", "mended")] * 2 for n in range(3, 10)]}
+    assert again.first_line == 4
     _check(tmp_path)
     own["topic"].write_text("other\n" * 10)
     with pytest.raises(ConfigError, match=r"with another --factor topic\."):

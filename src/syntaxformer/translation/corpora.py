@@ -252,17 +252,16 @@ def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
     Raises:
         ConfigError: A file is missing, or the targets of synthetic pairs were translated.
     """
-    if split == SYNTHETIC and (folder := config.synthetic):
-        if (folder / MADE).exists() and read_json(folder / MADE).get("src") == config.tgt:
-            raise ConfigError(
-                f"{split}: expected translated sources, {config.src}, and real targets, got the reverse "
-                f"in {folder}. Give `syntaxformer backtranslate` a model of {config.tgt} to {config.src}."
-            )
-        return find_file(folder, TRAIN, config.src, split), find_file(folder, TRAIN, config.tgt, split)
-    if config.dir is None:
-        name = Path(f"{config.dataset}/{split}")
-        return name, name
-    return find_file(config.dir, split, config.src), find_file(config.dir, split, config.tgt)
+    of_dir = config.dir, split, "data.dir"
+    folder, name, key = (config.synthetic, TRAIN, split) if split == SYNTHETIC else of_dir
+    if folder is None:
+        return (Path(f"{config.dataset}/{split}"),) * 2
+    if name == TRAIN and (folder / MADE).exists() and read_json(folder / MADE).get("src") == config.tgt:
+        raise ConfigError(
+            f"{key}: expected translated sources, {config.src}, and real targets, got the reverse "
+            f"in {folder}. Give `syntaxformer backtranslate` a model of {config.tgt} to {config.src}."
+        )
+    return find_file(folder, name, config.src, key), find_file(folder, name, config.tgt, key)
 
 
 def read_split(config: CorpusConfig, split: str) -> ParallelText:

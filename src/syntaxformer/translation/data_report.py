@@ -73,10 +73,9 @@ class DataReport:
         """Add a fault that was found in the pairs that `data.clean` has kept."""
         self.faults[fault] = sorted(rows if self.kept is None else (self.kept[row] for row in rows))
 
-    def clean_rows(self) -> list[int]:
-        """The rows without any fault that `data.clean` acts on."""
-        bad = {row for fault, rows in self.faults.items() if fault not in KEPT for row in rows}
-        return [row for row in range(self.n_pairs) if row not in bad]
+    def bad_rows(self, *excused: str) -> set[int]:
+        """The rows with a fault that `data.clean` acts on, other than those excused."""
+        return {row for fault, rows in self.faults.items() if fault not in (*KEPT, *excused) for row in rows}
 
     def _line(self, row: int) -> int:
         return (row if self.lines is None else self.lines[row]) + 1
@@ -166,7 +165,8 @@ def report_train(
         The text to train on, and the report. Line numbers go through the training splits, one after another.
 
     Raises:
-        DataError: `data.clean` would leave out more than half of the pairs.
+        DataError: `data.clean` would leave out all pairs, or more than half of them for other reasons than
+            that they are equal to others.
     """
     languages = tuple(language_of_side(config, side).code for side in (config.src, config.tgt))
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
@@ -187,13 +187,16 @@ def report_train(
     report.notes += notes
     report.faults.pop(TABS)  # they are spaces by now, and counted
     if config.clean:
-        report.kept = report.clean_rows()
+        bad = report.bad_rows()
+        report.kept = [row for row in range(len(text)) if row not in bad]
         n_out = len(text) - len(report.kept)
         report.notes.append(f"data.clean: left out {n_out:,} of {len(text):,} pairs.")
-        if 2 * n_out > len(text):
-            n_most, most = max((len(rows), one) for one, rows in report.faults.items() if one not in KEPT)
+        excused = (DUPLICATE, *map(HELD_OUT.format, held_out)) if report.kept else ()
+        if 2 * (n_bad := len(report.bad_rows(*excused))) > len(text):
+            faults, acted = report.faults.items(), {*report.faults} - {*KEPT, *excused}
+            n_most, most = max((len(rows), one) for one, rows in faults if one in acted)
             raise DataError(
-                f"data.clean: expected to leave out half of the {len(text):,} pairs at most, got {n_out:,}, "
+                f"data.clean: expected to leave out half of the {len(text):,} pairs at most, got {n_bad:,}, "
                 f"{n_most:,} of them {most}. Check data.src, data.tgt and their languages. If the pairs are "
                 "right, set data.clean=false; or else remove them yourself.",
                 text.src_path,

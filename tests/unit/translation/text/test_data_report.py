@@ -82,6 +82,13 @@ def test_clean_does_not_leave_out_most_of_a_text(tmp_path):
         report_train(config, text, dev)
     half = config.model_copy(update={"src_language": "fr"})
     assert len(report_train(half, text, dev)[0]) == 9
+    again = text.select([*range(9)] * 3)  # duplicates alone may be most of a text, like pairs that are in dev
+    assert len(report_train(half, again, dev)[0]) == 9
+    assert len(report_train(half, text, text.select([*range(8)]))[0]) == 1
+    with pytest.raises(
+        DataError, match=r"half of the 9 pairs at most, got 9, 9 of them that are also in dev\."
+    ):
+        report_train(half, text, text)
 
 
 def test_rows_that_are_found_after_cleaning_keep_their_lines():

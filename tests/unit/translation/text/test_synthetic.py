@@ -161,6 +161,10 @@ def test_what_they_need_and_cannot_have(config, tmp_path, annotator):
     report.write_text(json.dumps({"src": "de", "tgt": "en"}))
     with pytest.raises(ConfigError, match=r"^data\.synthetic: expected translated sources, en, and real targets, got the reverse in .*more\. Give `syntaxformer backtranslate` a model of de to en\.$"):  # fmt: skip
         read_train(config)
+    with pytest.raises(
+        ConfigError, match=r"^data\.dir: expected translated sources, en, and real targets, got"
+    ):
+        read_train(config.model_copy(update={"dir": config.synthetic, "synthetic": None}))
     report.unlink()
     assert find_file(config.dir, "train", "en").name == "train.en"
     annotator.name = "conllu:{split}.conllu"

@@ -297,6 +297,8 @@ def test_user_factors_that_slip(toned, monkeypatch):
         AlignmentError, match=r"^line 3: column tone: expected 3 values, one per word, got 2\.$"
     ):
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h", "h"]]}))
+    with pytest.raises(AlignmentError, match=r"^line 2051: column tone: "):  # in a run that is continued
+        list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h", "h"]]}, first_line=2049))
     with pytest.raises(AlignmentError) as caught:
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], []]}))
     assert str(caught.value) == (

@@ -201,9 +201,12 @@ def test_lines_that_do_not_come_back_are_counted(lines, tmp_path, caplog):
     assert "1 of 3001 lines come back changed" in caplog.text
 
 
-@pytest.mark.parametrize("ending", ["own.model", "bytes.json"])
-def test_characters_that_it_does_not_know_are_in_the_data_report(lines, tmp_path, ending):
-    learned(lines, tmp_path)
+@pytest.mark.parametrize(
+    ("ending", "options", "unknown"),
+    [("own.model", {}, [1, 2]), ("own.model", BYTES, []), ("bytes.json", {}, [])],
+)
+def test_characters_that_it_does_not_know_are_in_the_data_report(lines, tmp_path, ending, options, unknown):
+    learned(lines, tmp_path, **options)
     backend = Tokenizer(models.BPE())  # of bytes, without an unknown piece: it knows everything
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
     backend.train_from_iterator(
@@ -215,4 +218,4 @@ def test_characters_that_it_does_not_know_are_in_the_data_report(lines, tmp_path
         (tmp_path / f"{split}.de").write_text(f"ein Haus\ndas 日 Haus\nBuch {odd} ☃\n")
     settings = [f"data.dir={tmp_path}", f"data.cache={tmp_path}", f"subwords.tokenizer={tmp_path / ending}"]
     report = prepare(load_recipe("tiny", ["data.dev=dev", f"output={tmp_path / 'run'}", *settings])).report
-    assert report.faults[UNKNOWN] == ([] if ending == "bytes.json" else [1, 2])
+    assert report.faults[UNKNOWN] == unknown

@@ -80,9 +80,7 @@ def predict(
         texts = prediction.read_texts_for(classifier.info, str(source))
     labelled = all(one.label is not None for one in texts.examples)
     if as_json and not labelled and baseline is None:
-        raise ConfigError(
-            "--json: expected labels, whose scores it prints, got none. Leave it out or use -o."
-        )
+        raise ConfigError("--json: expected labels, whose scores it prints, got none. Leave it out.")
     submitted = known.submission.get(split) if known is not None and not labelled else None
     target = output
     if output is not None and (output.is_dir() or not output.suffix):

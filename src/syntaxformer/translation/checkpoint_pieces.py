@@ -79,17 +79,23 @@ class Checkpoint:
         """Whether characters that are no pieces are spelled by those of their bytes."""
         return any(_BYTE.fullmatch(piece) for piece in self.target.get_vocab())
 
-    def missing_characters(self, sides: Sequence[Iterable[Sequence[str]]]) -> tuple[Counter[str], list[int]]:
+    def missing_characters(
+        self, sides: Sequence[Iterable[Sequence[str]]], spelled: bool = True
+    ) -> tuple[Counter[str], list[int]]:
         """Characters that a side's tokenizer does not know, with their counts, and the rows that have some.
 
         Args:
             sides: Prepared lines of source and target, in parts.
+            spelled: Count also those that are spelled by their bytes, of which nothing is lost.
         """
         counts: Counter[str] = Counter()
         rows: list[int] = []
         for tokenizer, parts in zip((self.source, self.target), sides, strict=True):
-            spelling = {number for piece, number in tokenizer.get_vocab().items() if _BYTE.fullmatch(piece)}
-            numbers = (*spelling, tokenizer.unk_token_id)
+            pieces = tokenizer.get_vocab().items() if spelled else ()
+            numbers = (
+                tokenizer.unk_token_id,
+                *(number for piece, number in pieces if _BYTE.fullmatch(piece)),
+            )
             unknown = np.array([one for one in numbers if one is not None], np.int64)
             start = 0
             for lines in parts:

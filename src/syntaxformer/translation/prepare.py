@@ -88,7 +88,8 @@ def get_tokenizers(
     sides = {name: (lines, corpus.preparation(ending)) for name, (lines, ending) in sides.items()}
 
     def learn(*names: str) -> PreTrainedTokenizerFast:
-        size = (names == ("tgt",) and config.target_vocab_size) or config.vocab_size
+        key = "target_vocab_size" if names == ("tgt",) and config.target_vocab_size else "vocab_size"
+        size = getattr(config, key)
         if size is None:
             lines = chain.from_iterable(sides[name][0] for name in names)
             chosen_for = len(text), len(set(chain.from_iterable(lines)))
@@ -98,7 +99,7 @@ def get_tokenizers(
 
         def train() -> PreTrainedTokenizerFast:
             lines = chain.from_iterable(part for name in names for part in prepared_parts(*sides[name]))
-            return train_subwords(lines, own, raw)
+            return train_subwords(lines, own, raw, key)
 
         if not isinstance(text.src, StoredLines):
             return train()

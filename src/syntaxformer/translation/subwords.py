@@ -90,7 +90,7 @@ _SIZES = ((10_000, 2000), (50_000, 4000), (200_000, 8000), (1_000_000, 16_000))
 
 
 def train_subwords(
-    lines: Iterable[str], config: SubwordConfig, split_punctuation: bool = True
+    lines: Iterable[str], config: SubwordConfig, split_punctuation: bool = True, key: str = "vocab_size"
 ) -> PreTrainedTokenizerFast:
     """Learn a vocabulary.
 
@@ -101,6 +101,7 @@ def train_subwords(
         lines: Prepared text of one language or both.
         config: Kind, and size of the vocabulary; a small corpus may give fewer pieces.
         split_punctuation: False for text that is already split into words, where " ." may be one piece.
+        key: The recipe's name of the size, for errors.
 
     Returns:
         A fast tokenizer that ends each text with `</s>`. Ids 0 to 3 are `<pad>`, `<s>`, `</s>`, `<unk>`.
@@ -109,7 +110,7 @@ def train_subwords(
     for visible spaces.
     """
     if config.kind == "unigram":
-        return _fast(_unigram(lines, config.vocab_size or size_for(0)), *SPECIALS)
+        return _fast(_unigram(lines, config.vocab_size or size_for(0), key), *SPECIALS)
     tokenizer = Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
     spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
     punctuation = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}▁]"), "isolated")
@@ -129,7 +130,7 @@ def train_subwords(
     return _fast(tokenizer, *SPECIALS)
 
 
-def _unigram(lines: Iterable[str], size: int) -> Tokenizer:
+def _unigram(lines: Iterable[str], size: int, key: str) -> Tokenizer:
     """By SentencePiece's trainer, which, unlike that of tokenizers, learns the same from the same text."""
     model, limits = BytesIO(), {"max_sentence_length": 2**20, "num_threads": 1, "minloglevel": 2}
     as_it_is = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
@@ -140,7 +141,7 @@ def _unigram(lines: Iterable[str], size: int) -> Tokenizer:
     except RuntimeError as error:
         reason, more, _ = str(error).rpartition("] ")[2].partition(" Increase vocab_size")
         raise ConfigError(
-            f"subwords.vocab_size: expected one that fits the text, got {size}: {reason}"
+            f"subwords.{key}: expected one that fits the text, got {size}: {reason}"
             f"{' Raise it, or set it to null.' * bool(more)}"
         ) from error
     tokenizer, _ = sentencepiece_tokenizer(model.getvalue())

@@ -190,10 +190,13 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
         ),
         ("evaluate", good, tmp_path / "texts.txt"): f"{tmp_path / 'texts.txt'}: label: expected one in every row, got 0 in 1.",
         ("predict", good, tmp_path / "texts.txt", "--json"): (
-            "--json: expected labels, whose scores it prints, got none. Leave it out or use -o."
+            "--json: expected labels, whose scores it prints, got none. Leave it out."
         ),
         ("compare", good, good, "--data", table, "--target-annotator", "de"): (
-            "compare: expected --src and --ref, or for classifiers --data and --model-annotator."
+            "compare: expected --src and --ref, or for classifiers --data and --model-annotator, got --target-annotator with --data."
+        ),
+        ("compare", good, good, "--data", table, "--annotator", "en"): (
+            "compare: expected --src and --ref, or for classifiers --data and --model-annotator, got --annotator with --data. Use --model-annotator."
         ),
         ("evaluate", good, table, "--src", table): (
             "evaluate: expected a classifier and its table or --data only, got more."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -208,6 +209,11 @@ def test_two_vocabularies_of_two_sizes():
     source, target = get_tokenizers(text, config, corpus)
     assert target is not None
     assert (len(source), len(target)) == (305, 302)
+    config = SubwordConfig(kind="unigram", joint=False, target_vocab_size=301)
+    with pytest.raises(
+        ConfigError, match=r"^subwords\.target_vocab_size: expected one that fits the text, got 301"
+    ):
+        get_tokenizers(replace(text, tgt=[chr(0x4E00 + row) for row in range(99)]), config, corpus)
     with pytest.raises(ValidationError, match="target_vocab_size: expected joint=false beside it, got true"):
         SubwordConfig(target_vocab_size=302)
 

@@ -63,19 +63,14 @@ def compare(
     called = tuple(names.split(",")) if names else _names(*systems)
     if len(called) != len(systems) or len(set(called)) < len(systems):
         raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
-    values, endings = (
-        (src, ref, train, annotator, target_annotator),
-        "src ref train annotator target-annotator",
-    )
-    of_texts = [f"--{name}" for name, value in zip(endings.split(), values, strict=True) if value]
-    if data is not None and not of_texts:
+    if data is not None and not any((src, ref, train, annotator, target_annotator)):
         given = model_annotator, None, trust_annotator
         _write(_classifier_blocks(systems, called, data, examples, given), output)
         return
     if src is None or ref is None or data is not None:
-        got = f", got {', '.join(of_texts)} with --data." + " Use --model-annotator." * bool(annotator)
-        wanted = "compare: expected --src and --ref, or for classifiers --data and --model-annotator"
-        raise ConfigError(wanted + (got if data is not None else "."))
+        got = ", got --annotator with --data. Use --model-annotator." if annotator and data else "."
+        wanted = "--src and --ref, or for classifiers --data and --model-annotator"
+        raise ConfigError(f"compare: expected {wanted}{got}")
     sources, references = list(read_lines(src)), list(read_lines(ref))
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]

@@ -75,14 +75,13 @@ class _Inputs:
     @property
     def sha256(self) -> dict[str, str]:
         """Hashes of texts, trees and labels, of the annotators and of the classes in their order."""
-        task_type = self.info.task_type
-        classes = () if isinstance(task_type, Score) else task_type.names
-        order = "\0".join(classes).encode("utf-8", "surrogatepass")
+        classes = () if isinstance(self.info.task_type, Score) else self.info.task_type.names
+        order = {"labels": hashlib.sha256(repr(classes).encode()).hexdigest()} if classes else {}
         return {
             "train": hash_examples(self.data.train.examples),
             "dev": hash_examples(self.data.dev.examples),
             "annotation": hashlib.sha256("\0".join(self.annotators).encode()).hexdigest(),
-            **({"labels": hashlib.sha256(order).hexdigest()} if classes else {}),
+            **order,
         }
 
 
@@ -145,9 +144,9 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
     stored = run.settings.output / "checkpoints" / DATA
     if run.resume and stored.exists():
         found, before = inputs.sha256, read_json(stored)
-        # Older versions did not store the order. The same numbers of the same rows show that it is the same.
-        numbered = isinstance(inputs.data.train.examples[0].label, int) and found["train"] == before["train"]
-        if found.get("labels") != before.get("labels", found.get("labels") if numbered else None):
+        # Where labels are numbers, equal ones show that the order is the same, which older runs did not store.
+        same = isinstance(inputs.data.train.examples[0].label, int) and found["train"] == before["train"]
+        if not same and found.get("labels") != before.get("labels"):
             problem = "labels: expected the order of the interrupted run, got another."
             raise ConfigError(f"{problem} Begin anew with --overwrite.")
         same_data(found, before)

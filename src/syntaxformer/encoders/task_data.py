@@ -224,12 +224,9 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     groups: dict[tuple[str, ...], list[int]] = {}
     for row, example in enumerate(train.examples):
         groups.setdefault(example.texts[-1:] if by_last else example.texts, []).append(row)
-    held, single = (
-        _held_rows(train, [*groups.values()]),
-        _held_rows(train, [[row] for row in range(len(train))]),
-    )
-    if 2 * len(held) < len(single):
-        held = single
+    singly = _held_rows(train, [[row] for row in range(len(train))])
+    if 2 * len(held := _held_rows(train, list(groups.values()))) < len(singly):
+        held = singly
         _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
     parts: tuple[list, list] = ([], [])
     for row, example in enumerate(train.examples):

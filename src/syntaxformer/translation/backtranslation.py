@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -52,48 +52,45 @@ def backtranslate(
     made_from |= {"annotator": tagger and f"{tagger.name} {tagger.version}", **search}
     n_lines, parts = files.count_lines(mono), output / PARTS
     hashes = {f"--factor {name}": _hashes(path, mono, n_lines) for name, path in (factors or {}).items()}
-
-    def made_until(n_parts: int | None) -> dict[str, Any]:
-        return {**made_from, **{key: "".join(one[:n_parts][-1:]) for key, one in hashes.items()}}
-
+    n_parts = -(-n_lines // PART_LINES)
+    made = [made_from | {key: one[n] for key, one in hashes.items()} for n in range(n_parts)] or [made_from]
     with hold_run(output):
-        if "pairs" in (report := _begun(output, made_until)):
+        if "pairs" in (report := _begun(output, made)):
             return report
         n_done = min(PART_LINES * len([*parts.glob("*.json")]), n_lines)
         told = f"translating {mono}{f', continued after line {n_done:,}' if n_done else ''}"
         own = {name: islice(read_user_values(path), n_done, None) for name, path in (factors or {}).items()}
-        left, first = files.read_lines(mono, n_done), n_done + 1
-        found = translator.translate(left, user_factors=own, first_line=first, **search)
-        found, lines = track(found, told, n_lines - n_done), files.read_lines(mono)
+        left, lines = files.read_lines(mono, n_done), files.read_lines(mono)
+        found = translator.translate(left, user_factors=own, first_line=n_done + 1, **search)
+        found = track(found, told, n_lines - n_done)
         counts: Counter[str | None] = Counter()
         src, tgt = (output / f"{TRAIN}.{ending}" for ending in (info.tgt, info.src))
         with files.atomic_text(src) as sources, files.atomic_text(tgt) as targets:
-            for number in range(-(-n_lines // PART_LINES)):
+            for number in range(n_parts):
                 part, real = parts / f"{number}.json", list(islice(lines, PART_LINES))
                 if not part.exists():
-                    new = [
-                        (best.text, _fault(line, best)) for line, (best, *_) in zip(real, found, strict=False)
-                    ]
-                    files.write_json(part, {"made_from": made_until(number + 1), "found": new})
+                    beside = zip(real, found, strict=False)
+                    new = [(best.text, _fault(line, best)) for line, (best, *_) in beside]
+                    files.write_json(part, {"made_from": made[number], "found": new})
                 for line, (text, fault) in zip(real, files.read_json(part)["found"], strict=True):
                     counts[fault] += 1
                     if fault is None:
                         sources.write(f"{text}\n")
                         targets.write(line.replace("\t", " ") + "\n")
             next(found, None)  # at its end it warns of what it met
-        report = {"src": info.tgt, "tgt": info.src, "made_from": made_until(None), "lines": n_lines}
+        report = {"src": info.tgt, "tgt": info.src, "made_from": made[-1], "lines": n_lines}
         report |= {"pairs": counts.pop(None, 0), "left_out": counts}
         files.write_json(output / MADE, report, indent=1)
         shutil.rmtree(parts, ignore_errors=True)
     return report
 
 
-def _begun(output: Path, made_until: Callable[[int | None], dict[str, Any]]) -> Report:
+def _begun(output: Path, made: Sequence[dict[str, Any]]) -> Report:
     """The report of an earlier run, its last part if it is not finished, or only what this is made from."""
     files.remove_partials(output)
-    n_parts = len([*(output / PARTS).glob("*.json")])
+    n_parts = 0 if (output / MADE).exists() else len([*(output / PARTS).glob("*.json")])
     stored = [path for path in (output / MADE, output / PARTS / f"{n_parts - 1}.json") if path.exists()]
-    made_from = made_until(None if (output / MADE).exists() else n_parts)
+    made_from = (made[:n_parts] or made)[-1]
     begun = files.read_json(stored[0]) if stored else {"made_from": made_from}
     before, names = begun["made_from"], {path.name for path in output.iterdir()} - {files.LOCK, PARTS}
     changed = [key for key in {**before, **made_from} if before.get(key) != made_from.get(key)]

@@ -91,11 +91,8 @@ class Checkpoint:
         counts: Counter[str] = Counter()
         rows: list[int] = []
         for tokenizer, parts in zip((self.source, self.target), sides, strict=True):
-            pieces = tokenizer.get_vocab().items() if spelled else ()
-            numbers = (
-                tokenizer.unk_token_id,
-                *(number for piece, number in pieces if _BYTE.fullmatch(piece)),
-            )
+            pieces = tokenizer.get_vocab() if spelled else {}
+            numbers = [tokenizer.unk_token_id, *(pieces[one] for one in pieces if _BYTE.fullmatch(one))]
             unknown = np.array([one for one in numbers if one is not None], np.int64)
             start = 0
             for lines in parts:

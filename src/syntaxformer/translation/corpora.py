@@ -178,14 +178,8 @@ class CorpusConfig(BaseModel):
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
         language = language_of_side(self, ending).code or ending
-        options = (
-            self.tokenized,
-            self.unescape,
-            self.moses,
-            self.lowercase,
-            bool(self.normalize_punctuation),
-        )
-        return TextPreparation(language, *options)
+        plain = bool(self.normalize_punctuation)
+        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase, plain)
 
 
 @dataclass(frozen=True)
@@ -255,7 +249,7 @@ def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
     of_dir = config.dir, split, "data.dir"
     folder, name, key = (config.synthetic, TRAIN, split) if split == SYNTHETIC else of_dir
     if folder is None:
-        return (Path(f"{config.dataset}/{split}"),) * 2
+        return (whole := Path(f"{config.dataset}/{split}")), whole
     if name == TRAIN and (folder / MADE).exists() and read_json(folder / MADE).get("src") == config.tgt:
         raise ConfigError(
             f"{key}: expected translated sources, {config.src}, and real targets, got the reverse "

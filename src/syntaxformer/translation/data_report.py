@@ -73,9 +73,9 @@ class DataReport:
         """Add a fault that was found in the pairs that `data.clean` has kept."""
         self.faults[fault] = sorted(rows if self.kept is None else (self.kept[row] for row in rows))
 
-    def bad_rows(self, *excused: str) -> set[int]:
-        """The rows with a fault that `data.clean` acts on, other than those excused."""
-        return {row for fault, rows in self.faults.items() if fault not in (*KEPT, *excused) for row in rows}
+    def bad_rows(self, excused: Sequence[str] = KEPT) -> set[int]:
+        """The rows with a fault other than the excused ones."""
+        return {row for fault, rows in self.faults.items() if fault not in excused for row in rows}
 
     def _line(self, row: int) -> int:
         return (row if self.lines is None else self.lines[row]) + 1
@@ -165,8 +165,7 @@ def report_train(
         The text to train on, and the report. Line numbers go through the training splits, one after another.
 
     Raises:
-        DataError: `data.clean` would leave out all pairs, or more than half of them for other reasons than
-            that they are equal to others.
+        DataError: `data.clean` would leave out all pairs, or more than half, not counting equal ones.
     """
     languages = tuple(language_of_side(config, side).code for side in (config.src, config.tgt))
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
@@ -187,14 +186,12 @@ def report_train(
     report.notes += notes
     report.faults.pop(TABS)  # they are spaces by now, and counted
     if config.clean:
-        bad = report.bad_rows()
-        report.kept = [row for row in range(len(text)) if row not in bad]
+        report.kept = sorted({*range(len(text))} - report.bad_rows())
         n_out = len(text) - len(report.kept)
         report.notes.append(f"data.clean: left out {n_out:,} of {len(text):,} pairs.")
-        excused = (DUPLICATE, *map(HELD_OUT.format, held_out)) if report.kept else ()
-        if 2 * (n_bad := len(report.bad_rows(*excused))) > len(text):
-            faults, acted = report.faults.items(), {*report.faults} - {*KEPT, *excused}
-            n_most, most = max((len(rows), one) for one, rows in faults if one in acted)
+        excused = (*KEPT, DUPLICATE, *map(HELD_OUT.format, held_out)) if report.kept else KEPT
+        if 2 * (n_bad := len(report.bad_rows(excused))) > len(text):
+            n_most, most = max((len(rows), one) for one, rows in report.faults.items() if one not in excused)
             raise DataError(
                 f"data.clean: expected to leave out half of the {len(text):,} pairs at most, got {n_bad:,}, "
                 f"{n_most:,} of them {most}. Check data.src, data.tgt and their languages. If the pairs are "

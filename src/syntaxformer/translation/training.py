@@ -231,8 +231,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     tokenizers = encoder.tokenizer, target.tokenizer
     add_long(report, zip(tokenizers, [prepared_parts(*one) for one in texts], strict=True), data.max_pieces)
     if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
-        given = Checkpoint("", *tokenizers, 0, 0)
-        parts = [prepared_parts(*one) for one in texts]
+        given, parts = Checkpoint("", *tokenizers, 0, 0), [prepared_parts(*one) for one in texts]
         report.add(UNKNOWN, {*given.missing_characters(parts, spelled=False)[1]})
     sides = (train_text, encoder, train_words, data.max_pieces, target, train_tags)
     if keeps_on_disk(data):

@@ -339,12 +339,10 @@ class Translator:
         encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
         return self._as_text([one.ids for one in encoded])
 
-    def _chunks(
-        self, lines: Iterator[str], user_factors: UserFactors, size: int, done: int
-    ) -> Iterator[_Chunk]:
+    def _chunks(self, lines: Iterator[str], given: UserFactors, size: int, done: int) -> Iterator[_Chunk]:
         """Encode lines with their user factors, `size` at a time; `done` lines of their file came before."""
-        self._check_user_factors(user_factors)
-        values = {name: iter(rows) for name, rows in user_factors.items()}
+        self._check_user_factors(given)
+        values = {name: iter(rows) for name, rows in given.items()}
         while chunk := lines_at_hand(lines, size):
             part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
             for name, rows in part.items():

@@ -193,7 +193,7 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
             "--json: expected labels, whose scores it prints, got none. Leave it out."
         ),
         ("compare", good, good, "--data", table, "--target-annotator", "de"): (
-            "compare: expected --src and --ref, or for classifiers --data and --model-annotator, got --target-annotator with --data."
+            "compare: expected --src and --ref, or for classifiers --data and --model-annotator."
         ),
         ("compare", good, good, "--data", table, "--annotator", "en"): (
             "compare: expected --src and --ref, or for classifiers --data and --model-annotator, got --annotator with --data. Use --model-annotator."

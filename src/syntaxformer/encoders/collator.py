@@ -136,11 +136,8 @@ class SyntaxCollator:
             )
         _check_length(tokenizer, max_length, pad_to_multiple_of)
         self.stride, self.tags = stride, tags
-        self.tokenizer, self.config, self.max_length = (
-            tokenizer,
-            InfusionConfig.of(config).fitted(),
-            max_length,
-        )
+        self.tokenizer, self.max_length = tokenizer, max_length
+        self.config = InfusionConfig.of(config).fitted()
         self.pad_to_multiple_of = pad_to_multiple_of
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.annotator = None if annotator is None else load_annotator(annotator)

@@ -135,10 +135,9 @@ class SyntaxCollator:
                 f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True)."
             )
         _check_length(tokenizer, max_length, pad_to_multiple_of)
-        self.stride, self.tags = stride, tags
+        self.stride, self.tags, self.pad_to_multiple_of = stride, tags, pad_to_multiple_of
         self.tokenizer, self.max_length = tokenizer, max_length
         self.config = InfusionConfig.of(config).fitted()
-        self.pad_to_multiple_of = pad_to_multiple_of
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.annotator = None if annotator is None else load_annotator(annotator)
         self._told, self._said = set[str](), set[int]()

@@ -87,8 +87,8 @@ def evaluate(
     texts, report = {}, {}
     for name, one in systems.items():
         own, told = options.read_factors(factor), f"translating with {name}"
-        search = {"no_repeat_ngram_size": no_repeat_ngram_size}
-        found = score_translator(one, sources, references, beam_size, own, told, **search)
+        scored = sources, references, beam_size, own, told
+        found = score_translator(one, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
         report |= {} if report else {"model": name, **found.scores.as_dict(), "n_loops": found.n_loops}
         texts[name] = found.hypotheses
     if output is not None:

@@ -46,7 +46,6 @@ def probe(
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
     from syntaxformer.base.files import write_text
-    from syntaxformer.runs.loading import to_device
     from syntaxformer.study.probing import ProbeConfig, probe_model
     from syntaxformer.study.treebank import read_probe_treebank
     from syntaxformer.study.word_states import load_word_encoder
@@ -59,8 +58,7 @@ def probe(
     else:
         dev_part = read_probe_treebank(dev)
     test_part = dev_part if test is None else read_probe_treebank(test)
-    encoder = load_word_encoder(model, annotator, device and device.removesuffix(":bf16"), trust_annotator)
-    to_device(encoder.model, device)
+    encoder = load_word_encoder(model, annotator, device, trust_annotator)
     config = ProbeConfig(rank=rank, depth=depth, controls=controls, max_epochs=max_epochs, seed=seed)
     report = probe_model(encoder, train_part, dev_part, test_part, config, wanted)
     text = json.dumps({"model": str(model), **report.as_dict()}, indent=1)

@@ -158,7 +158,7 @@ def load_word_encoder(
     from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
     from syntaxformer.infusion import load
-    from syntaxformer.runs.loading import pick_device, quiet_loading
+    from syntaxformer.runs.loading import quiet_loading, to_device
     from syntaxformer.translation.translator import Translator
 
     folder = Path(folder)
@@ -169,17 +169,15 @@ def load_word_encoder(
     if (folder / "infusion.json").exists():
         stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
         parser = prepare(trusted_annotator(stored, annotator, folder, trust_annotator) or "en+phrases")
-        place = pick_device(device)
         with quiet_loading():
-            infused = load(folder).eval().to(place)
-        return infused_words(infused, SyntaxCollator.from_pretrained(folder), parser)
+            infused = load(folder).eval()
+        return infused_words(to_device(infused, device), SyntaxCollator.from_pretrained(folder), parser)
     from transformers import AutoModel, AutoTokenizer
 
-    place = pick_device(device)
     with folder_errors(folder, "an encoder"), quiet_loading():
         model = AutoModel.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
-    return huggingface_words(model.eval().to(place), tokenizer)
+    return huggingface_words(to_device(model.eval(), device), tokenizer)
 
 
 @dataclass(frozen=True)

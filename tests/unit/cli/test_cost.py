@@ -103,17 +103,11 @@ def test_a_recipe_that_only_predicts_target_tags(bert, tmp_path):
 
 
 def test_a_model_folder_whose_only_syntax_is_the_parses_that_it_writes(bert, tmp_path):
-    shape = {
-        "vocab_size": 31,
-        "d_model": 22,
-        "n_heads": 2,
-        "d_ff": 29,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-    }
-    SyntaxTransformerConfig(**shape, parse_task={"labels": list("vwxyz"), "weight": 1.0}).save_pretrained(
-        tmp_path / "parses"
-    )
+    config = SyntaxTransformerConfig(
+        vocab_size=31, d_model=22, n_heads=2, d_ff=29, encoder_layers=1, decoder_layers=1,
+        parse_task={"labels": list("vwxyz"), "weight": 1.0},
+    )  # fmt: skip
+    config.save_pretrained(tmp_path / "parses")
     report = json.loads(_run(tmp_path / "parses", "--pieces", 5, "--rounds", 1, "--json").stdout)
     assert report["parameters"]["target tags and parses"] == 5 * 22
 

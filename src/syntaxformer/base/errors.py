@@ -24,13 +24,7 @@ class ConfigError(SyntaxformerError):
 
 
 class DataError(SyntaxformerError):
-    """A file whose content cannot be used.
-
-    Args:
-        message: What was expected and what was found.
-        path: The file, if there is one.
-        line: 1-based line number in it.
-    """
+    """Content that cannot be used, of a file if it has a `path`, at its 1-based `line` if that is known."""
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
         self.path = None if path is None else str(path)

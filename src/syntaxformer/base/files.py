@@ -46,7 +46,8 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
-        if is_open_ended := _is_open_ended(path):
+        is_open_ended = (path.exists() and not path.is_file()) or str(path.absolute().parent) in _OF_PROCESSES
+        if is_open_ended:  # a pipe or a device, which no file may replace; /dev/stdout is a link to one
             temporary = _new_file_in(Path(tempfile.gettempdir()), path.name)
         else:
             path = Path(os.path.realpath(path))
@@ -83,11 +84,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a whole UTF-8 file, or nothing; see `atomic_file`."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, "utf-8")
-
-
-def _is_open_ended(path: Path) -> bool:
-    """Whether the path is a pipe or a device, which no file may replace; /dev/stdout is a link to one."""
-    return (path.exists() and not path.is_file()) or str(path.absolute().parent) in _OF_PROCESSES
 
 
 def _new_file_in(folder: Path, name: str) -> Path:
@@ -210,13 +206,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def remove_partials(folder: Path, below: bool = False, of: str | None = None) -> None:
-    """Delete the partial files and folders that a killed process left behind.
-
-    Args:
-        folder: The folder that it wrote to.
-        below: Whether to look in subfolders, too.
-        of: The final name of what to delete; None for all.
-    """
+    """Delete the partial files and folders, or those `of` one final name, that a killed process left."""
     pattern = f".*{PARTIAL}" if of is None else f".{glob.escape(of)}.????????{PARTIAL}"
     for path in list(folder.rglob(pattern) if below else folder.glob(pattern)):
         if path.is_dir() and not path.is_symlink():

@@ -20,10 +20,7 @@ ANSWER_S = 10.0
 
 
 def import_ray(*modules: str) -> Any:
-    """Import the package ray.
-
-    Args:
-        modules: Parts of it that are needed, such as "ray.data".
+    """Import the package ray; `modules` are parts of it that are needed, such as "ray.data".
 
     Raises:
         BackendMissingError: Ray, or a package that a part needs, is not installed.

@@ -124,9 +124,7 @@ def seed_interval(found: Spread, confidence: float = 0.95) -> tuple[float, float
 def detectable_effect(n: int, sd: float) -> float:
     """Smallest mean difference for which a two-sided paired t-test over n ≥ 2 seeds gives p < 0.05 in 80 %.
 
-    Args:
-        n: Number of seeds.
-        sd: Standard deviation of the differences over seeds.
+    `sd` is the standard deviation of the differences over seeds.
 
     Source: Cohen (1988), with SciPy's noncentral t distribution.
     """
@@ -239,12 +237,10 @@ def bootstrap_rows(
     return p_values.tolist(), Interval(float(measured.mean()), *np.percentile(means, [2.5, 97.5]).tolist())
 
 
-def bootstrap_interval(values: Sequence[float], n_samples: int = 2000) -> Interval:
-    """Mean of one value per sentence, with the 95 % percentile interval over resampled test sets.
+def bootstrap_interval(values: Sequence[float]) -> Interval:
+    """Mean of one value per sentence, with the 95 % percentile interval over 2,000 resampled test sets.
 
-    Args:
-        values: One for each sentence, at least one; NaN is left out.
-        n_samples: Number of resampled test sets.
+    NaN is left out.
 
     Raises:
         ValueError: There is no value.
@@ -255,6 +251,6 @@ def bootstrap_interval(values: Sequence[float], n_samples: int = 2000) -> Interv
         raise ValueError("values: expected at least one, got none.")
     rng = np.random.default_rng(12345)
     rows = max(1, MOST_DRAWN // len(kept))  # samples drawn at once; it changes no number
-    sizes = [min(rows, n_samples - start) for start in range(0, n_samples, rows)]
+    sizes = [min(rows, 2000 - start) for start in range(0, 2000, rows)]
     means = [kept[rng.integers(0, len(kept), (size, len(kept)))].mean(1) for size in sizes]
     return Interval(float(kept.mean()), *np.percentile(np.concatenate(means), [2.5, 97.5]).tolist())

@@ -385,15 +385,10 @@ def annotate_examples(
     processes: int = 1,
     cached: bool = True,
 ) -> list[SyntaxExample]:
-    """Annotate the texts of examples.
+    """Annotate the texts of examples; without an annotator, only add the texts' own trees.
 
-    Args:
-        examples: The texts.
-        annotator: The parser; None adds only the texts' own trees.
-        use_trees: Use the constituency trees that all examples have; the words are then those of the trees.
-        cache: Folder of the annotation cache.
-        processes: Number of worker processes.
-        cached: False parses without the cache, for short lists that occur only once.
+    With `use_trees`, the words are those of the constituency trees, which all examples then have. If not
+    `cached`, texts are parsed without the cache, as suits short lists that occur only once.
 
     Raises:
         TreeError: A tree of the data does not fit its text; with the line.

@@ -182,7 +182,7 @@ class SyntaxCollator:
         encoded = self._encode(examples)
         if self.stride is None:
             self._cut[_worker()] += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
-        batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
+        batch = {name: torch.from_numpy(encoded[name]) for name in encoded if name != "special_tokens_mask"}
         labels = [example.label for example in examples]
         of_parts = labels[0] is not None and (self.tags or isinstance(labels[0], range))
         batch |= self._part_labels(labels, examples, encoded) if of_parts else self._labels(labels)
@@ -328,9 +328,6 @@ class SyntaxCollator:
         if "pool" in content:
             content["pool"] = TreePool.from_json(content["pool"])
         return cls(AutoTokenizer.from_pretrained(folder), config, **{**content, **options})
-
-    def _kept_inputs(self, encoded: Any) -> list[str]:
-        return [name for name in encoded if name != "special_tokens_mask"]
 
     def _examples(self, examples: Sequence[Any]) -> Sequence[SyntaxExample]:
         is_row = {type(one) for one in examples} != {SyntaxExample}

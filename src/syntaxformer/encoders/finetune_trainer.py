@@ -133,12 +133,7 @@ class LengthBatches(Sampler[list[int]]):
 
     Rows are shuffled, sorted by length within pools of 50 batches and cut into batches, which are shuffled.
     The order depends on (seed, epoch) alone: two runs with the same seed see the same batches, whatever
-    random numbers the model draws.
-
-    Args:
-        lengths: Number of pieces of each row.
-        batch_size: Number of rows in a batch.
-        seed: Seed of the order.
+    random numbers the model draws. `lengths` are the numbers of pieces of the rows.
     """
 
     def __init__(self, lengths: Sequence[int] | np.ndarray, batch_size: int, seed: int) -> None:

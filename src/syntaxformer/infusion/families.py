@@ -164,7 +164,6 @@ class Parts:
     """The modules of one model.
 
     Args:
-        family: Its family, with the paths.
         stack: The encoder, whose `forward` takes the pieces.
         layers: Its layers; layers that share parameters (ALBERT) count once.
         final: The module that takes the final vector of the sentence; None if there is none.
@@ -190,11 +189,7 @@ class Parts:
 
 
 def parts_of(model: PreTrainedModel, family: Family | None = None) -> Parts:
-    """Find the parts of a model.
-
-    Args:
-        model: The model.
-        family: Its family; None for that of the table.
+    """Find the parts of a model of this family, or of that of the table.
 
     Raises:
         ConfigError: The model is not supported, attends to earlier words only, or lacks a path of the family.

@@ -42,10 +42,6 @@ def take_over(module: nn.Module, by: type) -> None:
     module.__class__ = _joined(by, type(module))
 
 
-def _give_back(module: nn.Module) -> None:
-    module.__class__ = type(module).host
-
-
 @cache
 def _joined(by: type, host: type) -> type:
     """A class that derives from `by` and `host`, under the host's name, which people and libraries know."""
@@ -419,7 +415,7 @@ def _hold(module: nn.Module, by: type) -> None:
         return
     for inner in module.modules():
         if isinstance(inner, by):
-            _give_back(inner)
+            inner.__class__ = type(inner).host
     take_over(module, by)
 
 

@@ -17,13 +17,7 @@ from torch import Tensor, nn
 
 
 class JoinedMap(nn.Linear):
-    """W [e ; f] + b.
-
-    Args:
-        width: Columns of [e ; f].
-        d_model: Columns of the result.
-        n_one_hot: How many of the last columns are one-hot; those columns of W are the values' embeddings.
-    """
+    """W [e ; f] + b. The last `n_one_hot` columns of [e ; f] are one-hot: those of W embed the values."""
 
     def __init__(self, width: int, d_model: int, n_one_hot: int = 0) -> None:
         super().__init__(width, d_model)
@@ -120,12 +114,10 @@ class InfusionKind:
     """How factors are merged with each other, and how the result is joined to the word embedding.
 
     Args:
-        merge: Whether their embeddings are summed or concatenated.
         join: "add" to the word embedding, "concat" with it within d_model, "linear": concatenate and map back
             to d_model, "pieces": own pieces before the words, "encoder": a second encoder, "final": as
             "linear", with the final vector of the sentence.
         default_factors: The factors of the paper.
-        source: The paper and system.
         one_hot: Whether the embedding of a factor is fixed, one column for each value.
         default_width: Columns of all factors together.
     """

@@ -45,7 +45,6 @@ class RowIndex:
         order: Pairs sorted by row, tree and relation.
         starts: Where each slot of each row begins in `order`.
         slots: Slot of each pair in each tree, numbered through all rows.
-        n_slots: Number of slots in a row.
     """
 
     order: Int[Tensor, " sorted_pairs"]

@@ -94,8 +94,11 @@ def syntax_attention(
     elif key_mask is not None:
         raise ValueError("key_mask: expected None beside a RelationIndex, which holds one, got a mask.")
     n_networks = relations.n_networks + include_full
-    if active is not None:
-        _check_active(active, n_networks)
+    if active is not None and (len(active) != n_networks or not any(active)):
+        raise ValueError(
+            f"active: expected one entry for each of {n_networks} sub-networks, at least one of them True, "
+            f"got {len(active)} entries, {sum(map(bool, active))} of them True."
+        )
     in_trees = None if active is None else mask_of(active[: relations.n_networks], query.device)
     n_active = n_networks if active is None else sum(map(bool, active))
     full_on_empty = mode == "additive" and on_empty_row == "full"
@@ -148,14 +151,6 @@ def summed_weight(summation: Summation, n_networks: int) -> float:
     Source: Bai et al. (2021), section 4.4.
     """
     return {"sum": 1.0, "scaled": n_networks**-0.5, "mean": 1 / n_networks}[summation]
-
-
-def _check_active(active: Sequence[bool], n_networks: int) -> None:
-    if len(active) != n_networks or not any(active):
-        raise ValueError(
-            f"active: expected one entry for each of {n_networks} sub-networks, at least one of them True, "
-            f"got {len(active)} entries, {sum(map(bool, active))} of them True."
-        )
 
 
 def linear_map(module: nn.Module, like: Tensor, **options: Any) -> tuple[Tensor, Tensor | None]:
@@ -274,8 +269,7 @@ class SyntaxGate(nn.Module):
     With the gate the attention is full + g (syntax - full) and W_V becomes (1 - g) I + g W_V, so g = 0 is the
     plain layer, whatever the other parameters are, and g = 1 is the layer of the paper.
 
-    Args:
-        n_heads: A gate for each head; None for one of the layer.
+    `n_heads` gives a gate to each head; None is one of the layer.
 
     Source: ours; not in the paper.
     """

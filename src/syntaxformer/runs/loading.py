@@ -151,9 +151,7 @@ def quiet_loading() -> Iterator[None]:
 def load_written(folder: Path, auto: Any) -> Any:
     """The network of a folder that training wrote, plain, infused or our own, with exactly its weights.
 
-    Args:
-        folder: The folder.
-        auto: The Auto class of transformers that loads its kind.
+    `auto` is the Auto class of transformers that loads its kind.
 
     Raises:
         CheckpointError: It cannot be read, or its weights are not those of its config.

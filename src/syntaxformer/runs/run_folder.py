@@ -91,9 +91,6 @@ class Run(Generic[Settings]):
 
     Args:
         settings: Its settings, with the precision decided.
-        resume: Continue from the last complete checkpoint of an interrupted run.
-        overwrite: Delete an older run in the output folder.
-        team: The processes of the run.
         start: When this process began, by `time.monotonic`.
         held: Resources that end with the run: the lock of its folder and its stopwatch.
         watch: Measures the run's time; only in the process that writes, once the folder is open.
@@ -335,9 +332,7 @@ def move_files(folder: Path, output: Path) -> None:
 def empty_folder(folder: Path, last: str = RECIPE) -> None:
     """Delete the content of a folder, which may be a link, except a lock.
 
-    Args:
-        folder: The folder.
-        last: The name to delete last: if this is interrupted, it still marks the other files as ours.
+    The file `last` is deleted last: if this is interrupted, it still marks the other files as ours.
     """
     paths = (path for path in folder.iterdir() if path.name != LOCK)
     for path in sorted(paths, key=lambda path: path.name == last):
@@ -378,11 +373,9 @@ def _same_run(recipe: RunConfig, stored: Path) -> None:
 
 
 def same_data(found: Mapping[str, str], stored: Mapping[str, str]) -> None:
-    """Check that a resumed run has the same data; hashes that an older version did not store are skipped.
+    """Check that a resumed run has the data of the interrupted one by the sha256 of each part.
 
-    Args:
-        found: Part of the data → sha256.
-        stored: The same for the interrupted run.
+    Hashes that an older version did not store are skipped.
 
     Raises:
         ConfigError: A part differs.

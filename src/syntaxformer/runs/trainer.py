@@ -80,7 +80,6 @@ class RunTrainer:
     Args:
         model: The network, which computes its own loss.
         arguments: The result of `run_arguments`.
-        config: Settings of training.
         batches: Lists of row numbers; `set_epoch` chooses their order.
         rate: Number of finished updates → factor of each parameter's learning rate.
         n_updates: Number of updates of the whole run.

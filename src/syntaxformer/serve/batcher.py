@@ -59,7 +59,6 @@ class Batcher:
         max_cost: Largest cost of a batch of several items.
         cost: Cost of an item.
         metrics: Counters of its work, under the name of the `model`.
-        model: The name.
     """
 
     work: Work

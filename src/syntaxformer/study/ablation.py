@@ -142,14 +142,7 @@ def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:
 def ablate_factors(
     factors: NDArray[Any], names: Sequence[str], of_pieces: PieceWords, ablation: Ablation
 ) -> NDArray[Any]:
-    """Shuffle or blank columns of factor values.
-
-    Args:
-        factors: `[texts, pieces, factors]`.
-        names: Names of the columns.
-        of_pieces: The words of the pieces.
-        ablation: What to shuffle and blank.
-    """
+    """Shuffle or blank the columns of these names in factor values `[texts, pieces, factors]`."""
     spoiled = factors.copy()
     for column, name in enumerate(names):
         if name in ablation.shuffle:
@@ -268,13 +261,7 @@ class _AblatedCollator(SyntaxCollator):
 
 
 def drawn_for(seed: int, text: int, name: str) -> np.random.Generator:
-    """The random numbers for one factor or tree of one text, the same in any batch.
-
-    Args:
-        seed: Seed of the ablation.
-        text: Checksum of the text.
-        name: Name of the factor or tree; each is shuffled separately.
-    """
+    """The random numbers for one factor or tree of one text, given by its checksum, in whichever batch."""
     return np.random.default_rng([seed, text, zlib.crc32(name.encode())])
 
 

@@ -114,13 +114,9 @@ def compare_cases(
 ) -> list[Case]:
     """Score every sentence of every system.
 
-    Args:
-        sources: Annotated source lines.
-        references: Annotated references.
-        outputs: Lines of each system, the baseline first, split into words by the annotator of the
-            references, because words that are split differently are never right.
-        counts: How often lower-cased source words occur in some text, preferably the training text.
-        lowercase: Ignore case, in chrF and in words.
+    Outputs, those of the baseline first, are split into words by the annotator of the references, because
+    words that are split differently are never right. `counts` says how often lower-cased source words occur
+    in some text, preferably the training text; `lowercase` ignores case, in chrF and in words.
 
     Raises:
         ValueError: The numbers of lines differ, or there are no lines.

@@ -224,10 +224,7 @@ def word_means(
 ) -> tuple[Float[Tensor, "words d_model"], Float[Tensor, " words"]]:
     """The mean state over the pieces of each word, for the words of all sentences in order.
 
-    Args:
-        states: States of pieces.
-        owners: `[batch, pieces]`, index of the piece's word in its sentence, negative for none.
-        n_words: Number of words in each sentence.
+    `owners`, `[batch, pieces]`, are the index of each piece's word in its sentence, negative for none.
 
     Returns:
         Means, which are zero for a word without pieces, and the number of pieces of each word.

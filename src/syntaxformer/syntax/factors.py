@@ -72,9 +72,7 @@ def _unseen(factor: str, counts: Counter[str]) -> str:
 class FactorVocabulary:
     """Values of one factor; id 0 is `<none>`, 1 is `<unk>`, then come the values in order.
 
-    Args:
-        name: The factor.
-        values: Distinct values, without the two reserved ones.
+    `values` are distinct, without the two reserved ones.
 
     Raises:
         ConfigError: A value occurs twice or is reserved.
@@ -106,10 +104,7 @@ class FactorVocabulary:
     def from_counts(cls, name: str, counts: Mapping[str, int], min_count: int = 1) -> FactorVocabulary:
         """Make an open vocabulary from data, with the most frequent value first and ties in order of name.
 
-        Args:
-            name: The factor.
-            counts: How often each value was seen.
-            min_count: Values seen less often are left out and read as `<unk>`, so that `<unk>` is trained.
+        Values seen less often than `min_count` are left out and read as `<unk>`, so that `<unk>` is trained.
 
         Raises:
             ConfigError: No value is frequent enough.

@@ -366,10 +366,7 @@ class SyntaxDropout:
     the word loses relations of the user's own. LISA's targets stay. Nothing is scaled, and nothing is left
     out after training.
 
-    Args:
-        prob: p.
-        draws: What it draws from.
-        annotated: Which factors come from an annotation, `[factors]`; case and place in the word stay.
+    `annotated` says which factors come from an annotation, `[factors]`: case and place in the word stay.
 
     Source: word dropout (Gal & Ghahramani 2016), put on annotations.
     """
@@ -387,10 +384,8 @@ class SyntaxDropout:
     def tags(self, factor_ids: IntArray, ids: ArrayLike, words: IntArray) -> IntArray:
         """Factor ids with `<none>` for the words drawn.
 
-        Args:
-            factor_ids: `[..., factors]`.
-            ids: Number of each piece's example.
-            words: Word of each piece, -1 for none, `[...]`.
+        `ids` are the numbers of the pieces' examples, and `words` the word of each piece, -1 for none,
+        `[...]`; factor ids have their columns behind them, `[..., factors]`.
         """
         gone = (self.draws.uniform(TAG, ids, words) < self.prob) & (words >= 0)
         return np.where(gone[..., None] & self.annotated, 0, factor_ids)

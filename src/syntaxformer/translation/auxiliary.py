@@ -25,11 +25,7 @@ Tallies = dict[str, tuple[Tensor, Tensor]]
 
 @dataclass
 class TranslationOutput(Seq2SeqLMOutput):
-    """Output of a translator.
-
-    Args:
-        tallies: See `Tallies`; None without auxiliary tasks.
-    """
+    """Output of a translator; its tallies are None without auxiliary tasks."""
 
     tallies: Tallies | None = None
 

@@ -42,11 +42,8 @@ class TokenBudgetBatches(Sampler[list[int]]):
         src_lengths: Source pieces of each row.
         tgt_lengths: Target pieces of each row.
         max_batch_tokens: Largest number of target pieces in a batch, padding included.
-        seed: Seed of the order.
         shuffle: False keeps the sorted order, as evaluation does.
         per_update: Batches of one update, over all processes.
-        rank: Number of this process.
-        world: How many processes there are.
         at_epoch: Is called with the number of each epoch before its batches. It may return new lengths, whose
             batches may exceed the budget a little.
 

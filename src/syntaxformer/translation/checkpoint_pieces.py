@@ -50,7 +50,6 @@ class Checkpoint:
     Args:
         path: Folder, or name on the Hub.
         source: Tokenizer of the source: its language code and its prompt are in its template.
-        target: Tokenizer of the target.
         start_id: Piece that the decoder begins with.
         n_known: Pieces that the checkpoint knows; what is added to them comes behind.
         longest: Positions of the network; None where they are relative, or computed for any length.
@@ -84,9 +83,8 @@ class Checkpoint:
     ) -> tuple[Counter[str], list[int]]:
         """Characters that a side's tokenizer does not know, with their counts, and the rows that have some.
 
-        Args:
-            sides: Prepared lines of source and target, in parts.
-            spelled: Count also those that are spelled by their bytes, of which nothing is lost.
+        `sides` are the prepared lines of source and target, in parts. If `spelled`, characters that are
+        spelled by their bytes count as well, although nothing of them is lost.
         """
         counts: Counter[str] = Counter()
         rows: list[int] = []

@@ -187,14 +187,9 @@ class ParallelText:
     """Parallel lines: lists, or `StoredLines` if they are many.
 
     Args:
-        src: Source lines.
-        tgt: Target lines, as many.
-        src_path: Where the source came from.
-        tgt_path: Where the target came from.
         n_tabs: Lines whose tabs were read as spaces.
         sha256: Hash of both sides.
         rows: Numbers of these lines in the files, ascending; None if they are all lines.
-        n_file_lines: Number of lines in each file.
         n_synthetic: Number of synthetic pairs, which come last.
         tag: The piece before their sources; None for none.
     """

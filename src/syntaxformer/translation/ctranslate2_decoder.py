@@ -77,7 +77,9 @@ class CTranslate2Decoder:
         limits = limits.clip(max=self.longest - 1).tolist()
         tokens = self.tokens(source, rows)
         waiting = []
-        size = self._batch_size(len(tokens), search.batch_size)
+        # Few lines are divided so that no thread is idle, but not into tiny batches.
+        share = max(SMALLEST_SHARE, -(-len(tokens) // self.network.num_translators))
+        size = max(1, min(search.batch_size, share))
         for batch in batches_of(source.lengths[list(rows)], size):
             waiting += self._search(tokens[batch], max(limits[batch]), search)
         results = [one.result() for one in waiting]
@@ -90,11 +92,6 @@ class CTranslate2Decoder:
         pieces = [[self._ids[name] for name in one] for one in names]
         scores = self._scores(tokens, names, search) if search.scored else None
         return n_best_lists(pieces, scores, search.n_best)
-
-    def _batch_size(self, n_lines: int, wanted: int) -> int:
-        """Lines in a batch: few lines are divided so that no thread is idle, but not into tiny batches."""
-        share = -(-n_lines // self.network.num_translators)
-        return max(1, min(wanted, max(share, SMALLEST_SHARE)))
 
     def _search(self, tokens: list[list[str]], limit: int, search: Search) -> list[Any]:
         return self.network.translate_batch(

@@ -53,7 +53,6 @@ class DataReport:
 
     Args:
         name: What was looked at.
-        n_pairs: Number of its pairs.
         lines: Line numbers of its rows in the files, counted from 0; None if they are the same.
         faults: Fault → rows that have it, ascending, counted from 0.
         notes: What was not checked, or only in part.
@@ -206,12 +205,9 @@ def report_train(
 
 
 def add_long(report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[str]]]], limit: int) -> None:
-    """Add the pairs with more than `limit` pieces on a side, counted as training counts them.
+    """Add the pairs with more than `limit` pieces on a side, the end piece included, as training counts them.
 
-    Args:
-        report: The report of these pairs.
-        sides: Tokenizer and prepared lines, in parts, of both sides.
-        limit: Most pieces, the end piece included.
+    `sides` are the tokenizer and the prepared lines, in parts, of both sides.
     """
     rows: set[int] = set()
     for tokenizer, parts in sides:

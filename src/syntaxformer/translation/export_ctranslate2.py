@@ -183,12 +183,7 @@ REASONS = {
 
 
 def why_not(config: Any, infusion: Any = None) -> list[str]:
-    """Reasons why a model cannot be exported, one sentence each; none if it can.
-
-    Args:
-        config: The model's.
-        infusion: What a pretrained translator is infused with.
-    """
+    """Why a model of this config, infused with this if it is a host, cannot be exported; a sentence each."""
     if isinstance(config, SyntaxTransformerConfig):
         given = {name: one for name in REASONS if (one := getattr(config, name, None)) is not None}
         found = {name for name, one in given.items() if one.get("layers") not in ((), [])}

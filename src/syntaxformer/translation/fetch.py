@@ -36,12 +36,9 @@ _BROKEN = (gzip.BadGzipFile, zipfile.BadZipFile, tarfile.TarError, zlib.error, E
 
 
 def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
-    """Put the files of a corpus into a folder, packed; files that are there and right are kept.
+    """Put the files of a corpus, a key of `corpora.yaml`, into a folder, packed; files that are right stay.
 
-    Args:
-        name: A key of `corpora.yaml`.
-        output: The folder.
-        mirror: Holds a folder of each corpus; its further files come, too. None: from the corpus's home.
+    `mirror` holds a folder of each corpus; its further files come, too. None: from the corpus's home.
 
     Raises:
         ConfigError: There is no such corpus, or the mirror lacks it.

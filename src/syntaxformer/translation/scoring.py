@@ -229,13 +229,7 @@ def bootstrap_gain(
     """Mean gain in BLEU over pairs of runs, with the 95 % interval over both seeds and sentences.
 
     Each sample draws seeds and sentences with replacement; the drawn sentences are the same for all seeds.
-
-    Args:
-        pairs: For each seed the lines of the baseline and of the system.
-        references: Lines, as many as each system has.
-        n_samples: Number of samples.
-        lowercase: As in `scoring`.
-        tokenize: As in `scoring`.
+    `pairs` are for each seed the lines of the baseline and of the system; options are as in `scoring`.
 
     Raises:
         ValueError: The texts have different numbers of lines, or there are no lines.

@@ -70,7 +70,6 @@ class PreparedLines:
     """Lines as the tokenizer reads them.
 
     Args:
-        texts: Prepared lines.
         places: For each line, where in the raw line each prepared character starts, and where it ends,
             exclusive; None if nothing changed. An inserted space covers no raw character.
     """
@@ -316,9 +315,7 @@ def source_batch(
 class PlainTokenizer:
     """What translation needs of a `PreTrainedTokenizerFast`, without the slow import of transformers.
 
-    Args:
-        tokenizer_file: A tokenizer.json.
-        specials: Names of the special pieces, by role, such as "pad_token".
+    `tokenizer_file` is a tokenizer.json; `specials` names the special pieces by role, such as "pad_token".
     """
 
     KNOWN = frozenset({"backend", "model_max_length", "tokenizer_class", "is_local", "local_files_only"})

@@ -47,13 +47,9 @@ def stored_folder(
 ) -> Path:
     """Return the cache folder for some content, and make it first if it is missing or damaged.
 
-    If two processes want the same folder at once, one makes it and the other waits.
-
-    Args:
-        cache: Folder of the cache; None for the user's.
-        kind: Subfolder.
-        made_from: Everything that decides the content, in a form that JSON can store.
-        build: Fills an empty folder.
+    If two processes want the same folder at once, one makes it and the other waits. `kind` is a subfolder of
+    the cache, by default the user's; `made_from` everything that decides the content, in a form that JSON can
+    store; `build` fills an empty folder.
 
     Raises:
         DataError: The folder cannot be written.

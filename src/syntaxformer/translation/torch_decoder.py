@@ -151,13 +151,8 @@ def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search
     """Uniform random numbers in (0, 1] for sampling, `[samples, longest]`.
 
     They depend on the seed, the line's pieces and the number of the sample alone: a line gets the same
-    samples whatever lines are around it, in whatever batches.
-
-    Args:
-        source: Encoded lines.
-        rows: The line of each sample; the samples of a line are neighbours.
-        longest: Largest number of pieces of a translation.
-        search: Settings of the search.
+    samples whatever lines are around it, in whatever batches. `rows` are the lines of the samples; the
+    samples of a line are neighbours.
     """
     found = np.empty((len(rows), longest))
     for place, row in enumerate(rows):
@@ -170,10 +165,7 @@ def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search
 class Sampling(LogitsProcessor):
     """Leaves one piece of each translation, drawn from softmax(logits / temperature) over the best `top_k`.
 
-    Args:
-        drawn: The result of `draws`.
-        temperature: Above 1 for more variety, below 1 for less.
-        top_k: Number of pieces to draw from; None for all.
+    `drawn` is the result of `draws`; a `top_k` of None draws from all pieces.
 
     Source: Fan et al. (2018), top-k sampling.
     """

@@ -59,11 +59,7 @@ def bracket_score(pairs: Iterable[tuple[Tree, Tree]], *, punctuation: bool = Tru
 
 def bracket_spans(tree: Tree, punctuation: bool = True) -> Set[tuple[int, int]]:
     """Return the distinct spans of two words or more, as start and end (exclusive)."""
-    counts = [punctuation or any(_is_said(character) for character in word) for word in leaves_of(tree)]
-    before = [0, *accumulate(counts)]
+    is_said = [any(one.isalnum() or one in "$%&#£€" for one in word) for word in leaves_of(tree)]
+    before = [0, *accumulate(punctuation or one for one in is_said)]
     spans = {(before[start], before[end]) for _, start, end in spans_of(tree)}
     return {(start, end) for start, end in spans if end - start > 1}
-
-
-def _is_said(character: str) -> bool:
-    return character.isalnum() or character in "$%&#£€"

@@ -33,9 +33,7 @@ class PreparsedAnnotator(Annotator):
 
     A blank line takes the next sentence only if that has no words either, so files may omit blank lines.
 
-    Args:
-        name: "conllu:PATH" or "ptb:PATH".
-        respelled: Whether its words may be spelled in the Penn Treebank's way (quotes, brackets, full stops).
+    Words of a `respelled` one may be spelled in the Penn Treebank's way (quotes, brackets, full stops).
     """
 
     def __init__(

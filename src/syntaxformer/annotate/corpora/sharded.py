@@ -26,12 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import (
-    Annotator,
-    hash_lines,
-    load_annotator,
-    short_enough,
-)
+from syntaxformer.annotate.annotator import Annotator, hash_lines, load_annotator, short_enough
 from syntaxformer.annotate.corpora.cached import read_if_current
 from syntaxformer.annotate.corpora.stored import (
     FORMAT,
@@ -129,13 +124,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A run of lines of a source.
-
-    Args:
-        first: Its first line, from 0.
-        content_hash: `hash_lines` of its lines.
-        path: The Parquet file to write.
-    """
+    """A run of lines of a source, the first counted from 0, and the Parquet file at `path` to write."""
 
     source: str
     first: int

@@ -65,12 +65,7 @@ _REMEDY = "Annotate the text again with `syntaxformer annotate`"
 
 @dataclass(frozen=True, slots=True)
 class AnnotationHeader:
-    """What a file says about itself.
-
-    Args:
-        content_hash: SHA-256 of the lines that were annotated.
-        columns: Columns that every sentence with words has.
-    """
+    """What a file says about itself: `hash_lines` of its text, columns of every sentence with words, …"""
 
     annotator: str
     version: str

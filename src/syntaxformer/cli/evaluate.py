@@ -25,9 +25,7 @@ def evaluate(
     output: Annotated[
         Path | None, Option("-o", "--output", help="File for the translations, plain or .gz.")
     ] = None,
-    baseline: Annotated[
-        list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
-    ] = None,
+    baseline: options.BaselineOption = None,
     scores: Annotated[
         Path | None, Option(help="Instead of a model: any metric's score of each line, such as COMET's.")
     ] = None,

@@ -28,6 +28,9 @@ class Engine(StrEnum):
 AddressOption = Annotated[
     str | None, Option(help="Ray cluster: auto, ray://HOST:10001. Default: start one on this machine.")
 ]
+BaselineOption = Annotated[
+    list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
+]
 BatchSizeOption = Annotated[int | None, Option(min=1, help="Number of lines decoded together.")]
 BeamSizeOption = Annotated[int | None, Option(min=1, help="Default: the model's setting.")]
 BlankOption = Annotated[

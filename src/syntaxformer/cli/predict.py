@@ -35,9 +35,7 @@ def predict(
     output: Annotated[
         Path | None, Option("-o", "--output", help="File, or folder for a file with the usual name.")
     ] = None,
-    baseline: Annotated[
-        list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
-    ] = None,
+    baseline: options.BaselineOption = None,
     annotator: options.ModelAnnotatorOption = None,
     batch_size: Annotated[int | None, Option(min=1, help="Number of texts in a batch.")] = None,
     shuffle: options.ShuffleOption = None,

@@ -239,9 +239,7 @@ def _words(text: str) -> Sentence:
 
 def needed_columns(config: InfusionConfig) -> frozenset[str]:
     """The columns of a `Sentence` that an infusion reads."""
-    needed: set[str] = set()
-    for name in config.factors:
-        needed |= set(FACTORS[name].needs)
+    needed = {need for name in config.factors for need in FACTORS[name].needs}
     if config.lisa is not None:
         needed.add("governors")
     if config.tree_options is not None:

@@ -45,11 +45,8 @@ class EncoderShape:
     instead of 2,000. The paper states neither the number of heads nor the feed-forward width.
 
     Args:
-        layers: Number of layers.
-        width: Width of hidden states.
         heads: Number of attention heads, a divisor of `width`.
         feed_forward: Inner width of the feed-forward layers.
-        dropout: Probability of every dropout.
         max_length: Number of positions.
         embedding_width: Width of the word vectors, if no file gives it.
     """
@@ -73,16 +70,11 @@ def build_scratch_encoder(
     lowercase: bool = False,
     seed: int = 1,
 ) -> str:
-    """Write an untrained encoder with GloVe word embeddings.
+    """Write an untrained encoder with GloVe word embeddings into a new folder.
 
-    Args:
-        train: Text files, or files of bracketed trees; their words become the vocabulary.
-        output: The new folder.
-        vectors: GloVe file; None initialises at random.
-        shape: Sizes of the encoder.
-        min_count: Rarer words become unknown.
-        lowercase: Read all text in lower case.
-        seed: Seed of the random initialisation.
+    The words of `train`, text files or files of bracketed trees, become the vocabulary; those that occur less
+    often than `min_count` become unknown. Without a GloVe file, `vectors`, embeddings are initialised at
+    random with the seed.
 
     Returns:
         One line with the sizes and the number of words that have a vector.

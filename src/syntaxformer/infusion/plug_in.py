@@ -176,8 +176,10 @@ class InfusedEncoder(_TakesSyntax):
         inputs, batch = _opened(self, self.syntax_root[0], args, kwargs)
         try:
             output = super().forward(**inputs, syntax_batch=batch)
-        finally:
-            _closed(batch)
+        finally:  # layers may run again for gradients; a head outside the encoder still reads tags
+            batch.seen.closed = True
+            if not _running.own.is_open:
+                _running.own.batch = None
         _check_attended(self, batch)
         return output
 
@@ -222,13 +224,6 @@ def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batc
         inputs["inputs_embeds"] = embedded(stack, pieces, inputs)
     join = cast("nn.Module", infusion.embedding)
     inputs["inputs_embeds"] = join(inputs["inputs_embeds"], batch.factor_ids)
-
-
-def _closed(batch: SyntaxBatch) -> None:
-    """Stop recording, as layers may run again for gradients; a head outside the encoder still reads tags."""
-    batch.seen.closed = True
-    if not _running.own.is_open:
-        _running.own.batch = None
 
 
 def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
@@ -296,12 +291,14 @@ class InfusedModel(_TakesSyntax):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
-        seen = Seen()
-        _open(kwargs)
+        seen, running = Seen(), _running.own
+        running.batch, running.is_open = None, True
+        running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
         try:
             output = super().forward(*args, **kwargs, syntax_seen=seen)
         finally:
-            _end()
+            running = _running.own
+            running.batch, running.given, running.is_open = None, None, False
         return _with_governor_loss(self, output, seen, args, kwargs)
 
     def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
@@ -344,17 +341,6 @@ class InfusedModel(_TakesSyntax):
         from syntaxformer.infusion.infused_folder import from_folder
 
         return from_folder(folder, *args, **kwargs)
-
-
-def _open(kwargs: dict[str, Any]) -> None:
-    running = _running.own
-    running.batch, running.is_open = None, True
-    running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
-
-
-def _end() -> None:
-    running = _running.own
-    running.batch, running.given, running.is_open = None, None, False
 
 
 def _with_governor_loss(

@@ -204,15 +204,12 @@ def _slots(
     counts = torch.zeros(n_rows, n_slots, dtype=dtype, device=device)
     flat = in_row.flatten(1).to(torch.int64)
     counts.scatter_add_(1, flat, counts.new_ones(()).expand_as(flat))
+    if sorts_bytes(device):
+        order = torch.from_numpy(np.argsort(ids.numpy(), axis=-1, kind="stable"))
+    else:
+        order = ids.argsort(dim=-1, stable=True)
     return {
-        "order": _argsort(ids).flatten(1).to(dtype) + row * n_keys,
+        "order": order.flatten(1).to(dtype) + row * n_keys,
         "starts": counts.cumsum(1, dtype=dtype) - counts + row * (n_trees * n_keys),
         "slots": (in_row + row[:, None] * n_slots).transpose(1, 2).contiguous(),
     }
-
-
-def _argsort(ids: UInt8[Tensor, "rows trees keys"]) -> Int[Tensor, "rows trees keys"]:
-    """Stable argsort."""
-    if sorts_bytes(ids.device):
-        return torch.from_numpy(np.argsort(ids.numpy(), axis=-1, kind="stable"))
-    return ids.argsort(dim=-1, stable=True)

@@ -33,12 +33,12 @@ from syntaxformer.base.files import (
     MANIFEST,
     PARTIAL,
     TRAINED_ON,
-    atomic_file,
     disk_errors,
     make_readable,
     remove_partials,
     write_json,
     write_manifest,
+    write_text,
 )
 from syntaxformer.infusion.model_card import write_card
 from syntaxformer.nn.kernels.memory import bound_kernel_cache
@@ -315,8 +315,7 @@ def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -
             empty_folder(output)
     except OSError as error:
         raise DataError(f"expected to write the folder, got: {error.strerror}.", output) from error
-    with atomic_file(output / RECIPE) as temporary:
-        temporary.write_text(recipe.to_yaml(), "utf-8")
+    write_text(output / RECIPE, recipe.to_yaml())
 
 
 def move_files(folder: Path, output: Path) -> None:

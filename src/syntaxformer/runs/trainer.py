@@ -467,11 +467,9 @@ class TallyBook:
             old_right, old_total = self._sums.get(name, (0, 0))
             self._sums[name] = (old_right + right, old_total + total)
 
-    def take(self, prefix: str = "") -> dict[str, float]:
+    def take(self) -> dict[str, float]:
         """Return the accuracies since the last call and reset the sums."""
-        rates = {
-            f"{prefix}{name}": int(right) / max(int(total), 1) for name, (right, total) in self._sums.items()
-        }
+        rates = {name: int(right) / max(int(total), 1) for name, (right, total) in self._sums.items()}
         self._sums.clear()
         return rates
 

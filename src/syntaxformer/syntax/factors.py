@@ -19,12 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import CodedColumn, WordColumns
-from syntaxformer.syntax.pieces import (
-    NO_WORD,
-    SUBWORD_POSITIONS,
-    row_of_item,
-    subword_codes,
-)
+from syntaxformer.syntax.pieces import NO_WORD, SUBWORD_POSITIONS, row_of_item, subword_codes
 from syntaxformer.syntax.relations import flat_parents
 from syntaxformer.trees import ROOT, check_governors
 
@@ -82,7 +77,10 @@ class FactorVocabulary:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        problems = _value_problems(self.values)
+        counts = Counter(self.values)
+        problems = [f"expected distinct values, got {one!r} {n} times." for one, n in counts.items() if n > 1]
+        reserved = [one for one in _RESERVED if one in counts]
+        problems += [f"expected values other than {NONE} and {UNKNOWN}, got {one!r}." for one in reserved]
         if problems:
             raise ConfigError([f"factor {self.name}: {problem}" for problem in problems])
 
@@ -152,15 +150,6 @@ class FactorVocabulary:
     def to_dict(self) -> dict[str, Any]:
         """A form that JSON can hold, of which pydantic makes a vocabulary again."""
         return {"name": self.name, "values": list(self.values)}
-
-
-def _value_problems(values: Sequence[str]) -> list[str]:
-    counts = Counter(values)
-    problems = [f"expected distinct values, got {value!r} {n} times." for value, n in counts.items() if n > 1]
-    reserved = [value for value in _RESERVED if value in counts]
-    return problems + [
-        f"expected values other than {NONE} and {UNKNOWN}, got {value!r}." for value in reserved
-    ]
 
 
 POS_TAGS = (

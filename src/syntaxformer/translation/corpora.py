@@ -262,10 +262,8 @@ def read_split(config: CorpusConfig, split: str) -> ParallelText:
             holds no text, or no pair has words on both sides.
     """
     tabs: Counter[str] = Counter()
-    src, tgt = [], []
-    for one, other in _pairs(config, split, tabs):
-        src.append(one)
-        tgt.append(other)
+    pairs = list(_pairs(config, split, tabs))
+    src, tgt = [one for one, _ in pairs], [other for _, other in pairs]
     sha256 = hash_lines(src, tgt)
     return ParallelText(src, tgt, *_paths(config, split), tabs.total(), sha256, n_file_lines=len(src))
 

@@ -213,9 +213,12 @@ def largest_difference(
 ) -> float:
     """The largest difference between a network's log-probabilities and its export's, on random lines."""
     random = np.random.default_rng(1)
-    source = _random_text(random, n_pieces, [len(encoder.vocabularies[name]) for name in encoder.columns])
-    sizes = random.integers(1, LONGEST, N_LINES)
-    targets = [random.integers(4, model.config.vocab_size, size).tolist() for size in sizes]
+    splits = splits_of(random.integers(1, LONGEST, N_LINES))
+    pieces = random.integers(0, n_pieces, splits[-1]).astype(np.int32)
+    sizes = [len(encoder.vocabularies[name]) for name in encoder.columns]
+    factors = random.integers(0, sizes, (len(pieces), len(sizes)), np.int32)
+    source, lengths = EncodedText(pieces, splits, factors), random.integers(1, LONGEST, N_LINES)
+    targets = [random.integers(4, model.config.vocab_size, length).tolist() for length in lengths]
     return difference_on(source, targets, model, encoder, folder, info)
 
 
@@ -249,14 +252,6 @@ def difference_on(
         ours = logs.gather(-1, labels[..., None])[0, :, 0].cpu().numpy()
         differences.append(np.abs(ours - np.array(found.log_probs)).max())
     return float(max(differences))
-
-
-def _random_text(random: np.random.Generator, n_pieces: int, sizes: list[int]) -> EncodedText:
-    lengths = random.integers(1, LONGEST, N_LINES)
-    splits = splits_of(lengths)
-    pieces = random.integers(0, n_pieces, splits[-1]).astype(np.int32)
-    factors = random.integers(0, sizes, (len(pieces), len(sizes)), np.int32)
-    return EncodedText(pieces, splits, factors)
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}

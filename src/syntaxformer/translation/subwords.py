@@ -125,7 +125,10 @@ def train_subwords(
         show_progress=False,
     )
     tokenizer.train_from_iterator(lines, trainer)
-    tokenizer = _with_bytes_as_pieces(tokenizer)
+    # Bytes become ordinary pieces: output would skip special ones, and text would match them.
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = [piece for piece in state["added_tokens"] if piece["content"] in SPECIALS]
+    tokenizer = Tokenizer.from_str(json.dumps(state))
     _end_with(tokenizer, EOS)
     return _fast(tokenizer, *SPECIALS)
 
@@ -167,13 +170,6 @@ def stored_subwords(
 
     folder = stored_folder(cache, "subwords", made_from, build)
     return _fast(Tokenizer.from_str((folder / FILE).read_text("utf-8")), *SPECIALS)
-
-
-def _with_bytes_as_pieces(tokenizer: Tokenizer) -> Tokenizer:
-    """Turn bytes into ordinary pieces: output would skip special ones, and text would match them."""
-    state = json.loads(tokenizer.to_str())
-    state["added_tokens"] = [piece for piece in state["added_tokens"] if piece["content"] in SPECIALS]
-    return Tokenizer.from_str(json.dumps(state))
 
 
 class Cut(NamedTuple):

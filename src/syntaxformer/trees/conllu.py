@@ -6,6 +6,7 @@ nodes and enhanced dependencies are left out. Only here do 1-based HEADs become 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -76,7 +77,10 @@ def parse_conllu(lines: Iterable[str], path: str | Path | None = None) -> Iterat
 
 def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -> None:
     if line.startswith("#") and not block.rows:
-        _read_comment(block, line)
+        if line.startswith(TEXT_KEY):
+            block.text = line[len(TEXT_KEY) :].removeprefix(" ")
+        elif line.startswith(CONSTITUENCY_KEY):
+            block.constituency = line[len(CONSTITUENCY_KEY) :].removeprefix(" ")
         return
     row = line.split("\t")
     if len(row) != _N_COLUMNS:
@@ -89,21 +93,17 @@ def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -
         )
     word_id = row[_ID]
     if _number(word_id) == len(block.rows) + 1:
-        _add_word(block, row)
+        block.rows.append(row)
+        if len(block.rows) > block.multiword_end:
+            block.tokens.append(row)
+        block.token_of_word.append(len(block.tokens) - 1)
     elif _is_next_range(block, word_id):
         block.tokens.append(row)
         block.multiword_end = _number(word_id.partition("-")[2])
-    elif not _is_empty_node(word_id):
+    elif not re.fullmatch(r"\d+\.\d+", word_id):  # an empty node
         raise TreeError(
             f"CoNLL-U: expected word {len(block.rows) + 1}, got ID {word_id[:40]!r}.", path, number
         )
-
-
-def _read_comment(block: _Block, line: str) -> None:
-    if line.startswith(TEXT_KEY):
-        block.text = line[len(TEXT_KEY) :].removeprefix(" ")
-    elif line.startswith(CONSTITUENCY_KEY):
-        block.constituency = line[len(CONSTITUENCY_KEY) :].removeprefix(" ")
 
 
 def _is_next_range(block: _Block, word_id: str) -> bool:
@@ -114,18 +114,6 @@ def _is_next_range(block: _Block, word_id: str) -> bool:
 def _number(text: str) -> int:
     """The number that some digits stand for; -1 for other text and for numbers that are impossibly large."""
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else -1
-
-
-def _is_empty_node(word_id: str) -> bool:
-    major, dot, minor = word_id.partition(".")
-    return bool(dot) and major.isdecimal() and minor.isdecimal()
-
-
-def _add_word(block: _Block, row: list[str]) -> None:
-    block.rows.append(row)
-    if len(block.rows) > block.multiword_end:
-        block.tokens.append(row)
-    block.token_of_word.append(len(block.tokens) - 1)
 
 
 def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:

@@ -124,9 +124,14 @@ def format_tree(tree: Tree) -> str:
         if kind == "close":
             pieces.append(")")
         elif kind == "open":
-            pieces.append(f" ({_checked_label(token)}")
+            if any(character in token for character in f"(){_SPACE}"):
+                raise TreeError(f"label of a tree: expected no bracket and no white space, got {token!r}.")
+            pieces.append(f" ({token}")
         else:
-            pieces.append(f" {_escape(token)}")
+            if not token or any(space in token for space in _SPACE):
+                raise TreeError(f"word of a tree: expected characters without white space, got {token!r}.")
+            escaped = BRACKET.sub(lambda match: _ESCAPES[match[0]], BACKSLASHED.sub(r"\\\\", token))
+            pieces.append(f" {escaped}")
     return "".join(pieces)[1:]
 
 
@@ -167,15 +172,3 @@ def _close(
 def _unescape(token: str) -> str:
     is_plain = "-" not in token and "\\" not in token
     return token if is_plain else _ESCAPED.sub(lambda match: BRACKETS.get(match[0], ""), token)
-
-
-def _escape(word: str) -> str:
-    if not word or any(space in word for space in _SPACE):
-        raise TreeError(f"word of a tree: expected characters without white space, got {word!r}.")
-    return BRACKET.sub(lambda match: _ESCAPES[match[0]], BACKSLASHED.sub(r"\\\\", word))
-
-
-def _checked_label(label: str) -> str:
-    if any(character in label for character in f"(){_SPACE}"):
-        raise TreeError(f"label of a tree: expected no bracket and no white space, got {label!r}.")
-    return label

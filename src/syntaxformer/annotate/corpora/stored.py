@@ -65,7 +65,7 @@ _REMEDY = "Annotate the text again with `syntaxformer annotate`"
 
 @dataclass(frozen=True, slots=True)
 class AnnotationHeader:
-    """What a file says about itself: `hash_lines` of its text, columns of every sentence with words, …"""
+    """What a file says about itself: the hash is `hash_lines` of its text; all sentences have the columns."""
 
     annotator: str
     version: str

@@ -82,11 +82,9 @@ class ClassificationPipeline:
 
 
 def _as_tuple(text: Any) -> Any:
-    return (
-        tuple(text[key] for key in ("question", "text", "text_pair", "context") if key in text)
-        if isinstance(text, Mapping)
-        else text
-    )
+    if not isinstance(text, Mapping):
+        return text
+    return tuple(text[key] for key in ("question", "text", "text_pair", "context") if key in text)
 
 
 def _listed(**answer: Any) -> Any:

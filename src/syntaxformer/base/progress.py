@@ -47,14 +47,10 @@ def track(
     *,
     enabled: bool = True,
 ) -> Iterator[T]:
-    """Yield the items of an iterable and show the progress.
+    """Yield the items of an iterable and show the progress, if it is `enabled`.
 
-    Args:
-        iterable: The items to work through.
-        description: What the work is, such as "annotating train.en".
-        total: Number of items; by default the iterable's length if it has one.
-        unit: What an item is, in the plural.
-        enabled: False passes the items on and shows nothing, as under --quiet.
+    `description` says what the work is, such as "annotating train.en", and `unit`, in the plural, what the
+    items are. Their number, `total`, is by default the iterable's length if it has one.
     """
     if not (enabled and _log.isEnabledFor(logging.INFO)):
         yield from iterable

@@ -163,12 +163,8 @@ def compare_rows(
     observed one counts. The 95 % interval is that of resampled rows; below `FEWEST_ROWS` it is NaN. A side
     that gives all rows the same answer has learned nothing, so that there is no p.
 
-    Args:
-        score: Labels and answers → scores by name.
-        gold: Label of each row.
-        baseline: Its answers.
-        system: Its answers.
-        n_samples: Number of permutations, and of resampled sets of rows.
+    `score` gives scores by name for labels and answers. There are `n_samples` permutations, and as many
+    resampled sets of rows.
 
     Source: McNemar (1947); Noreen (1989), "Computer-Intensive Methods for Testing Hypotheses"; Yeh (2000).
     """
@@ -213,12 +209,8 @@ def bootstrap_rows(
     Each sample draws rows with replacement, the same for all seeds. p is the share of samples that are as far
     from their mean as the gain is from 0; the interval also draws the seeds.
 
-    Args:
-        score: Labels and predictions → score.
-        gold: Label of each row.
-        pairs: For each seed the predictions of the baseline and of the system, or of more systems.
-        n_samples: Number of samples.
-        weights: Of the score of each system in the gain; by default it is the system less the baseline.
+    `pairs` are, for each seed, the predictions of the baseline and of the system, or of more systems. A gain
+    is the sum of their scores with `weights`, by default that of the system less that of the baseline.
 
     Source: Koehn (2004); the draw of seeds: Davison and Hinkley (1997), section 3.8. Differs from sacreBLEU,
     whose p centres the sizes of differences and is nearly one-sided: this p is two-sided.

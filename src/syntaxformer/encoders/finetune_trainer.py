@@ -31,11 +31,9 @@ class FinetuneTrainer(RunTrainer, Trainer):
     """Fine-tunes a classifier or regressor.
 
     Args:
-        model: The network, which computes its own loss.
         config: Settings of the run; parameters of an infusion may have a learning rate of their own.
         learning_rate: Learning rate of the checkpoint's parameters.
-        train: Training examples.
-        lengths: Number of pieces of each.
+        lengths: Number of pieces of each training example.
         collate: Makes a batch from examples; a `SyntaxCollator`, if syntax is dropped.
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.

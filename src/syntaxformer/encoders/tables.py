@@ -92,7 +92,6 @@ class TextExample:
     """One text or pair of texts.
 
     Args:
-        texts: One or two texts.
         label: Class number or score, or what `TaskType.read` of another type gives; None if unknown.
         trees: The bracketed constituency tree of each text, if the corpus has one.
         index: The example's id in the corpus, which is the first column of a submission.
@@ -149,9 +148,7 @@ class TextSet:
     def part(self, n_rows: int | None, share: float) -> TextSet:
         """A random share of the first rows, in order; every smaller share is part of a larger one.
 
-        Args:
-            n_rows: Number of rows, of which phrases of one tree are one; None for all.
-            share: More than 0, at most 1.
+        In `n_rows`, all phrases of one tree count as one; None takes all rows. The share is at most 1.
         """
         lines = sorted({one.line for one in self.examples})[:n_rows]
         n_kept = max(1, round(len(lines) * share))

@@ -72,7 +72,6 @@ class TableColumns:
     """Columns of an own table by name, or by number from 1 in a table without a header.
 
     Args:
-        text: Column of the text.
         label: Column of the label or score, or several with commas; None if none is needed.
         pair: Column of the second text of a pair.
         quotes: How quotes in a TSV are read: "csv", "text", or "auto" to find out.

@@ -309,15 +309,10 @@ class Infusion(nn.Module):
         seen: Seen | None = None,
         outputs: tuple[nn.Module, ...] = (),
     ) -> SyntaxBatch:
-        """Begin a forward pass.
+        """Begin a forward pass; `wants_attention`, `seen` and `outputs` are those of its `SyntaxBatch`.
 
-        Args:
-            given: The batch's tensors by their names in `BATCH_KEYS`.
-            shape: Numbers of sentences and of pieces.
-            attention_mask: 0 for padding; None if there is no padding.
-            wants_attention: As in `SyntaxBatch`.
-            seen: Where the forward pass records; None for a new one.
-            outputs: W_O of each layer of a foreign host.
+        `given` has the batch's tensors by their names in `BATCH_KEYS`, and `shape` the numbers of sentences
+        and of pieces. `attention_mask` is 0 for padding; None if there is no padding.
 
         Raises:
             ValueError: The batch lacks syntax that the model is infused with, or its shape is wrong.

@@ -82,10 +82,8 @@ class RunTrainer:
         arguments: The result of `run_arguments`.
         batches: Lists of row numbers; `set_epoch` chooses their order.
         rate: Number of finished updates → factor of each parameter's learning rate.
-        n_updates: Number of updates of the whole run.
         curves: Folder for TensorBoard.
         best_by: The key of `JUDGED_BY` for `config.patience`.
-        callbacks: Callbacks of the product.
         given: Further arguments of `Trainer`.
     """
 

@@ -29,12 +29,8 @@ def judge(
 ) -> Judged:
     """Score classifiers on labelled rows by the first's metrics, and compare it with each of the others.
 
-    Args:
-        classifier: The first.
-        texts: The rows.
-        systems: Name → predictions, those of the first classifier first.
-        folders: Name → model folder, of those that may have been trained on the rows.
-        baseline_first: Differences are those of the others from the first, instead of the reverse.
+    The first's predictions come first. `folders` are those of models that may have been trained on the rows.
+    If the baseline is first, differences are those of the others from it, instead of the reverse.
 
     Returns:
         For JSON: name → `scores`, `classes`, `never_predicted`, `only` (the one answer to all rows, or None),

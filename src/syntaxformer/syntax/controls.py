@@ -70,11 +70,7 @@ def _lowest(gap_depths: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
 
 
 class TreePool:
-    """Trees of many sentences, for `other_sentence`.
-
-    Args:
-        rows: Checksum of the text of each sentence, and its trees.
-    """
+    """Trees of many sentences, each with the checksum of its text, for `other_sentence`."""
 
     def __init__(self, rows: Iterable[tuple[int, WordTrees]]) -> None:
         self.rows = list(rows)
@@ -101,17 +97,12 @@ class TreePool:
     @classmethod
     def from_json(cls, rows: Iterable[Any]) -> TreePool:
         """Read what `to_json` returned."""
-        return cls(
-            (
-                int(checksum, 16),
-                WordTrees.of_sentence(
-                    len(governors if phrases is None else phrases[0]),
-                    governors,
-                    phrases and PhraseColumns(*(np.array(column, np.int64) for column in phrases)),
-                ),
-            )
-            for checksum, governors, phrases in rows
-        )
+        found = []
+        for checksum, governors, phrases in rows:
+            n_words = len(governors if phrases is None else phrases[0])
+            columns = phrases and PhraseColumns(*(np.array(column, np.int64) for column in phrases))
+            found.append((int(checksum, 16), WordTrees.of_sentence(n_words, governors, columns)))
+        return cls(found)
 
 
 def control_trees(

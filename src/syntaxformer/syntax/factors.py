@@ -19,7 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import CodedColumn, WordColumns
-from syntaxformer.syntax.pieces import NO_WORD, SUBWORD_POSITIONS, row_of_item, subword_codes
+from syntaxformer.syntax.pieces import (
+    NO_WORD,
+    SUBWORD_POSITIONS,
+    row_of_item,
+    subword_codes,
+)
 from syntaxformer.syntax.relations import flat_parents
 from syntaxformer.trees import ROOT, check_governors
 
@@ -123,14 +128,9 @@ class FactorVocabulary:
     def encode_column(
         self, column: CodedColumn, unseen: UnseenValues | None = None
     ) -> NDArray[np.integer[Any]]:
-        """Ids of a coded column.
+        """Ids of a coded column, `[items]`, in `dtype`; items without a value (code -1) get that of `<none>`.
 
-        Args:
-            column: Items without a value (code -1) get the id of `<none>`.
-            unseen: Where to count values that are not in the vocabulary, which get the id of `<unk>`.
-
-        Returns:
-            `[items]`, in `dtype`.
+        Values that are not in the vocabulary get the id of `<unk>`, and are counted in `unseen`.
         """
         ids = {value: index for index, value in enumerate(self.entries)}
         # The last entry is that of code -1.

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import AlignmentError, DataError, TreeError
 from syntaxformer.syntax.columns import WordColumns
+from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.syntax.relations import (
     MAX_DISTANCE,
     NO_PHRASE,
@@ -233,13 +234,8 @@ def _padded(rows: Sequence[NDArray[np.integer[Any]]], width: int, fill: int) -> 
     return filled
 
 
-# Universal tags that are no labels of the Penn Treebank.
-_UNIVERSAL_ALONE = frozenset(
-    {
-        *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "NOUN"),
-        *("NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ", "VERB"),
-    }
-)
+_UNIVERSAL_ALONE = frozenset(POS_TAGS) - {"INTJ", "SYM", "X", "SPACE"}
+"""Universal tags that are no labels of the Penn Treebank."""
 
 
 def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:

@@ -221,11 +221,8 @@ def host_output(
 ) -> TranslationOutput:
     """Loss of a batch, as `SyntaxTransformer` gives it: per target piece; in training with LISA's.
 
-    Args:
-        model: A pretrained translator, plain or infused, perhaps wrapped for several processes.
-        batch: As `TranslationCollator` makes it.
-        smoothing: Share of probability spread over all pieces.
-        n_items: Divisor of the loss; None for the target pieces of the batch.
+    The model is a pretrained translator, plain or infused, perhaps wrapped for several processes. `smoothing`
+    is the share of probability spread over all pieces; `n_items` None divides by the batch's target pieces.
     """
     inner = getattr(model, "module", model)
     labels = batch["labels"]

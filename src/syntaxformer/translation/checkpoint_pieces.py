@@ -97,11 +97,8 @@ class Checkpoint:
                 encodings = tokenizer.backend_tokenizer.encode_batch(list(lines), add_special_tokens=False)
                 for row, (line, one) in enumerate(zip(lines, encodings, strict=True), start):
                     if (is_unknown := np.isin(one.ids, unknown)).any():
-                        counts.update(
-                            _characters(
-                                tokenizer, line, [one.offsets[at] for at in np.flatnonzero(is_unknown)]
-                            )
-                        )
+                        spans = [one.offsets[at] for at in np.flatnonzero(is_unknown)]
+                        counts.update(_characters(tokenizer, line, spans))
                         rows.append(row)
                 start += len(lines)
         return counts, rows

@@ -75,10 +75,8 @@ class Hypothesis:
 def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
     """Score a translation by log p(y | x) / |y| ** α; both terms include the end piece.
 
-    Args:
-        log_prob: Sum over the pieces, of one translation or as a tensor of several.
-        n_pieces: Number of pieces, |y|.
-        length_penalty: α; 0 leaves the log-probability as it is, 1 gives the mean over pieces.
+    They may be tensors of several translations. α is the length penalty: 0 leaves the log-probability as it
+    is, 1 gives the mean over pieces.
     """
     return log_prob / n_pieces**length_penalty
 
@@ -127,10 +125,7 @@ LOOP_ROUNDS = 4
 def is_loop(pieces: Sequence[int], limit: int, end_id: int) -> bool:
     """Whether a translation ran into its length limit while it repeated an n-gram of any length.
 
-    Args:
-        pieces: Piece ids, with or without the end piece.
-        limit: Largest number of pieces, with the end piece; see `longest_translations`.
-        end_id: Id of the end piece.
+    The limit counts the end piece, as `longest_translations` does; the translation may lack it.
     """
     made = list(pieces[:-1] if len(pieces) and pieces[-1] == end_id else pieces)
     if len(made) < limit - 1:
@@ -169,14 +164,8 @@ class PieceDecoder(Protocol):
     n_ahead: int
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
-        """Translate some rows of a text.
+        """For each of some rows of a text, which must not be empty, its `n_best` translations, as pieces.
 
-        Args:
-            source: Encoded lines; the chosen ones must not be empty.
-            rows: Which lines, preferably longest first, because neighbours share a batch (`batches_of`).
-            search: Settings of the search.
-
-        Returns:
-            For each row its `n_best` translations, as pieces.
+        The rows come preferably longest first, because neighbours share a batch (`batches_of`).
         """
         ...

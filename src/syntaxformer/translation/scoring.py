@@ -145,14 +145,10 @@ def paired_bootstrap(
     n_samples: int = 1000,
     least: float = -math.inf,
 ) -> Comparison:
-    """Compare two systems on resampled test sets.
+    """Compare two systems, by statistics of each line, `[lines, statistics]`, on resampled test sets.
 
-    Args:
-        baseline: `[lines, statistics]`, statistics of each line, at least one.
-        system: Likewise.
-        score: The score of a text from the sums of its lines' statistics, `[statistics]`.
-        n_samples: Number of samples.
-        least: There is no p where both score below this, a BLEU.
+    `score` gives the score of a text of at least one line from the sums of its statistics, `[statistics]`.
+    There is no p where both score below `least`, a BLEU.
 
     Source: Koehn (2004); p as in sacreBLEU, with its seed.
     """

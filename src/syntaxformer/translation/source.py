@@ -356,7 +356,6 @@ class SourceEncoder:
     """Encodes source lines: tokenizer, factor vocabularies, preparation and trees.
 
     Args:
-        tokenizer: Any fast tokenizer.
         vocabularies: One for each factor, in the order of the model's columns.
         unseen: Counts factor values that are not in the vocabularies.
         preparation: What happens to a line before the tokenizer; the annotator sees the raw line.
@@ -410,13 +409,9 @@ class SourceEncoder:
         longest: int | None = None,
         cut: Cutter = encode_pieces,
     ) -> EncodedText:
-        """Encode lines.
+        """Encode raw lines, with their annotation if there are factors or trees.
 
-        Args:
-            lines: Raw text.
-            words: Their annotation; needed if there are factors or trees.
-            longest: Cut lines to so many pieces, tags included, and keep the end piece; None for no limit.
-            cut: What cuts prepared lines into pieces.
+        Lines are cut to `longest` pieces, tags included, and keep the end piece; None cuts none.
 
         Raises:
             ValueError: There are factors or trees, but no annotation.

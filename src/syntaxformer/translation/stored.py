@@ -80,7 +80,6 @@ class StoredLines(Sequence[Any]):
     """A column of the lines that `write` stored on disk.
 
     Args:
-        folder: Folder of the lines.
         column: "src", "tgt", or "row" for the number of the line in its file.
         rows: Only these lines, in this order; None for all.
     """

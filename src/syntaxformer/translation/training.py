@@ -447,11 +447,7 @@ def _take_weights(model: SyntaxTransformer, start: Checkpoint) -> None:
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a recipe, initialised from torch's random state."""
     tokenizer, own = encoder.target_tokenizer, encoder.tokenizer if encoder.own_target is not None else None
-    pretrained, tags, word_width = (
-        recipe.pretrained_embeddings,
-        recipe.predict_target_pos,
-        recipe.width_plan().word_width,
-    )
+    pretrained, tags, plan = recipe.pretrained_embeddings, recipe.predict_target_pos, recipe.width_plan()
     table_width = pretrained and pretrained.source and pretrained.source.width
     infusion = recipe.infusion
     sections = {name: getattr(infusion, name) for name in ("lisa", "masks", "relation_bias")}
@@ -464,13 +460,13 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         vocab_size=len(tokenizer),
         source_vocab_size=own and len(own),
         source_pad_token_id=own and own.pad_token_id,
-        infusion=recipe.width_plan().as_dict(),
+        infusion=plan.as_dict(),
         tag_layers=recipe.embedding.tag_layers or 1,
         **{name: one and one.model_dump(mode="json") for name, one in sections.items()},
         target_pos=tags and {"tags": list(target_tags()), "weight": tags.weight},
         parse_task=parse and {"labels": list(labels), "weight": parse.weight},
         # A narrower source table has a map that widens it to the word width.
-        source_table_width=table_width if table_width and table_width < word_width else None,
+        source_table_width=table_width if table_width and table_width < plan.word_width else None,
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
         label_smoothing=recipe.training.label_smoothing,
         pad_token_id=tokenizer.pad_token_id,

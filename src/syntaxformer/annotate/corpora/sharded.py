@@ -26,7 +26,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import Annotator, hash_lines, load_annotator, short_enough
+from syntaxformer.annotate.annotator import (
+    Annotator,
+    hash_lines,
+    load_annotator,
+    short_enough,
+)
 from syntaxformer.annotate.corpora.cached import read_if_current
 from syntaxformer.annotate.corpora.stored import (
     FORMAT,

@@ -508,11 +508,7 @@ def _level_of_infusion(section: Any) -> str:
 
 
 def load_spec(path: str | Path, given: Sequence[str] = ()) -> Spec:
-    """Read an experiment.
-
-    Args:
-        path: Its YAML file.
-        given: Settings for all runs, as "key.sub=value", as if the file had them in `settings`.
+    """Read an experiment from YAML; `given`, as "key.sub=value", count as if its `settings` had them.
 
     Raises:
         DataError: The file cannot be read.

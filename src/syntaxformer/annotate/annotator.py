@@ -151,11 +151,7 @@ class BatchedAnnotator(Annotator):
         return chain.from_iterable(map_ahead(pool, self._batch, chunks, TASKS_AHEAD * n_threads))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words, joined by spaces.
-
-        Raises:
-            ValueError: A word is empty or holds white space.
-        """
+        """As every annotator does, in batches of `batch_lines`."""
         checked = check_words(sentences)
         filled = [words for words in checked if words]
         found: list[Sentence] = []

@@ -129,14 +129,9 @@ def map_ahead(
 ) -> Iterator[R]:
     """`map` with the workers of a pool, which is shut down at the end, even if the caller stops half-way.
 
-    As with `map`, an error of the iterable is raised after the results of the items before it.
-
-    Args:
-        pool: Threads or processes.
-        work: What a worker does with an item.
-        items: Taken one by one, in the caller's thread, while the workers work.
-        n_ahead: Items taken beyond the one whose result is due.
-        is_waiting: Whether the next item has not come yet; all items taken are then finished first.
+    As with `map`, an error of the iterable is raised after the results of the items before it. Items are
+    taken one by one, in the caller's thread, while the workers work: `n_ahead` beyond the one whose result is
+    due. While the next item has not come yet (`is_waiting`), all items taken are finished first.
     """
     begun: deque[Future[R]] = deque()
     broken: list[Exception] = []

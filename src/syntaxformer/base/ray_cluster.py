@@ -34,11 +34,9 @@ def import_ray(*modules: str) -> Any:
 
 
 def connect(address: str | None, n_cpus: int) -> bool:
-    """Connect to a cluster, if this process is not connected to one.
+    """Connect to a running cluster, at "auto" or "ray://host:10001", if this process is not connected to one.
 
-    Args:
-        address: That of a running cluster, "auto" or "ray://host:10001"; None starts one here.
-        n_cpus: Number of processors of a cluster that is started here.
+    Without an address, one of so many processors is started here.
 
     Returns:
         Whether this call connected, so that its caller must call `ray.shutdown`.

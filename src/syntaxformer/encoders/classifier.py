@@ -306,9 +306,8 @@ def save(
     """
     folder, config, told = Path(folder), collator.config, sorted(collator.annotators)
     infusion: Any = getattr(getattr(model, "infusion", None), "config", InfusionConfig())
-    if any(
-        getattr(infusion, key) != getattr(config, key) for key in ("tree_options", "vocabularies", "lisa")
-    ):
+    compared = "tree_options", "vocabularies", "lisa"
+    if any(getattr(infusion, key) != getattr(config, key) for key in compared):
         parts = " and ".join(", ".join(one.parts) or "nothing" for one in (infusion, config))
         raise ConfigError(f"collator: expected the model's InfusionConfig, got another: {parts}.")
     if (folder / TRANSLATOR).exists() or (folder / "recipe.yaml").exists():

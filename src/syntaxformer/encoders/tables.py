@@ -194,16 +194,13 @@ def read_table(
 ) -> Table:
     """Open a table; the caller decides what to do with a broken row.
 
-    Args:
-        path: The file.
-        name_columns: Gets the cells of the first line and returns names for the columns if it is a row,
-            or None if it is a header. Not called for JSON lines.
-        quoted: Whether a TSV is quoted like CSV.
-        blank_lines: Whether blank lines between rows are skipped; otherwise they are refused.
+    `name_columns` gets the cells of the first line, but not of JSON lines, and returns names for the columns
+    if it is a row, or None if it is a header. A TSV may be `quoted` like CSV. Blank lines between rows are
+    skipped, or refused if `blank_lines` is false.
 
     Raises:
-            DataError: Now or while rows are read: the file cannot be read or is empty, a line is not a JSON
-                object, or a quote is never closed.
+        DataError: Now or while rows are read: the file cannot be read or is empty, a line is not a JSON
+            object, or a quote is never closed.
     """
     if table_format(path) == "json":
         rows = _json_rows(path, blank_lines)

@@ -426,15 +426,10 @@ def _dataset_rows(dataset: Any, binding: Binding, source: str) -> Iterator[Row]:
 def read_own_table(
     path: str | Path, task_type: TaskType, columns: TableColumns, name: str = "train", labelled: bool = True
 ) -> tuple[TextSet, TableColumns, TaskType]:
-    """Read a table.
+    """Read a table, or another file if the type has files of its own.
 
-    Args:
-        path: The file: a table, unless the type has files of its own.
-        task_type: The type of its labels; a type without names takes those of the file.
-        columns: The columns that the user named.
-        name: Name of the split.
-        labelled: Whether there must be labels. Otherwise labels are optional, and blank lines between rows
-            are refused, because rows are counted.
+    A type without names of labels takes those of the file. `columns` are those that the user named. If it
+    need not be `labelled`, blank lines between rows are refused, because rows are counted.
 
     Returns:
         The examples, the columns that were found, and the type with its labels.

@@ -136,8 +136,7 @@ class SyntaxBatch:
     def local_index(self, window: Tensor) -> RelationIndex:
         """Index of the relations within the window of local attention, made once for all layers that have it.
 
-        Args:
-            window: True where a piece sees another, `[batch, 1, pieces, pieces]`.
+        The window, `[batch, 1, pieces, pieces]`, is True where a piece sees another.
         """
         if self._local_index is None:
             relations = self.local_relations(window)

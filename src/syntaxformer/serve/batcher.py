@@ -57,7 +57,6 @@ class Batcher:
         max_batch: Largest number of items in a batch; a larger request is split.
         max_waiting: Largest number of waiting items; a request that does not fit is refused.
         max_cost: Largest cost of a batch of several items.
-        cost: Cost of an item.
         metrics: Counters of its work, under the name of the `model`.
     """
 

@@ -268,13 +268,7 @@ def drawn_for(seed: int, text: int, name: str) -> np.random.Generator:
 def word_roles(
     words: NDArray[np.int64], segments: NDArray[np.int64], drawn: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Permute words within their segment.
-
-    Args:
-        words: Word of each piece, -1 for none, `[pieces]`; words of different segments have different
-            numbers.
-        segments: 0 or 1, `[pieces]`.
-        drawn: Random numbers of the permutation.
+    """Permute words within their segment; `words` and `segments` are a row of those of `PieceWords`.
 
     Returns:
         `[pieces]`: for each piece, the first piece of the word whose role its word takes; pieces without a

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from torch import Tensor
 
 from syntaxformer.base.config import nearest
@@ -356,12 +357,12 @@ class SubnetworkView:
         """
         logits = self.logits[layer]
         if self.networks[network] == FULL:
-            return _mean(_softmax(logits), head)
+            return _mean(softmax(logits, -1), head)
         mask = self.masks[network] & ~np.isneginf(logits)  # relations outside a local window do not count
         if self.mode == "multiplicative":
-            return _mean(_softmax(np.where(mask, logits, 0)), head)
+            return _mean(softmax(np.where(mask, logits, 0), -1), head)
         is_empty = ~mask.any(-1, keepdims=True)
-        attention = _softmax(np.where(mask | is_empty, logits, -1e9))
+        attention = softmax(np.where(mask | is_empty, logits, -1e9), -1)
         return _mean(attention if self.on_empty_row == "full" else attention * ~is_empty, head)
 
     def plain_attention(self, layer: int, head: int | None = None) -> NDArray[np.float32]:
@@ -370,7 +371,7 @@ class SubnetworkView:
         The vanilla model in the paper's figure is another one, trained without masks; see
         `plain_attention_beside`.
         """
-        return _mean(_softmax(self.logits[layer]), head)
+        return _mean(softmax(self.logits[layer], -1), head)
 
     def topical_weights(self) -> NDArray[np.float32]:
         """α by layer, averaged over pieces, `[layers, networks]`."""
@@ -470,8 +471,3 @@ def _networks(relations: NDArray[np.uint8], options: TreeOptions) -> tuple[list[
         for one in ids
     ]
     return names, np.stack([of_tree == one for of_tree in relations for one in ids])
-
-
-def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
-    return exponentials / exponentials.sum(-1, keepdims=True)

@@ -219,17 +219,12 @@ def cases_of_lines(
     infos: Sequence[FolderInfo] = (),
     train: Iterable[str] = (),
 ) -> list[Case]:
-    """Annotate lines and compare systems on them; shows its progress.
+    """Annotate lines and compare systems on them, the baseline first; shows its progress.
 
-    Args:
-        sources: Source lines.
-        references: Reference translations.
-        outputs: Lines of each system, the baseline first.
-        parser: Annotator of the source.
-        tagger: Annotator of the target, which splits references and outputs into words by one rule.
-        infos: Records of the models that made the outputs, if models did. Lines are cleaned, split and
-            compared as `evaluate` does for them; case is ignored if it is for one of them.
-        train: Source lines in which to count words; empty to skip rare words.
+    `parser` annotates the source; `tagger` splits references and outputs into words by one rule. `infos` are
+    the records of the models that made the outputs, if models did: lines are cleaned, split and compared as
+    `evaluate` does for them, and case is ignored if it is for one of them. `train` are source lines in which
+    to count words; empty to skip rare words.
 
     Raises:
         ValueError: The numbers of lines differ, or there are no lines.

@@ -74,13 +74,10 @@ class Parser:
 
 
 def parser_for(own: Annotator | None, name: str | None, language: str | None, tokenized: bool) -> Parser:
-    """The parser whose trees are shown with a model.
+    """The parser whose trees are shown with a model: its own annotator if that parses.
 
-    Args:
-        own: The model's annotator, which is used if it parses.
-        name: Its name: loaded anew, it may parse even if the model has switched that off.
-        language: Language of the text, whose bundled parser is the second choice.
-        tokenized: Spaces separate the words.
+    Loaded anew by its name, it may parse even if the model has switched that off. The bundled parser of the
+    text's language is the next choice. In `tokenized` text, spaces separate the words.
     """
     from syntaxformer.annotate import WordsAsGiven, with_constituency
     from syntaxformer.annotate.annotator import SpacedWords

@@ -97,7 +97,7 @@ class TreePool:
     @classmethod
     def from_json(cls, rows: Iterable[Any]) -> TreePool:
         """Read what `to_json` returned."""
-        found = []
+        found: list[tuple[int, WordTrees]] = []
         for checksum, governors, phrases in rows:
             n_words = len(governors if phrases is None else phrases[0])
             columns = phrases and PhraseColumns(*(np.array(column, np.int64) for column in phrases))

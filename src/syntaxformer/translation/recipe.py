@@ -267,9 +267,8 @@ class Recipe(RunConfig):
         """What `model.init_from` decides, and what goes only with it."""
         own, training, start = self.model, self.training, self.model.init_from
         if start is None:
-            alone = {f"model.{key}": getattr(own, key) for key in _OF_START} | {
-                "training.lora": training.lora
-            }
+            alone: dict[str, Any] = {f"model.{key}": getattr(own, key) for key in _OF_START}
+            alone["training.lora"] = training.lora
             return [
                 f"{key}: expected model.init_from beside it, got none."
                 for key, value in alone.items()

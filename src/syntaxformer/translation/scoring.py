@@ -241,12 +241,10 @@ def bootstrap_gain(
         scores = [*map(_score_of(bleu), np.tensordot(table, weights, (1, 0)).tolist())]
         return np.asarray(scores[1::2]) - scores[::2]
 
-    found = [
-        gains(np.bincount(rng.integers(0, n_lines, n_lines), minlength=n_lines))[
-            rng.integers(0, n_seeds, n_seeds)
-        ].mean()
-        for _ in range(n_samples)
-    ]
+    found = []
+    for _ in range(n_samples):
+        weights = np.bincount(rng.integers(0, n_lines, n_lines), minlength=n_lines)
+        found.append(gains(weights)[rng.integers(0, n_seeds, n_seeds)].mean())
     low, high = np.percentile(found, [2.5, 97.5])
     return Interval(float(gains(np.ones(n_lines, int)).mean()), float(low), float(high))
 

@@ -462,12 +462,7 @@ class SourceEncoder:
 
 
 def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
-    """True for the first piece of each word.
-
-    Args:
-        owners: `[pieces]`, index of each piece's word within its line, -1 for none.
-        splits: `[lines + 1]`.
-    """
+    """True for the first piece of each word; `owners` and `splits` are those of `with_tags`."""
     return np.isin(subword_codes(owners, splits), [SUBWORD_POSITIONS.index(one) for one in "BO"])
 
 

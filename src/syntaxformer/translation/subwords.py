@@ -211,10 +211,8 @@ class BpeDropout:
                 # Of the merges that are left in, the earliest learned one is made.
                 for _, piece, at in possible:
                     if draw() >= prob:
-                        ids[at : at + 2], offsets[at : at + 2] = (
-                            [piece],
-                            [(offsets[at][0], offsets[at + 1][1])],
-                        )
+                        ids[at : at + 2] = [piece]
+                        offsets[at : at + 2] = [(offsets[at][0], offsets[at + 1][1])]
                         break
                 else:
                     possible = []

@@ -174,5 +174,5 @@ def test_tallies_are_sums_over_batches():
     book = TallyBook()
     for tallies in ({"a": (1, 4)}, None, {"a": (5, 8), "b": (0, 0)}):
         book.add(tallies)
-    assert book.take("eval_") == {"eval_a": 0.5, "eval_b": 0.0}
+    assert book.take() == {"a": 0.5, "b": 0.0}
     assert book.take() == {}

@@ -133,10 +133,8 @@ def _write_graph(
     """Write the graph for texts of `shortest` to `longest` pieces; return the names of its inputs."""
     names = [name for name in (*PIECEWISE, PAIRWISE) if name in batch]
     # All inputs share one symbol for the batch size and one for the length, which the model compares.
-    rows, pieces = (
-        torch.export.Dim("rows", min=1, max=1 << 14),
-        torch.export.Dim("pieces", min=shortest, max=longest),
-    )
+    rows = torch.export.Dim("rows", min=1, max=1 << 14)
+    pieces = torch.export.Dim("pieces", min=shortest, max=longest)
     shapes = tuple(
         {0: rows, 2: pieces, 3: pieces} if name == PAIRWISE else {0: rows, 1: pieces} for name in names
     )

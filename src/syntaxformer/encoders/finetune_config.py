@@ -188,11 +188,8 @@ def load_finetune(
 ) -> FinetuneConfig:
     """Build the settings of a run from options and overrides.
 
-    Args:
-        options: Keys and sections of `FinetuneConfig`.
-        infuse: Shorthand of the infusion, "masks,pos_add" or "none", which overrides refine; "" leaves the
-            infusion to options and overrides.
-        overrides: Settings as "key.sub=value".
+    `infuse` is a shorthand of the infusion, "masks,pos_add" or "none", which overrides ("key.sub=value")
+    refine; "" leaves the infusion to options and overrides.
 
     Raises:
         ConfigError: Lists all problems together, or an override sets a part of a kind that neither the

@@ -135,9 +135,8 @@ def count_words(lines: Iterable[str], lowercase: bool) -> Counter[str]:
 def word_tokenizer(words: Sequence[str], max_length: int, lowercase: bool) -> PreTrainedTokenizerFast:
     """A tokenizer whose pieces are whole words, with BERT's special pieces."""
     names = list(SPECIALS.values())
-    vocabulary = {
-        word: number for number, word in enumerate([*names, *(word for word in words if word not in names)])
-    }
+    pieces = [*names, *(word for word in words if word not in names)]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk_token"]))
     tokenizer.normalizer = _normalizer(lowercase)
     tokenizer.pre_tokenizer = _cutter()

@@ -86,9 +86,8 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
             for number, slot in slots.items()
         }
         optimizer.load_state_dict({"state": slots, "param_groups": content["param_groups"]})
-        scheduler.load_state_dict(
-            {**content["scheduler"], "lr_lambdas": scheduler.state_dict()["lr_lambdas"]}
-        )  # type: ignore[dict-item]
+        functions = {"lr_lambdas": scheduler.state_dict()["lr_lambdas"]}
+        scheduler.load_state_dict({**content["scheduler"], **functions})
     except (KeyError, IndexError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder}: expected the optimizer of this model, got: {error}.") from error
 
@@ -251,10 +250,8 @@ def load_weights(
             f"{source}: expected weights of this model, got other shapes. {error}"
         ) from error
     # Positions that are computed (Marian) are not saved.
-    missing = set(result.missing_keys) - {
-        *model.all_tied_weights_keys,
-        *(model._keys_to_ignore_on_save or ()),
-    }
+    unsaved = {*model.all_tied_weights_keys, *(model._keys_to_ignore_on_save or ())}
+    missing = set(result.missing_keys) - unsaved
     if may_lack is not None:
         missing = {name for name in missing if not may_lack.match(name)}
     if missing or result.unexpected_keys:

@@ -54,13 +54,13 @@ class Ablation:
         return bool(self.shuffle or self.blank)
 
     @classmethod
-    def parse(cls, shuffle: Sequence[str] | None, blank: Sequence[str] | None, seed: int = 1) -> Ablation:
+    def parse(cls, shuffle: Sequence[str] | None, blank: Sequence[str] | None) -> Ablation:
         """Read options of the command line, each of which has one name or several with commas."""
         wanted, emptied = (
             tuple(name.strip() for one in option or () for name in one.split(","))
             for option in (shuffle, blank)
         )
-        return cls(wanted, emptied, seed)
+        return cls(wanted, emptied)
 
     def check(self, factors: Sequence[str], trees: Sequence[str], has_governors: bool) -> None:
         """Check that a model reads the inputs that are to be changed.

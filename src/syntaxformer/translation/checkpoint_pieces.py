@@ -125,14 +125,11 @@ def host_config(path: str) -> Any:
 def open_checkpoint(
     path: str, languages: tuple[str, str], codes: tuple[str | None, str | None], adds_codes: bool, prompt: str
 ) -> Checkpoint:
-    """Read the tokenizer of a pretrained translator.
+    """Read the tokenizer of a pretrained translator from its folder or, by its name, from the Hub.
 
-    Args:
-        path: Its folder, or its name on the Hub.
-        languages: Of source and target, ISO codes.
-        codes: The checkpoint's own codes of them; None for those that fit the languages.
-        adds_codes: Codes that it does not know become new pieces.
-        prompt: Text before every source line: "translate English to German: " for T5.
+    `languages` are the ISO codes of source and target, and `codes` the checkpoint's own for them; None for
+    those that fit. If it `adds_codes`, unknown ones become new pieces. The prompt is text before every source
+    line: "translate English to German: " for T5.
 
     Raises:
         ConfigError: It cannot be read, is no translator, or has no such language.

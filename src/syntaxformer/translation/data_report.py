@@ -114,15 +114,11 @@ def report_pairs(
     lines: Sequence[int] | None = None,
     all_languages: bool = False,
 ) -> DataReport:
-    """Look for faults in parallel text.
+    """Look for faults in parallel text, whose source and target have as many lines.
 
-    Args:
-        name: What the report calls it.
-        pairs: Source and target lines, as many.
-        languages: Codes of both sides; None is not checked.
-        held_out: Name → pairs of a set that must not be in training; both sides must be equal.
-        lines: Line numbers of the rows, counted from 0; None if they are the same.
-        all_languages: Identify the language of all pairs, not of a sample of `LANGUAGE_SAMPLE`.
+    A language of None is not checked; without `all_languages`, only that of a sample of `LANGUAGE_SAMPLE`
+    pairs is identified. Pairs of the sets `held_out`, by name, must not occur, with both sides the same.
+    `lines` are the numbers of the rows in their files, counted from 0; None if they are the same.
     """
     report = DataReport(name, len(pairs[0]), lines)
     faults = report.faults = {fault: [] for fault in (EMPTY, TABS, DUPLICATE)}

@@ -84,9 +84,8 @@ def annotate(
 
         on_ray = engine is options.Engine.ray
         work = ray_engine(annotator, processes, address) if on_ray else in_processes(annotator, processes)
-        corpora = _in_shards(
-            inputs, targets, annotator, work, lines_per_shard or (20_000 if on_ray else 5_000)
-        )
+        n_lines = lines_per_shard or (20_000 if on_ray else 5_000)
+        corpora = _in_shards(inputs, targets, annotator, work, n_lines)
     for target, corpus in zip(targets, corpora, strict=True):
         header = corpus.header
         echo(

@@ -235,13 +235,10 @@ def _on_ray(
         context.enable_progress_bars = False
         context.print_on_execution_start = False
         # Shards are handed out one by one, each only when an actor is free to take it.
+        n_actors = min(n_workers, len(rows))
+        actors = ray.data.ActorPoolStrategy(size=n_actors, max_tasks_in_flight_per_actor=1)
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-            _Worker,
-            fn_constructor_args=(annotator,),
-            compute=ray.data.ActorPoolStrategy(
-                size=min(n_workers, len(rows)), max_tasks_in_flight_per_actor=1
-            ),
-            num_cpus=1,
+            _Worker, fn_constructor_args=(annotator,), compute=actors, num_cpus=1
         )
         # Ray reports dead workers on stdout, which is for results.
         with redirect_stdout(sys.stderr):

@@ -314,9 +314,8 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
     for one in trials:
         params = {name: one.cell.settings[name] for name in search.space}
         seen = {"value": trial_value(search, one), "state": _state(search, one)}
-        study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=_distributions(search), **seen)
-        )
+        trial = optuna.trial.create_trial(params=params, distributions=_distributions(search), **seen)
+        study.add_trial(trial)
     return study
 
 

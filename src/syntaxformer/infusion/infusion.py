@@ -288,10 +288,8 @@ class Infusion(nn.Module):
         """Record the weights of the sub-networks in all forward passes inside the `with` block.
 
         Read `seen.weights[layer][-1]`, α `[batch, pieces, networks]` with the sub-network
-        of full attention last, and `seen.attention[layer][-1]`, `[batch, heads, pieces, pieces]`.
-
-        Args:
-            attention: Also record the collapsed attention; each layer then attends twice.
+        of full attention last, and `seen.attention[layer][-1]`, `[batch, heads, pieces, pieces]`. If this
+        collapsed `attention` is recorded as well, each layer attends twice.
         """
         self.records_weights, self.records_attention = True, attention
         try:

@@ -50,7 +50,6 @@ class CrossAttentionMap:
         tgt_pieces: Target pieces, `[tgt]`.
         weights: `[layers, heads, tgt, src]`; each row sums to 1.
         factors: Factor name → value of each source piece.
-        translation: The target side as text.
     """
 
     src_pieces: list[str]

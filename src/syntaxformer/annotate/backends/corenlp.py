@@ -253,12 +253,9 @@ def upos_of_penn(
 
     Relations are universal ones, `[words]` like the tags; None if nothing was parsed.
     """
-    relations = deprels or [None] * len(words)
-    return [
-        "PART"
-        if tag == "RB" and word.lower() in _NEGATIONS
-        else _WITH_RELATION.get(
-            (tag or "", (deprel or "").partition(":")[0]), PENN_TO_UPOS.get(tag or "", "X")
-        )
-        for word, tag, deprel in zip(words, tags, relations, strict=True)
-    ]
+    found: list[str | None] = []
+    for word, tag, deprel in zip(words, tags, deprels or [None] * len(words), strict=True):
+        relation = (deprel or "").partition(":")[0]
+        upos = _WITH_RELATION.get((tag or "", relation), PENN_TO_UPOS.get(tag or "", "X"))
+        found.append("PART" if tag == "RB" and word.lower() in _NEGATIONS else upos)
+    return found

@@ -161,17 +161,11 @@ def effects(
     ]
     for place, among in enumerate(rest):
         for effect in chosen if among not in rest[:place] else ():
-            weights = [
-                math.prod(
-                    _weight(levels, one.labels[axis], effect.get(axis)) for axis, levels in axes.items()
-                )
-                for one in groups
-            ]
-            parts = [
-                (weight, one)
-                for weight, one in zip(weights, groups, strict=True)
-                if weight and matches(one.labels, among)
-            ]
+            parts: list[tuple[float, Group]] = []
+            for one in groups:
+                weight = math.prod(_weight(axes[axis], one.labels[axis], effect.get(axis)) for axis in axes)
+                if weight and matches(one.labels, among):
+                    parts.append((weight, one))
             n_needed = math.prod(2 if axis in effect else len(levels) for axis, levels in axes.items())
             size = _contrast(spec, store, parts, metric) if len(parts) == n_needed else None
             yield " × ".join(f"{axis} {level}" for axis, level in effect.items()), among, size

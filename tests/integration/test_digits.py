@@ -110,7 +110,7 @@ def test_evaluate_against_a_baseline(digits, cli, tmp_path):
     assert [one.split()[0] for one in differences] == list(metrics)
     for line in differences:
         assert re.search(
-            rf" against {digits.none}, 95 % \S+ to \S+, p = [01]\.\d+ \(paired bootstrap\)$", line
+            rf" against {digits.none}, 95 % \S+ to \S+, p = [01]\.\d+ \(one-sided paired bootstrap\)$", line
         )
     for line, (name, metric) in zip((bleu, chrf, ter), metrics.items(), strict=True):
         assert line.split() == [name, str(metric.get_signature())]

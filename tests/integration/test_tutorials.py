@@ -61,7 +61,7 @@ def test_train_a_translator(follow, newcomer, monkeypatch):
         (newcomer / name).write_text("".join(f"{one:.3f}\n" for one in scores), "utf-8")
     (newcomer / "mono.de").write_text("3 2 1\n6 5 4 3\n7 7 8\n9 1\n")
     printed = "\n".join(follow("tutorial-translate.md"))
-    assert printed.count("(paired bootstrap)") == 3 * 3 + 1  # BLEU, chrF++ and TER; the score files
+    assert printed.count("(one-sided paired bootstrap)") == 3 * 3 + 1  # BLEU, chrF++ and TER; the score files
     for name in ("runs/sit-int8", "attention.png", "cases.md", "output.de"):
         assert (newcomer / name).exists()
 
@@ -71,7 +71,7 @@ def test_start_from_a_pretrained_translator(follow, newcomer, monkeypatch):
     small = "training.max_steps=4 training.eval_every=2 training.max_batch_tokens=300 data.max_pieces=100"
     monkeypatch.setitem(SMALLER, "train", small)
     printed = "\n".join(follow("pretrained.md"))
-    assert "(paired bootstrap)" in printed
+    assert "(one-sided paired bootstrap)" in printed
     for name in ("runs/lora", "runs/bias", "runs/tags-int8", "attention.png"):
         assert (newcomer / name).exists()
 

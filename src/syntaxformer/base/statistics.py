@@ -55,7 +55,8 @@ class Comparison(_Measured):
 
     Args:
         difference: Score of the system minus score of the baseline.
-        p_value: Probability of so large a difference if the two were equally good; NaN if there is none.
+        p_value: Probability of so large a difference if the two were equally good, NaN if there is none; the
+            bootstrap of translations counts it in one direction only, as sacreBLEU does.
         no_p: Why there is none: all lines are the same, for example because there is only one, neither
             system reaches BLEU 1, or one gives all rows the same answer.
         low: Lower end of the 95 % interval of the difference over resampled lines; NaN if there is none.
@@ -68,7 +69,7 @@ class Comparison(_Measured):
     no_p: str | None = None
     low: float = math.nan
     high: float = math.nan
-    test: str = "paired bootstrap"
+    test: str = "one-sided paired bootstrap"
 
 
 def difference_in_words(found: Mapping[str, Any], baseline: str, digits: int = 2) -> str:

@@ -43,7 +43,7 @@ def _print(report: DemoReport) -> None:
     p_value = f"no p: {difference.no_p}" if difference.no_p else f"p = {difference.p_value:.3f}"
     echo(
         f"difference {difference.difference:>+6.2f} BLEU, {p_value} "
-        "(paired bootstrap; one seed and short sentences: a first look, not a benchmark)"
+        "(one-sided paired bootstrap; one seed, short sentences: a first look, not a benchmark)"
     )
     for example in report.examples:
         echo(f"\nsource     {example.tagged}\nreference  {example.reference}")

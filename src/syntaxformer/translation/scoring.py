@@ -18,7 +18,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import language_of
 from syntaxformer.base.progress import track
-from syntaxformer.base.statistics import Comparison, Interval
+from syntaxformer.base.statistics import FEWEST_ROWS, Comparison, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -157,8 +157,9 @@ def paired_bootstrap(
     if not gain:
         # sacreBLEU counts samples with a strictly larger difference, so two equal systems would differ.
         return Comparison(0.0, 1.0, None, 0.0, 0.0)
-    if len(np.unique(np.hstack([baseline, system]), axis=0)) == 1:
-        # Every resampled test set would be the same, and sacreBLEU would call any difference certain.
+    n_kinds = len(np.unique(np.hstack([baseline, system]), axis=0))
+    if len(baseline) < FEWEST_ROWS or n_kinds == 1:
+        # Resampled test sets would be nearly the same, and sacreBLEU would call any difference certain.
         return Comparison(gain, math.nan, "too few lines")
     if max(whole) < least:
         return Comparison(gain, math.nan, f"neither system translates, both have a BLEU below {least:g}")

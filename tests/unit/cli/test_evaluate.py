@@ -33,7 +33,7 @@ def test_files_of_scores_are_tested_like_bleu(files):
         f"{system.mean():.4f}  {files[0]}",
         f"{base.mean():.4f}  {files[1]}",
         f"{expected.difference:+.4f} against {files[1]}, 95 % {expected.low:+.4f} to {expected.high:+.4f}, "
-        f"p = {expected.p_value:.3f} (paired bootstrap)",
+        f"p = {expected.p_value:.3f} (one-sided paired bootstrap)",
     ]
     assert expected.low > 0 > base.mean()
     report = json.loads(_evaluate("--scores", files[0], "--baseline-scores", files[1], "--json").stdout)

@@ -226,3 +226,6 @@ def test_scores_of_lines_are_compared_by_their_means():
     assert paired_bootstrap(base[:, None], base[:, None], lambda sums: sums[0] / 97).p_value == 1
     ones = np.ones((5, 1))
     assert paired_bootstrap(ones, 2 * ones, lambda sums: sums[0] / 5).no_p == "too few lines"
+    few = paired_bootstrap(base[:9, None], system[:9, None], lambda sums: sums[0] / 9)
+    assert few.no_p == "too few lines"
+    assert math.isnan(few.low)

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from syntaxformer.base.files import write_text
-from syntaxformer.base.statistics import Spread, detectable_effect, spread
+from syntaxformer.base.statistics import Spread, detectable_effect, seed_interval, spread
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
@@ -327,7 +327,12 @@ def _primary_blocks(
     )
     measured = "Not measured yet."
     if found is not None:
-        sure = "" if found.interval is None else f", 95 % interval {_interval(found.interval, scale)}"
+        sure = (
+            "" if found.interval is None else f", over seeds and sentences {_interval(found.interval, scale)}"
+        )
+        if not math.isnan(found.p_seeds):
+            ends = seed_interval(Spread(found.mean, found.sd, found.n))
+            sure = f", 95 % interval over seeds {_interval(ends, scale)}{sure}"
         seeds = f"{found.n} seeds{ONE_CLASS * bool(found.n_constant)}"
         measured = (
             f"Measured over {seeds}: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
@@ -467,12 +472,17 @@ def _reading(spec: Spec, metric: str, differences: Sequence[Difference | None]) 
         parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
         if any(one and one.p_sentences for one in differences):
             split = "test" if metric.startswith("test_") else "dev"
-            by = "of BLEU by sacreBLEU" if spec.verb == "train" else f"over examples of {split}"
+            by = (
+                "of BLEU by sacreBLEU, which is nearly one-sided,"
+                if spec.verb == "train"
+                else f"over examples of {split}"
+            )
             made = "translations" if spec.verb == "train" else "predictions"
             parts += [f"p (sentences) is from a paired bootstrap {by}, run for each seed"]
             parts += [f"The largest p is shown, if all seeds have {made} and differ in one direction"]
         if any(one and one.interval for one in differences):
             parts += ["The 95 % interval is from a bootstrap over seeds and sentences together"]
+            parts += ["With fewer than ten seeds, it is too narrow"]
     if spec.report.paper:
         parts += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
         if spec.report.baseline:

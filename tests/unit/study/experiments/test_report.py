@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t as student_t
 from scipy.stats import ttest_1samp, ttest_rel
 from sklearn.metrics import matthews_corrcoef
 from typer.testing import CliRunner
@@ -675,7 +676,9 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
         f"a difference of {detectable_effect(3, 0.5):.2f} bleu is found with a probability of 80 %." in line
     )
     p_seeds = ttest_rel(BLEU["sit", "10 %"], BLEU["base", "10 %"]).pvalue
-    assert "Measured over 3 seeds: +1.00 bleu, 95 % interval +" in line
+    half = student_t.ppf(0.975, 2) * 0.5 / 3**0.5
+    assert f"Measured over 3 seeds: +1.00 bleu, 95 % interval over seeds {1 - half:+.2f} to" in line
+    assert f" to {1 + half:+.2f}, over seeds and sentences +" in line
     assert f"p (seeds) {p_seeds:.3f}; standard deviation over seeds 0.50." in line
     spec.report.primary.cell["fraction"] = "100 %"
     spec.report.primary.against["fraction"] = "100 %"

@@ -65,8 +65,9 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         eval_steps=config.eval_every,
         save_strategy="steps",
         save_steps=config.eval_every,
-        # LISA's head has no gradient when gold governors replace its attention.
-        ddp_find_unused_parameters=recipe.infusion.lisa is not None,
+        # LISA's head has no gradient when gold governors replace its attention, and labels of a parse have
+        # none in batches without the task: processes would wait for each other for ever.
+        ddp_find_unused_parameters=recipe.infusion.lisa is not None or recipe.parse_task is not None,
     )
     arguments.gradient_accumulation_steps = max(1, config.accumulate // arguments.world_size)
     return arguments

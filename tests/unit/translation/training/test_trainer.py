@@ -403,6 +403,12 @@ def test_a_process_works_on_one_gpu_where_there_are_more(tiny_recipe, caplog):
     assert "training on one of 2 GPUs" in caplog.text
 
 
+def test_processes_do_not_wait_for_the_labels_of_a_parse(tiny_recipe):
+    """Batches without the task give their table no gradient; two processes then stopped, without a word."""
+    assert training_arguments(tiny_recipe(parse_task={"share": 0.5})).ddp_find_unused_parameters
+    assert not training_arguments(tiny_recipe()).ddp_find_unused_parameters
+
+
 def test_precision_is_the_recipes_not_the_launchers(tiny_trainer, monkeypatch, caplog):
     """`accelerate launch --mixed_precision` passes its own on in the environment."""
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")

@@ -154,7 +154,8 @@ class SyntaxCollator:
         self._pool: TreePool | None = None
         if self._control == "other_sentence":
             if not isinstance(pool, TreePool):
-                pool = TreePool((_checksum(one.text), sentence_trees(one, self._trees)) for one in pool)
+                as_read = map(self.read, pool)  # with the text by which a sentence knows its own tree
+                pool = TreePool((_checksum(one.text), sentence_trees(one, self._trees)) for one in as_read)
             if not pool.rows:
                 raise ConfigError(
                     "pool: expected sentences whose trees the control other_sentence draws from, got none."

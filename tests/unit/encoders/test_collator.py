@@ -558,6 +558,16 @@ def test_another_sentence_lends_its_tree(tokenizer, tmp_path, caplog):
         controlled(tokenizer, "other_sentence")
 
 
+def test_a_tagged_sentence_never_lends_itself_its_tree(tokenizer, caplog):
+    """It is read with single spaces between words, and so are those of the pool."""
+    places = ((0, 3), (4, 8), (9, 13), (13, 14))
+    raw = replace(LONG, text="old dogs bark.", words=("old", "dogs", "bark", "."), offsets=places,
+                  governors=(1, 2, -1, 2), upos=None, deprels=None)  # fmt: skip
+    made = controlled(tokenizer, "other_sentence", pool=[raw], tags="first")
+    made([sf.SyntaxExample((replace(raw),), (0, 1, 0, 0))])
+    assert "no other sentence of the pool has 4 words" in caplog.text
+
+
 @pytest.mark.parametrize("trees", [("dependency",), ("constituency",), ("dependency", "constituency")])
 def test_random_trees_depend_on_seed_and_text_alone(tokenizer, trees):
     """The same in any batch and any process; a real tree, whose parents are the transpose of its children."""

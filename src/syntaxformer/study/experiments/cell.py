@@ -27,7 +27,7 @@ from syntaxformer.encoders.tables import TextSet, hash_examples
 from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
-from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, in_words
+from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, TuneConfig, in_words
 from syntaxformer.study.experiments.store import StoredRun, own_runs
 from syntaxformer.translation.prepare import needs_annotator
 from syntaxformer.translation.recipe import Recipe, load_recipe
@@ -364,21 +364,30 @@ def _problems(spec: Spec, cell: Cell) -> list[str]:
                 find_task(config.task)
             if cell.test is not None:
                 _labelled_split(config.task, config.data.dir, cell.test["split"])
-            return [] if spec.search is None else list(_metric_problems(spec.search, config))
-        return [] if spec.test is None else list(_input_problems(spec.test, config))
+            return list(_metric_problems(spec, config))
+        problems = [] if spec.test is None else list(_input_problems(spec.test, config))
+        place, judged = _judged(spec)
+        if judged is not None and judged.metric == "dev_bleu" and config.training.best_by == "loss":
+            problems.append(f"{place}.metric: expected dev_loss with training.best_by loss, got dev_bleu.")
+        return problems
     except ConfigError as error:
         return error.problems
     except DataError as error:
         return [str(error)]
 
 
-def _metric_problems(search: SearchConfig, config: FinetuneConfig) -> Iterator[str]:
+def _metric_problems(spec: Spec, config: FinetuneConfig) -> Iterator[str]:
     """Problems with a metric that the task does not have, so that no trial would get a value."""
+    place, judged = _judged(spec)
     names = (OWN_TASKS.get(config.task) or find_task(config.task)).metrics
     known = ["score", *names, *(["mean"] if len(names) > 1 else [])]
-    if search.metric not in known:
+    if judged is not None and judged.metric not in known:
         expected = f"expected a metric of {config.task}, {', '.join(known)}"
-        yield f"search.metric: {expected}, got {search.metric}."
+        yield f"{place}.metric: {expected}, got {judged.metric}."
+
+
+def _judged(spec: Spec) -> tuple[str, SearchConfig | TuneConfig | None]:
+    return ("search", spec.search) if spec.search else ("tune", spec.tune)
 
 
 def _input_problems(test: ScoredText, recipe: Recipe) -> Iterator[str]:

@@ -317,6 +317,8 @@ class Spec(Section):
             for name in names:
                 if name not in known:
                     yield f"{place}: unknown metric {name!r}. {nearest(name, known)}"
+                elif place == "tune.metric" and (name in ("bleu", "chrf") or name.startswith("test_")):
+                    yield f"{place}: expected a metric on dev, as settings are chosen there, got {name}."
                 elif place == "report.paper" and report.metrics and name not in report.metrics:
                     yield f"report.paper: expected a metric of report.metrics, got {name!r}. Add it there."
         yield from self._x_problems()

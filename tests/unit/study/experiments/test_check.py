@@ -135,6 +135,19 @@ def test_a_search_by_a_metric_that_the_task_has_not(content, write_spec):
     check_experiment(load_spec(write_spec(content)), {})
 
 
+def test_settings_chosen_by_a_metric_that_runs_have_not(content, write_spec):
+    """Else all runs that choose would be done, none would count, and the grid would wait for ever."""
+    content["tune"] = {"space": {"training.learning_rate": [1e-4]}, "metric": "dev_bleu"}
+    assert "tune.metric: expected dev_loss with training.best_by loss, got dev_bleu." in _problems(
+        load_spec(write_spec(content))
+    )
+    content |= deepcopy(FINETUNE) | {"axes": {}}
+    content["tune"]["metric"] = "pearson"
+    assert _problems(load_spec(write_spec(content))) == [
+        "tune.metric: expected a metric of cola, score, matthews, got pearson."
+    ]
+
+
 def test_a_text_that_the_trained_model_could_not_read(content, write_spec, tmp_path):
     for name, lines in (
         ("src", "one\ntwo\n"),

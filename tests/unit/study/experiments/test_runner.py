@@ -387,6 +387,7 @@ def tuned_spec(content, write_spec):
         "seed": [1, 2, 3],
     }
     content["report"] = {"baseline": {"system": "base"}}
+    content["settings"]["training.best_by"] = "both"
     content["tune"] = {
         "space": {"training.learning_rate": [0.001, 0.002, 0.004]},
         "metric": "dev_bleu",
@@ -439,6 +440,13 @@ def test_the_grid_waits_until_settings_are_chosen(tuned_spec, store):
         (
             {"tune": {"space": {"training.max_steps": [1]}, "metric": "blue"}},
             "tune.metric: unknown metric 'blue'",
+        ),
+        (
+            {
+                "tune": {"space": {"training.max_steps": [1]}, "metric": "bleu"},
+                "test": {"src": "a", "ref": "b"},
+            },
+            r"tune.metric: expected a metric on dev, as settings are chosen there, got bleu\.",
         ),
         (
             {

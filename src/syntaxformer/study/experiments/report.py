@@ -271,14 +271,14 @@ def _unturned_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     of_grid = [one for one in runs if one.state == DONE and TRIAL not in one.cell.labels]
     found: dict[str, list[StoredRun]] = {}
     for run in of_grid:
-        if run.result.get("best_step") == run.result.get("last_step", math.nan):
+        if _is_best_at_end(run):
             found.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
     if not found:
         return []
-    rows = []
+    rows, scale = [], 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
     for name, members in found.items():
         ends = [one.result["curve"][-2:] for one in members if len(one.result.get("curve", [])) > 1]
-        slope = spread([last["value"] - before["value"] for before, last in ends])
+        slope = spread([scale * (last["value"] - before["value"]) for before, last in ends])
         rows.append([name, str(len(members)), f"{slope.mean:+.3f}" if ends else NONE])
     what = "loss" if spec.verb == "train" else "score"
     note = (
@@ -287,6 +287,14 @@ def _unturned_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     )
     table = Table(["runs", "number", f"change of {what} on dev in the last interval"], rows)
     return [Heading("Warning: runs that were best at their last evaluation"), Paragraph(note), table]
+
+
+def _is_best_at_end(run: StoredRun) -> bool:
+    """Whether the best evaluation is the last; by scores if it was fine-tuned before steps were stored."""
+    if "best_step" in run.result or run.cell.verb == "train":
+        return run.result.get("best_step") == run.result.get("last_step", math.nan)
+    *before, last = [-math.inf, *(one["value"] for one in run.result.get("curve", ()))]
+    return last > max(before, default=math.inf)
 
 
 def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:

@@ -698,6 +698,23 @@ def test_runs_that_end_at_their_best_step_are_named(filled, make_result, tmp_pat
     assert "| system base, fraction 100 % | 1 | -0.700 |" in text
 
 
+def test_fine_tuned_runs_without_steps_are_judged_by_their_scores(
+    content, write_spec, store, tmp_path, make_result
+):
+    """Runs of an earlier version, which stored no steps; the first of equal scores is the best."""
+    content.update(verb="finetune", recipe=None, report={"metrics": ["accuracy"], "scale": 100})
+    content["settings"] = {"model": "encoder", "task": "rte", "data.dir": "x"}
+    content["axes"] = {"seed": [1, 2, 3]}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell, scores in zip(spec.cells(), ([0.2, 0.3], [0.3, 0.3], [0.3, 0.2]), strict=True):
+        curve = [{"step": place, "value": score} for place, score in enumerate(scores, 1)]
+        store.finish(cell.key, 1.0, {**make_result(0.0), "metrics": {"accuracy": 0.3}, "curve": curve})
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "The best evaluation of 1 of 3 runs was their last. " in text
+    assert "| small | 1 | +10.000 |" in text, "on the scale of the scores"
+
+
 def _second_program():
     found = importlib.util.spec_from_file_location("recompute", ROOT / "experiments" / "recompute.py")
     second = importlib.util.module_from_spec(found)

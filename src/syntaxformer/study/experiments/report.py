@@ -481,7 +481,7 @@ def _reading(spec: Spec, metric: str, differences: Sequence[Difference | None]) 
         if any(one and one.p_sentences for one in differences):
             split = "test" if metric.startswith("test_") else "dev"
             by = (
-                "of BLEU by sacreBLEU, which is nearly one-sided,"
+                "of BLEU by sacreBLEU, nearly one-sided"
                 if spec.verb == "train"
                 else f"over examples of {split}"
             )

@@ -294,6 +294,9 @@ def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path:
     assert f"does not know {n_characters} characters" in done.err
     assert f"in {n_lines} lines" in done.err
     assert "model.add_characters=true learns them" in done.err
+    model = AutoModelForSeq2SeqLM.from_pretrained(start)
+    model.final_logits_bias.fill_(0.5)
+    model.save_pretrained(start)
     more = (f"output={tmp_path / 'more'}", "model.add_characters=true", "training.lora.r=2")
     assert cli("train", "finetune_translator", *where, *SMALL, *more).code == 0
     translator = Translator.load(tmp_path / "more")
@@ -303,6 +306,7 @@ def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path:
     assert tokenizer.unk_token_id not in ids
     assert tokenizer.decode(ids, skip_special_tokens=True).strip() == line
     table, first = translator.model.get_input_embeddings().weight, len(AutoTokenizer.from_pretrained(start))
+    assert (translator.model.final_logits_bias[0, first:] == 0.5).all()  # the mean of the others
     assert len(table) > first  # trained, though the adapters leave the rest of the tables as it was
 
 
@@ -457,7 +461,23 @@ def test_a_second_generation_keeps_what_the_first_was_told(
     with pytest.raises(ConfigError, match=r"model\.tgt_code: expected none"):
         _recipe(folder, everyday, tmp_path / "second", "model.tgt_code=zho_Hans")
     other = _recipe(folder, everyday, tmp_path / "second", "data.tgt_language=fr")
-    with pytest.raises(ConfigError, match="whose codes are in its pieces"):
+    with pytest.raises(ConfigError, match="whose codes or prompt are in its pieces"):
+        train_translator(other)
+
+
+def test_a_prompt_and_another_annotator_are_not_passed_on_in_silence(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
+) -> None:
+    """A child for another language would read the parent's prompt; one with other tags says so."""
+    tagged = ("infusion.kind=add", "annotation.annotator=de", "annotation.force=true")
+    prompt = "model.prompt='translate English to German: '"
+    folder = train_translator(_recipe(checkpoints["t5"], everyday, tmp_path / "first", prompt, *tagged))
+    train_translator(_recipe(folder, everyday, tmp_path / "same", *tagged[1:]))
+    assert "whose tags and trees may differ" not in caplog.text
+    train_translator(_recipe(folder, everyday, tmp_path / "second"))
+    assert "model.init_from was trained with de, this run annotates with en" in caplog.text
+    other = _recipe(folder, everyday, tmp_path / "third", "data.tgt_language=fr")
+    with pytest.raises(ConfigError, match="codes or prompt are in its pieces"):
         train_translator(other)
 
 

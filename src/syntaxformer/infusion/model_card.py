@@ -55,6 +55,8 @@ def push_to_hub(
     from huggingface_hub import HfApi
 
     api, left_out = HfApi(token=token), list(_NOT_UPLOADED)
+    if (Path(folder) / "export.json").is_file():  # CTranslate2's model.bin is no pickle
+        left_out.remove("*.bin")
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     write_card(Path(folder), repo_id)
     if api.file_exists(repo_id, CARD):

@@ -159,6 +159,8 @@ def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
     tables: Any = (model.get_input_embeddings().weight, model.get_output_embeddings().weight)
     for table in {id(one): one for one in tables}.values():
         table[n_known:n_pieces] = table[:n_known].mean(0)
+    if (bias := getattr(model, "final_logits_bias", None)) is not None:  # which is not trained
+        bias[:, n_known:n_pieces] = bias[:, :n_known].mean()
 
 
 def add_adapters(

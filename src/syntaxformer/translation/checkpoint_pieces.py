@@ -69,9 +69,10 @@ class Checkpoint:
 
     @property
     def has_codes(self) -> bool:
-        """Whether languages have codes: pieces in the frame of a line, or what the decoder begins with."""
+        """Whether the frame of a line (codes, a prompt) or the first piece tells the languages."""
         kinds = (self.source.eos_token_id, self.target.pad_token_id, self.target.eos_token_id)
-        return len(self.target.backend_tokenizer.encode("").ids) > 1 or self.start_id not in kinds
+        frames = [one.backend_tokenizer.encode("").ids for one in (self.source, self.target)]
+        return len(frames[1]) > 1 or frames[0] != frames[1] or self.start_id not in kinds
 
     @property
     def spells_bytes(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import set_seed
 
+from syntaxformer.annotate.annotator import PHRASES
 from syntaxformer.annotate.wrappers import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
@@ -220,6 +221,13 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         info = _info(recipe, encoder, annotator, hashes)
         if parent_info is not None:
             info.rewrites_target = parent_info.rewrites_target
+            before, now = _tagger(parent_info), _tagger(info)
+            if before and now and before != now:
+                _log.warning(
+                    "annotation.annotator: model.init_from was trained with %s, this run annotates with %s, "
+                    "whose tags and trees may differ. Set annotation.annotator to keep it.",
+                    *(before, now),
+                )
     encoder.syntax = syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     train_tags = dev_tags = None
@@ -332,8 +340,8 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     start = of_own_folder(path, encoder.tokenizer, encoder.target_tokenizer)
     if sides != info.languages and recipe.is_hosted and start.has_codes:
         problems.append(
-            f"model.init_from: expected the languages {' and '.join(info.languages)}, whose codes are in "
-            f"its pieces, got {' and '.join(sides)}. Start from the checkpoint that it came from."
+            f"model.init_from: expected the languages {' and '.join(info.languages)}, whose codes or prompt "
+            f"are in its pieces, got {' and '.join(sides)}. Start from the checkpoint that it came from."
         )
     elif sides == (*reversed(info.languages),):
         problems.append(
@@ -343,6 +351,12 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     if problems:
         raise ConfigError(problems)
     return start, encoder, info
+
+
+def _tagger(info: FolderInfo) -> str:
+    """Who tagged a model's text, with the version where two may have one name; empty for nobody."""
+    name, version = (str(one or "").partition(PHRASES)[0] for one in (info.annotator, info.annotator_version))
+    return f"{name} {version}" if name.startswith("spacy:") else name
 
 
 def fit_characters(

@@ -140,6 +140,15 @@ def test_a_folder_goes_to_the_hub(folder, hub):
     assert b'sf.load("org/it")' in hub.files["README.md"]
 
 
+def test_an_export_goes_to_the_hub_with_its_network(folder, hub):
+    """CTranslate2 calls it model.bin; elsewhere such files are pickles and stay."""
+    for name in ("export.json", "syntaxformer.json"):
+        (folder / name).write_text("{}")
+    (folder / "model.bin").write_text("x")
+    sf.push_to_hub(folder, "me/it")
+    assert "model.bin" in hub.files
+
+
 def test_a_model_goes_to_the_hub(folder, hub, tmp_path):
     model = sf.load(folder)
     assert model.push_to_hub("org/it") == "https://hub/org/it"

@@ -101,7 +101,7 @@ def _nllb(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
     scores = _scores(sentencepieces([*sides[0], *sides[1]], "bpe"))
     ids = {name: place for place, name in enumerate(("<s>", "<pad>", "</s>", "<unk>", *scores))}
     merges = generate_merges({name: place for place, name in enumerate(scores)}, scores)
-    codes = ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant"]
+    codes = ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srd_Latn"]
     tokenizer = NllbTokenizer(vocab=ids, merges=merges, extra_special_tokens=codes)
     tokenizer.save_pretrained(folder)
     config = M2M100Config(vocab_size=len(tokenizer), **SHAPE, decoder_start_token_id=2, pad_token_id=1)

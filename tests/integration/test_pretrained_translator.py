@@ -481,6 +481,24 @@ def test_a_prompt_and_another_annotator_are_not_passed_on_in_silence(
         train_translator(other)
 
 
+def test_an_ending_that_names_no_language_chooses_no_code(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
+) -> None:
+    """`src` is also Sardinian of Logudoro, for which NLLB has a code; `source` is nothing."""
+    for split in ("train", "dev"):
+        for ending in ("src", "source"):
+            (tmp_path / f"{split}.{ending}").write_bytes((everyday / f"{split}.en").read_bytes())
+        (tmp_path / f"{split}.de").write_bytes((everyday / f"{split}.de").read_bytes())
+    for ending in ("src", "source"):
+        recipe = _recipe(checkpoints["nllb"], tmp_path, tmp_path / "out", f"data.src={ending}")
+        with pytest.raises(ConfigError, match=r"model\.src_code: .*unknown language"):
+            prepare(recipe)
+    told = ("data.src=src", "model.src_code=eng_latn", "model.add_codes=true")
+    with caplog.at_level("INFO", "syntaxformer.data"):
+        prepare(_recipe(checkpoints["nllb"], tmp_path, tmp_path / "out", *told))
+    assert "language codes: eng_latn (a new one) → deu_Latn" in caplog.text
+
+
 def test_a_stored_recipe_is_read_again(tuned: Path, everyday: Path, tmp_path: Path) -> None:
     """Also where what is infused comes from the folder that it started from."""
     masks = _recipe(tuned, everyday, tmp_path / "again")

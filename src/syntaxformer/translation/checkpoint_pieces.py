@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-from langcodes import Language
+from langcodes import Language, tag_is_valid
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import generate_merges, import_protobuf
@@ -124,12 +124,16 @@ def host_config(path: str) -> Any:
 
 
 def open_checkpoint(
-    path: str, languages: tuple[str, str], codes: tuple[str | None, str | None], adds_codes: bool, prompt: str
+    path: str,
+    languages: tuple[str | None, ...],
+    codes: tuple[str | None, str | None],
+    adds_codes: bool,
+    prompt: str,
 ) -> Checkpoint:
     """Read the tokenizer of a pretrained translator from its folder or, by its name, from the Hub.
 
-    `languages` are the ISO codes of source and target, and `codes` the checkpoint's own for them; None for
-    those that fit. If it `adds_codes`, unknown ones become new pieces. The prompt is text before every source
+    `languages` are the ISO codes of source and target, None for an unknown one, and `codes` the checkpoint's
+    own for them, None for those that fit. If it `adds_codes`, unknown ones become new pieces. The prompt is text before every source
     line: "translate English to German: " for T5.
 
     Raises:
@@ -159,6 +163,9 @@ def open_checkpoint(
     start_id, sides = config.decoder_start_token_id, ("source", "target")
     backends = [_backend(tokenizer, side) for side in sides]
     n_known, new = _n_pieces(*backends), sorted({one for one in chosen if one and one not in known})
+    if any(chosen):
+        told = [one and f"{one}{' (a new one)' * (one in new)}" for one in chosen]
+        _log.info("model.init_from: language codes: %s", " → ".join(filter(None, told)))
     if new:
         if hasattr(tokenizer, "lang_code_to_token"):  # M2M100
             known |= {one: f"__{one}__" for one in new}
@@ -383,7 +390,7 @@ def _codes_of(tokenizer: Any) -> dict[str, str]:
 
 
 def _choose_code(
-    known: dict[str, str], given: str | None, language: str, key: str, adds_codes: bool
+    known: dict[str, str], given: str | None, language: str | None, key: str, adds_codes: bool
 ) -> str | None:
     """The checkpoint's code of a language; None where it has no codes."""
     if not known:
@@ -400,9 +407,10 @@ def _choose_code(
             f"{nearest(given, sorted(known))} For a language that it does not know, model.add_codes=true "
             "adds the code as a new piece."
         )
-    fitting = [one for one in known if _language(one) == _language(language)]
+    fitting = [one for one in known if language is not None and _language(one) == _language(language)]
     if len(fitting) != 1:
         found = f"{', '.join(fitting)}" if fitting else "none"
+        language = language or "an unknown language"
         raise ConfigError(
             f"{key}: expected the checkpoint's code of {language!r}, of which it has {found}. Give "
             f"{key}=CODE; model.add_codes=true adds one that it does not know."
@@ -412,7 +420,8 @@ def _choose_code(
 
 def _language(code: str) -> str:
     """ISO 639 of a code: de of deu_Latn, de_DE and de."""
-    return Language.get(code.replace("_", "-").partition("-")[0]).prefer_macrolanguage().language or code
+    first = code.replace("_", "-").partition("-")[0]
+    return (tag_is_valid(first) and Language.get(first).prefer_macrolanguage().language) or code
 
 
 def _characters(tokenizer: PreTrainedTokenizerFast, line: str, spans: Iterable[tuple[int, int]]) -> list[str]:

@@ -324,9 +324,10 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     own, data = recipe.model, recipe.data
     if (path := recipe.start) is None:
         return None, None, None
-    sides = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
+    languages = tuple(language_of_side(data, side).code for side in (data.src, data.tgt))
+    sides = tuple(one or side for one, side in zip(languages, (data.src, data.tgt), strict=True))
     if not (Path(path) / INFO).is_file():
-        start = open_checkpoint(path, sides, (own.src_code, own.tgt_code), own.add_codes, own.prompt)
+        start = open_checkpoint(path, languages, (own.src_code, own.tgt_code), own.add_codes, own.prompt)
         known = infusion.vocabularies if (infusion := stored_infusion(path)) is not None else {}
         return start, SourceEncoder(start.source, known, own_target=start.target), None
     verify_model_folder(Path(path))

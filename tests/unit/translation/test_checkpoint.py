@@ -153,6 +153,8 @@ def test_codes_fit_languages_or_are_asked_for(folders: dict[str, Path]) -> None:
         open_checkpoint(str(folders["nllb"]), ("en", "zh"), (None, None), False, "")
     with pytest.raises(ConfigError, match="of which it has none"):
         open_checkpoint(str(folders["nllb"]), ("en", "sw"), (None, None), False, "")
+    with pytest.raises(ConfigError, match="code of 'an unknown language', of which it has none"):
+        open_checkpoint(str(folders["nllb"]), (None, "de"), (None, None), False, "")
     with pytest.raises(ConfigError, match=r"model\.src_code: expected none"):
         _open(folders["marian"], codes=("en", None))
 

@@ -444,6 +444,17 @@ def test_a_folder_whose_infusion_was_taken_away_is_refused(tuned: Path, tmp_path
     assert yaml.safe_load((tuned / "recipe.yaml").read_text())["model"]["init_from"]
 
 
+def test_a_preset_that_destroys_the_checkpoint_is_warned_of(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
+) -> None:
+    """As fine-tuning does: with the preset of the paper it is another network from the first step on."""
+    train_translator(_recipe(checkpoints["bart"], everyday, tmp_path / "a", "masks={}"))
+    assert "another network" not in caplog.text
+    settings = ("masks={}", "infusion.preset=paper")
+    train_translator(_recipe(checkpoints["bart"], everyday, tmp_path / "b", *settings))
+    assert "this is another network than the one that was pretrained" in caplog.text
+
+
 def test_t5_has_one_rate_of_dropout(checkpoints: dict[str, Path], everyday: Path, tmp_path: Path) -> None:
     """Another one would have no effect."""
     with pytest.raises(ConfigError, match=r"model\.attention_dropout: expected none in a t5 model"):

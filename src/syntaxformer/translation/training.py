@@ -158,6 +158,8 @@ def _train(run: Run[Recipe]) -> None:
     set_seed(recipe.seed)
     model, _ = build(recipe, data)
     _log.info("%s", describe(recipe, model, data))
+    if recipe.is_hosted and recipe.infusion.warning and stored_infusion(str(recipe.start)) is None:
+        _log.warning("%s", recipe.infusion.warning)
     pretrained = _start_tables(recipe, model, vectors, run.writes)
     trainer = SyntaxTrainer(
         model,

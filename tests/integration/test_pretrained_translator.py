@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import syntaxformer as sf
@@ -514,6 +514,28 @@ def test_an_ending_that_names_no_language_chooses_no_code(
     with caplog.at_level("INFO", "syntaxformer.data"):
         prepare(_recipe(checkpoints["nllb"], tmp_path, tmp_path / "out", *told))
     assert "language codes: eng_latn (a new one) → deu_Latn" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+def test_an_output_layer_of_its_own_stays(kind: str, everyday: Path, cli: Any, tmp_path: Path) -> None:
+    """T5 1.1's and mT5's, though transformers' config says that it is tied: with new pieces, and exported."""
+    pytest.importorskip("ctranslate2")
+    start = make_translator("t5", tmp_path / "start", without="ßäöüÄÖÜ")
+    weights, config = load_file(start / "model.safetensors"), json.loads((start / "config.json").read_text())
+    n_known = len(AutoTokenizer.from_pretrained(start))
+    weights["shared.weight"] = weights["shared.weight"][:n_known].clone()
+    own = weights["lm_head.weight"] = torch.randn(n_known, 32) / 3
+    save_file(weights, start / "model.safetensors", {"format": "pt"})
+    config |= {"model_type": kind, "vocab_size": n_known, "tie_word_embeddings": False}
+    config.pop("scale_decoder_outputs", None)
+    (start / "config.json").write_text(json.dumps(config))
+    settings = ("model.add_characters=true", "training.learning_rate=1e-20", "infusion.kind=add")
+    folder = train_translator(_recipe(start, everyday, tmp_path / "out", *settings))
+    output = Translator.load(folder).model.get_output_embeddings().weight
+    assert len(output) > n_known
+    torch.testing.assert_close(output[:n_known], own)
+    done = cli("export", folder, tmp_path / "export")
+    assert done.code == 0, done.err
 
 
 def test_a_stored_recipe_is_read_again(tuned: Path, everyday: Path, tmp_path: Path) -> None:

@@ -154,8 +154,13 @@ def _set_dropouts(config: Any, dropouts: Mapping[str, float]) -> None:
 def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
     """A row for each new piece, which begins as the mean of those that the checkpoint knows."""
     if n_pieces > len(model.get_input_embeddings().weight):
+        is_tied, config = model.config.tie_word_embeddings, model.config
+        # mT5 and T5 1.1 have an output layer of their own, which would be tied again by their config.
+        same = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+        config.tie_word_embeddings = is_tied and same
         with quiet_loading():
             model.resize_token_embeddings(n_pieces, mean_resizing=False)
+        config.tie_word_embeddings = is_tied
     tables: Any = (model.get_input_embeddings().weight, model.get_output_embeddings().weight)
     for table in {id(one): one for one in tables}.values():
         table[n_known:n_pieces] = table[:n_known].mean(0)

@@ -302,6 +302,8 @@ def host_spec(model: Any, tables: SourceTables) -> Any:
     for name, value in (("normalize_before", kind == "mbart"), ("normalize_embedding", kind != "marian")):
         if not hasattr(original.config, name):  # which older versions of transformers stored
             setattr(original.config, name, value)
+    if kind in ("t5", "mt5"):  # By this name the converter asks whether outputs are scaled.
+        original.config.tie_word_embeddings = getattr(original.config, "scale_decoder_outputs", False)
     if kind == "marian":
         # The converter would cut off the last piece, where Marian has its padding: ours may be another.
         spec = super(type(loader), loader).get_model_spec(original)

@@ -133,8 +133,8 @@ def open_checkpoint(
     """Read the tokenizer of a pretrained translator from its folder or, by its name, from the Hub.
 
     `languages` are the ISO codes of source and target, None for an unknown one, and `codes` the checkpoint's
-    own for them, None for those that fit. If it `adds_codes`, unknown ones become new pieces. The prompt is text before every source
-    line: "translate English to German: " for T5.
+    own for them, None for those that fit. If it `adds_codes`, unknown ones become new pieces. The prompt is
+    text before every source line: "translate English to German: " for T5.
 
     Raises:
         ConfigError: It cannot be read, is no translator, or has no such language.

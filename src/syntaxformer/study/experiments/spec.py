@@ -257,10 +257,22 @@ class Spec(Section):
                 yield f"report.primary.seeds: expected the {n_seeds} of the axis seed, got {primary.seeds}."
         if self.tune is not None and self.search is not None:
             yield "tune: expected none beside a search, which also chooses settings on dev."
+        yield from self._tune_problems()
         given |= {"report.paper": [one.cell for one in self.report.paper]}
         for place, parts in given.items():
             for part in parts:
                 yield from self._level_problems(place, part)
+
+    def _tune_problems(self) -> Iterator[str]:
+        """Settings of an axis that a choice would override, and a choice by a run of the grid."""
+        if self.tune is None:
+            return
+        levels = [one for axis in self.axes for one in self.levels(axis).values()]
+        for key in sorted(self.tune.space.keys() & set(chain(*levels))):
+            yield f"tune.space: expected keys that no axis sets, got {key}."
+        own = self.tune.settings
+        if any(own.get(SEED) == one[SEED] for one in levels if SEED in one):
+            yield f"tune.settings: expected a seed that no other run has, got {own.get(SEED)}."
 
     def _infusion_problems(self) -> Iterator[str]:
         """Problems with axes of infusions: values that are none, and settings that these would override."""

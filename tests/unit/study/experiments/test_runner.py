@@ -449,6 +449,14 @@ def test_the_grid_waits_until_settings_are_chosen(tuned_spec, store):
             r"tune.metric: expected a metric on dev, as settings are chosen there, got bleu\.",
         ),
         (
+            {"tune": {"space": {"data.fraction": [0.5]}}},
+            r"tune.space: expected keys that no axis sets, got data\.fraction\.",
+        ),
+        (
+            {"tune": {"space": {"training.max_steps": [1]}, "settings": {"seed": 2}}},
+            r"tune.settings: expected a seed that no other run has, got 2\.",
+        ),
+        (
             {
                 "report": {
                     "primary": {"cell": {"system": "sit"}, "against": {"system": "base"}, "seeds": 5, "sd": 1}

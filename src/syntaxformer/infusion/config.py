@@ -24,6 +24,7 @@ from syntaxformer.nn.relation_biases import BiasStart
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
 from syntaxformer.syntax.inputs import TagPlace, TreeOptions
+from syntaxformer.syntax.relations import LARGEST_DISTANCE
 from syntaxformer.trees.sentence import PER_WORD, Sentence
 
 Preset = Literal["preserving", "paper", "authors_code"]
@@ -91,8 +92,20 @@ class RelationBiasConfig(TreeOptions):
     )
     sigma: float = Field(default=1.0, gt=0, description="σ of init, in edges (Bugliarello & Okazaki 2020: 1)")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _far(cls, content: Any) -> Any:
+        """With an `init`, all distances count by default: farther words would start like the word itself."""
+        starts = isinstance(content, Mapping) and content.get("init", "zero") != "zero"
+        return {"max_distance": LARGEST_DISTANCE, **content} if starts else content
+
     @model_validator(mode="after")
     def _can_start(self) -> RelationBiasConfig:
+        if self.init != "zero" and self.max_distance < LARGEST_DISTANCE:
+            raise ValueError(
+                f"max_distance: expected {LARGEST_DISTANCE} with init: {self.init}, as farther words would "
+                f"start like the word itself, got {self.max_distance}. Leave it out."
+            )
         if self.init != "zero" and (self.siblings == "all" or self.relations):
             beside = ", ".join(self.relations) or "siblings: all"
             raise ValueError(f"init: expected zero with {beside}, got {self.init}.")

@@ -27,7 +27,7 @@ MAX_DISTANCE = 15
 RELATIONS_VERSION = 1
 """Version of the relation ids. Each model stores it, since ids of another version would mislead it."""
 
-_LARGEST = 84
+LARGEST_DISTANCE = 84
 """3 * 84 + 1 = 253 is the largest pair relation that fits into a byte."""
 
 RelationArray = NDArray[np.uint8]
@@ -44,9 +44,10 @@ def pair_relation(max_distance: int = MAX_DISTANCE) -> int:
     Raises:
         ValueError: The largest distance is not between 1 and 84.
     """
-    if not 1 <= max_distance <= _LARGEST:
+    if not 1 <= max_distance <= LARGEST_DISTANCE:
         raise ValueError(
-            f"max_distance: expected 1 to {_LARGEST}, so that an id fits into a byte, got {max_distance}."
+            f"max_distance: expected 1 to {LARGEST_DISTANCE}, so that an id fits into a byte, got "
+            f"{max_distance}."
         )
     return 3 * max_distance + 1
 

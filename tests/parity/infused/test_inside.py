@@ -308,9 +308,11 @@ def test_a_bias_by_distance_multiplies_the_weights(tiny):
     model, batch = tiny.model("bert"), tiny.batch()
     options = {"init": "distance", "sigma": 2.0, "trees": ["dependency"]}
     sf.infuse(model, sf.InfusionConfig(relation_bias=options))
-    batch.syntax["syntax"] = ids = batch.syntax["syntax"][:, :1]
+    ids = batch.syntax["syntax"][:, :1].int()  # of D = 15
+    kind, distance = (ids - 1) // 15, (ids - 1) % 15 + 1
+    batch.syntax["syntax"] = torch.where(ids > 0, 84 * kind + distance, 0).to(torch.uint8)
     logits, value, found, output = _first_attention(model, batch)
-    distance = torch.where((ids > 0) & (ids <= 45), (ids.int() - 1) % 15 + 1, 0)
+    distance = torch.where((ids > 0) & (ids <= 45), distance, 0)
     weights = logits.softmax(-1) * torch.exp(-(distance.float() ** 2) / 8)
     mixed = (weights / weights.sum(-1, keepdim=True)) @ value
     expected = output.dense(mixed.transpose(1, 2).flatten(2))

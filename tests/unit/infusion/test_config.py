@@ -179,9 +179,15 @@ def test_presets_that_destroy_a_checkpoint_say_so():
         ({"init": "governor"},
          r"relation_bias: init: expected zero or distance for trees dependency, constituency, got governor\. Set t"),
         ({"init": "distance", "siblings": "all"}, r"relation_bias: init: expected zero with siblings: all, got dis"),
+        ({"init": "distance", "max_distance": 15},
+         r"relation_bias: max_distance: expected 84 with init: distance, as farther words would start like the word i"),
         ({"sigma": 0}, r"relation_bias\.sigma: expected greater than 0"),
     ],
 )  # fmt: skip
 def test_starts_that_cannot_be(section, message):
+    """With a start, far words have a distance too: with less than 84, they would start at the bias of d = 0."""
+    bias = InfusionConfig(relation_bias={"init": "distance"}).relation_bias
+    assert bias is not None
+    assert bias.max_distance == 84
     with pytest.raises(ConfigError, match=message):
         InfusionConfig(relation_bias=section)

@@ -346,6 +346,9 @@ def _primary_blocks(
             f"Measured over {seeds}: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
             f"{_p(found.p_seeds)}; standard deviation over seeds {found.sd * scale:.2f}."
         )
+    before = [one.result.get("primary") for one in group.runs.values()] if group else []
+    if any(one is not None and one != primary.model_dump() for one in before):
+        measured += " **It was changed after these runs were made, so it was not planned.**"
     return [Heading("The comparison that was planned"), Paragraph(f"{plan} {measured}")]
 
 

@@ -390,7 +390,10 @@ class _Runner:
     def _record(self, job: _Job, code: int) -> None:
         folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
         if (folder / RESULT).exists():
-            self.store.finish(job.cell.key, seconds, read_json(folder / RESULT))
+            result = read_json(folder / RESULT)
+            if (primary := self.spec.report.primary) is not None:
+                result["primary"] = primary.model_dump()
+            self.store.finish(job.cell.key, seconds, result)
             states = Counter(one.state for one in self.store.runs().values())
             summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
             _log.info("done %s in %.0f s; %s", job.cell.name, seconds, summary)

@@ -253,6 +253,8 @@ class Spec(Section):
         given |= {"report.controls": self.report.controls}
         if (primary := self.report.primary) is not None:
             given |= {"report.primary.cell": [primary.cell], "report.primary.against": [primary.against]}
+            if primary.cell == primary.against:
+                yield f"report.primary.against: expected another cell, got {in_words(primary.cell)} twice."
             if self.search is None and primary.seeds != (n_seeds := len(self.axes.get(SEED, ()))):
                 yield f"report.primary.seeds: expected the {n_seeds} of the axis seed, got {primary.seeds}."
         if self.tune is not None and self.search is not None:

@@ -680,6 +680,14 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
     assert f"Measured over 3 seeds: +1.00 bleu, 95 % interval over seeds {1 - half:+.2f} to" in line
     assert f" to {1 + half:+.2f}, over seeds and sentences +" in line
     assert f"p (seeds) {p_seeds:.3f}; standard deviation over seeds 0.50." in line
+    planned = spec.report.primary.model_dump()
+    for seeds, is_told in ((3, False), (4, True)):
+        for cell in spec.cells():
+            if cell.labels["system"] == "sit" and cell.labels["fraction"] == "10 %":
+                result = store.runs()[cell.key].result | {"primary": planned | {"seeds": seeds}}
+                store.finish(cell.key, 60.0, result)
+        text = write_report(spec, store, tmp_path / "report").read_text()
+        assert ("**It was changed after these runs" in text) == is_told
     spec.report.primary.cell["fraction"] = "100 %"
     spec.report.primary.against["fraction"] = "100 %"
     assert "Not measured yet." in write_report(spec, store, tmp_path / "open").read_text()

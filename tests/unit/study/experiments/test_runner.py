@@ -22,6 +22,7 @@ from syntaxformer.runs.run_folder import Stopwatch, counted_seconds
 from syntaxformer.study.experiments import RunStore, estimate_seconds, load_spec, run_experiment, write_report
 from syntaxformer.study.experiments.cell import recipe_settings, resolve
 from syntaxformer.study.experiments.runner import MOST_KILLS, LocalExecutor
+from syntaxformer.study.experiments.spec import Contrast
 from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, own_runs
 from syntaxformer.translation.recipe import load_recipe
 
@@ -61,10 +62,13 @@ def test_only_what_is_missing_runs(spec, store):
     assert run_experiment(spec, store, 2, command=_command(DONE_AT_ONCE)) == {DONE: 2}
     assert _n_runs(store) == [1, 1]
     _small(spec, 2)
+    base, sit = {"system": "base"}, {"system": "sit"}
+    spec.report.primary = Contrast(cell=sit, against=base, seeds=2, sd=1)
     assert run_experiment(spec, store, 1, command=_command(DONE_AT_ONCE)) == {DONE: 4}
     assert _n_runs(store) == [1, 1, 1, 1]
     runs = list(store.runs().values())
     assert runs[0].result == {"metrics": {"bleu": 1.5}}
+    assert runs[-1].result["primary"] == {"cell": sit, "against": base, "seeds": 2, "sd": 1}
     assert [one.attempts for one in runs] == [1, 1, 1, 1]
     assert all(one.seconds > 0 for one in runs)
 
@@ -471,6 +475,14 @@ def test_the_grid_waits_until_settings_are_chosen(tuned_spec, store):
                 }
             },
             "report.primary.cell: system has no level 'no'",
+        ),
+        (
+            {
+                "report": {
+                    "primary": {"cell": {"system": "sit"}, "against": {"system": "sit"}, "seeds": 3, "sd": 1}
+                }
+            },
+            "report.primary.against: expected another cell, got system sit twice",
         ),
     ],
 )

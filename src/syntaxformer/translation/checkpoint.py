@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -26,12 +27,17 @@ from syntaxformer.infusion import INFUSION_FILE
 from syntaxformer.infusion import load as load_infused
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy
+from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors, load_weights
 from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading, verify_folder
 from syntaxformer.translation.auxiliary import TranslationOutput, shift_right
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, host_config
+from syntaxformer.translation.model import OF_INFUSION
 
 _log = logging.getLogger("syntaxformer.data")
 
+
+_OF_TASKS = re.compile(r"target_tagger\.|parse_labels\.")
+_MAY_LACK = re.compile(f"{OF_INFUSION.pattern}|{_OF_TASKS.pattern}")
 
 ADAPTER = "default"
 """PEFT's name of the one adapter that is trained."""
@@ -166,6 +172,24 @@ def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
         table[n_known:n_pieces] = table[:n_known].mean(0)
     if (bias := getattr(model, "final_logits_bias", None)) is not None:  # which is not trained
         bias[:, n_known:n_pieces] = bias[:, :n_known].mean()
+
+
+def take_weights(model: nn.Module, start: Checkpoint) -> None:
+    """Weights of another translator of ours; rows of new pieces begin as the mean row, heads of tasks anew.
+
+    Raises:
+        ConfigError: They are of another network.
+    """
+    weights, current = load_tensors(Path(start.path) / WEIGHTS), model.state_dict()
+    weights = {name: one for name, one in weights.items() if not _OF_TASKS.match(name)}
+    for name, tensor in weights.items():
+        if name in current and len(current[name]) > len(tensor) == start.n_known:
+            n_new = len(current[name]) - len(tensor)
+            weights[name] = torch.cat([tensor, tensor.mean(0, keepdim=True).expand(n_new, *tensor.shape[1:])])
+    try:
+        load_weights(model, weights, Path(start.path), may_lack=_MAY_LACK)
+    except CheckpointError as error:
+        raise ConfigError(f"model.init_from: {error}") from error
 
 
 def add_adapters(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedTokenizerFast
 
+from syntaxformer.annotate.annotator import PHRASES as AND_PHRASES
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
@@ -55,6 +56,7 @@ from syntaxformer.trees.phrase_structure import linearised
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus, Annotator
+    from syntaxformer.translation.translator import FolderInfo
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -537,3 +539,19 @@ def target_encoder(encoder: SourceEncoder, config: CorpusConfig, tagged: bool) -
     """The encoder of target lines; if `tagged`, their pieces have the factor `pos`."""
     vocabularies = build_vocabularies([], (TAG_FACTOR,), 1) if tagged else {}
     return SourceEncoder(encoder.target_tokenizer, vocabularies, preparation=config.preparation(config.tgt))
+
+
+def compare_annotators(parent: FolderInfo, child: FolderInfo) -> None:
+    """Warn if a model's text is annotated by another annotator, or version of spaCy's, than its parent's."""
+    told: list[str] = []
+    for info in (parent, child):
+        name, version = (
+            str(one or "").partition(AND_PHRASES)[0] for one in (info.annotator, info.annotator_version)
+        )
+        told.append(f"{name} {version}" if name.startswith("spacy:") else name)
+    if all(told) and told[0] != told[1]:
+        _log.warning(
+            "annotation.annotator: model.init_from was trained with %s, this run annotates with %s, whose "
+            "tags and trees may differ. Set annotation.annotator to keep it.",
+            *told,
+        )

@@ -10,17 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from transformers import set_seed
 
-from syntaxformer.annotate.annotator import PHRASES
 from syntaxformer.annotate.wrappers import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
-from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.base.languages import language_of_side
 from syntaxformer.infusion import infuse
-from syntaxformer.runs.checkpoints import WEIGHTS, average_weights, check_finite, load_tensors, load_weights
+from syntaxformer.runs.checkpoints import average_weights, check_finite, load_weights
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.runs.run_folder import (
     RUN,
@@ -40,7 +38,13 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
-from syntaxformer.translation.checkpoint import add_adapters, load_pretrained, save_adapter, stored_infusion
+from syntaxformer.translation.checkpoint import (
+    add_adapters,
+    load_pretrained,
+    save_adapter,
+    stored_infusion,
+    take_weights,
+)
 from syntaxformer.translation.checkpoint_pieces import (
     N_COMPARED,
     Checkpoint,
@@ -59,10 +63,11 @@ from syntaxformer.translation.corpora import (
 )
 from syntaxformer.translation.data_report import FILE as REPORT
 from syntaxformer.translation.data_report import UNKNOWN, DataReport, add_long, report_train
-from syntaxformer.translation.model import OF_INFUSION, SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.prepare import (
     annotated_columns,
     check_tags,
+    compare_annotators,
     encode_pairs,
     get_tokenizers,
     needs_annotator,
@@ -220,16 +225,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
         encoder, start = _new_encoder(recipe, of_subwords, train_words or [], factors, start, parent, report)
-        info = _info(recipe, encoder, annotator, hashes)
-        if parent_info is not None:
-            info.rewrites_target = parent_info.rewrites_target
-            before, now = _tagger(parent_info), _tagger(info)
-            if before and now and before != now:
-                _log.warning(
-                    "annotation.annotator: model.init_from was trained with %s, this run annotates with %s, "
-                    "whose tags and trees may differ. Set annotation.annotator to keep it.",
-                    *(before, now),
-                )
+        info = _info(recipe, encoder, annotator, hashes, parent_info)
     encoder.syntax = syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     train_tags = dev_tags = None
@@ -356,12 +352,6 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     return start, encoder, info
 
 
-def _tagger(info: FolderInfo) -> str:
-    """Who tagged a model's text, with the version where two may have one name; empty for nobody."""
-    name, version = (str(one or "").partition(PHRASES)[0] for one in (info.annotator, info.annotator_version))
-    return f"{name} {version}" if name.startswith("spacy:") else name
-
-
 def fit_characters(
     start: Checkpoint, text: ParallelText, data: CorpusConfig, adds: bool, report: DataReport
 ) -> Checkpoint:
@@ -417,7 +407,7 @@ def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
         return build_model(recipe, data.encoder), None
     if not recipe.is_hosted:
         model = build_model(recipe, data.encoder)
-        _take_weights(model, data.start)
+        take_weights(model, data.start)
         return model, None
     rates = {name: getattr(recipe.model, name) for name in sorted(DROPOUTS)}
     model, lora = load_pretrained(data.start, rates), recipe.training.lora
@@ -441,24 +431,6 @@ def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
         for table in (model.get_input_embeddings(), model.get_output_embeddings()):
             table.weight.requires_grad_(True)
     return model, adapters
-
-
-def _take_weights(model: SyntaxTransformer, start: Checkpoint) -> None:
-    """Weights of another translator of ours; rows of new pieces begin as the mean row.
-
-    Raises:
-        ConfigError: They are of another network.
-    """
-    weights, current = load_tensors(Path(start.path) / WEIGHTS), model.state_dict()
-    weights.pop("parse_labels.weight", None)  # of its task, which needs none to be continued without
-    for name, tensor in weights.items():
-        if name in current and len(current[name]) > len(tensor) == start.n_known:
-            n_new = len(current[name]) - len(tensor)
-            weights[name] = torch.cat([tensor, tensor.mean(0, keepdim=True).expand(n_new, *tensor.shape[1:])])
-    try:
-        load_weights(model, weights, Path(start.path), may_lack=OF_INFUSION)
-    except CheckpointError as error:
-        raise ConfigError(f"model.init_from: {error}") from error
 
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
@@ -596,9 +568,13 @@ _OF_DATA = {"src", "tgt", "src_language", "tgt_language", *_OF_LINES}
 
 
 def _info(
-    recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None, data_sha256: dict[str, str]
+    recipe: Recipe,
+    encoder: SourceEncoder,
+    annotator: Annotator | None,
+    data_sha256: dict[str, str],
+    parent: FolderInfo | None,
 ) -> FolderInfo:
-    return FolderInfo(
+    info = FolderInfo(
         **recipe.data.model_dump(include=_OF_DATA, exclude_none=True),
         forced=recipe.annotation.force,
         annotator=None if annotator is None else stored_name(annotator.name),
@@ -611,3 +587,7 @@ def _info(
         decoding=recipe.decoding,
         data_sha256=data_sha256,
     )
+    if parent is not None:
+        info.rewrites_target = parent.rewrites_target
+        compare_annotators(parent, info)
+    return info

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from syntaxformer.translation.auxiliary import label_task
+from syntaxformer.translation.checkpoint import take_weights
+from syntaxformer.translation.checkpoint_pieces import Checkpoint
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 
 SHAPE = {"vocab_size": 19, "d_model": 12, "d_ff": 17, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -61,6 +63,17 @@ def test_the_head_is_not_run_in_translation():
 
     model.target_tagger.register_forward_hook(refuse)
     assert model.generate(input_ids=SRC, max_new_tokens=3, num_beams=2).shape[0] == 2
+
+
+def test_training_goes_on_from_a_model_with_the_head_or_without(tmp_path):
+    """The head begins anew: the tags of other data may be others, or the same in another order."""
+    start = Checkpoint(str(tmp_path), None, None, 0, SHAPE["vocab_size"])
+    for before, after in (({}, {"target_pos": TAGS}), ({"target_pos": TAGS}, {})):
+        other, model = _model(**before), _model(**after)
+        torch.nn.init.ones_(other.encoder.layers[0].feed_forward.inner.weight)
+        other.save_pretrained(tmp_path)
+        take_weights(model, start)
+        assert (model.encoder.layers[0].feed_forward.inner.weight == 1).all()
 
 
 def test_the_head_is_stored_and_found_again(tmp_path):

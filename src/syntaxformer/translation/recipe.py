@@ -314,7 +314,10 @@ class Recipe(RunConfig):
             stored = host_sections(path) if hosted else own_sections(path)
             model = ModelConfig.model_validate(stored["model"])
         except (ConfigError, ValueError) as error:
-            return [f"model.init_from: {line}" for line in str(error).splitlines()[:3]]
+            return [
+                f"model.init_from: {line.removeprefix('model.init_from: ')}"
+                for line in str(error).splitlines()[:3]
+            ]
         fields, free = ModelConfig.model_fields, {*kept, *DROPOUTS}
         problems = [
             f"model.{key}: expected {getattr(model, key)!r}, as in model.init_from={path}, got {value!r}. "

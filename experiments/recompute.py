@@ -2,15 +2,18 @@
 
     python experiments/recompute.py
 
-Each mean, standard deviation, difference, p-value and interval in the tables of a page is compared with what
-SQLite, NumPy, SciPy and sacreBLEU give. Where a store has no translations, p-values and intervals over
-sentences cannot be computed again, and are only counted. It ends with status 1 if a number differs.
+Each number of seeds, mean, standard deviation, difference, p-value and interval in the tables of a page and
+in its planned comparison is compared with what SQLite, NumPy, SciPy and sacreBLEU give. Samples are drawn in
+another stream, and may differ by as much as two streams do. Where a store has no outputs, p-values and
+intervals over sentences cannot be computed again, and are only counted. It ends with status 1 if a number
+differs.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import sqlite3
 import sys
 from itertools import product
@@ -31,6 +34,16 @@ EFFECTS = "Main effects and interactions"
 INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
 """Axes whose list holds sections of an infusion, and not values of a key."""
 
+PLANNED = re.compile(
+    r"Chosen before the first run: (.+?) against (.+?), \d+ seeds\. .* "
+    r"Measured over (\d+) seeds[^:]*: (\S+) (\S+?)"
+    r"(?:, 95 % interval over seeds (\S+ to \S+))?"
+    r"(?:, over seeds and sentences (\S+ to \S+))?"
+    r", p \(seeds\) (\S+); standard deviation over seeds (\S+?)\.(?:\s|$)"
+)
+"""The sentence about the comparison that was planned."""
+
+Drawn = tuple[list[float], float, float]
 Runs = dict[str, dict[str, Any]]
 """Seed → result of a run, with the place of its translations."""
 
@@ -133,6 +146,56 @@ def interval(pairs: list[tuple[list[str], list[str]]], references: list[str]) ->
     return float(low), float(high)
 
 
+def matthews(gold: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Matthews' correlation of labels 0 and 1 in each row, 0 where a side has one label only."""
+    x, y = gold - gold.mean(-1, keepdims=True), found - found.mean(-1, keepdims=True)
+    below = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+    return np.where(below > 1e-9, (x * y).sum(-1) / np.maximum(below, 1e-9), 0.0)
+
+
+def accuracy(gold: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Share of right answers in each row."""
+    return (gold == found).mean(-1)
+
+
+def over_rows(sides: list[list[dict[str, Any]]], weights: list[float], metric: str) -> Drawn | None:
+    """Each seed's p-value over examples, and the 95 % interval of the mean gain; None without predictions.
+
+    `sides` are for each seed the runs whose scores have these weights in the gain.
+    """
+    name = metric.removeprefix("test_")
+    split = "dev_predictions" if name == metric else "test_predictions"
+    if any(split not in run for runs in sides for run in runs):
+        return None
+    gold = np.array(sides[0][0][split]["gold"].split(), float)
+    found = [[np.array(run[split]["found"].split(), float) for run in runs] for runs in sides]
+    pairs = [
+        (run["metrics"][metric], one)
+        for runs, row in zip(sides, found, strict=True)
+        for run, one in zip(runs, row, strict=True)
+    ]
+    scores = [
+        one for one in (matthews, accuracy) if all(abs(one(gold, row) - value) < 1e-5 for value, row in pairs)
+    ]
+    if not scores:
+        return None
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, len(gold), (2000, len(gold)))
+    gains = [
+        sum(weight * scores[0](gold[rows], one[rows]) for weight, one in zip(weights, row, strict=True))
+        for row in found
+    ]
+    measured = [
+        sum(weight * scores[0](gold, one) for weight, one in zip(weights, row, strict=True)) for row in found
+    ]
+    p_values = [
+        float((abs(one - one.mean()) >= abs(gain)).mean()) for one, gain in zip(gains, measured, strict=True)
+    ]
+    drawn = np.stack([np.stack(gains)[rng.integers(0, len(gains), len(gains)), one] for one in range(2000)])
+    low, high = np.percentile(drawn.mean(1), [2.5, 97.5])
+    return p_values, float(low), float(high)
+
+
 class Page:
     """Compares one page; `problems` and `counts` say what was found."""
 
@@ -140,7 +203,7 @@ class Page:
         self.name, self.spec, self.store, self.page = name, spec, store, page
         self.scale = self.spec.get("report", {}).get("scale", 1.0)
         self.problems: list[str] = []
-        self.counts = {"compared": 0, "without translations": 0}
+        self.counts = {"compared": 0, "without outputs": 0}
 
     def check(self, where: str, printed: str, found: str) -> None:
         """Compare two texts."""
@@ -169,6 +232,47 @@ class Page:
             axes = [name for name in header if name in self.spec["axes"]]
             for row in rows:
                 self.compare_row(dict(zip(header, row, strict=True)), axes, against)
+            if heading == "Results":
+                self.compare_number(axes, {tuple(row[: len(axes)]) for row in rows})
+        self.compare_planned()
+
+    def compare_number(self, axes: list[str], printed: set[tuple[str, ...]]) -> None:
+        """No combination of levels that has runs is left out."""
+        for levels in product(*(levels_of(axis, self.spec["axes"][axis]) for axis in axes)):
+            if levels not in printed and runs_of(self.spec, self.store, dict(zip(axes, levels, strict=True))):
+                self.problems.append(f"{self.name}: the page has no row {', '.join(levels)}, the store has")
+
+    def compare_planned(self) -> None:
+        """The comparison that was written down before the first run, if it was measured."""
+        primary = self.spec.get("report", {}).get("primary")
+        text = self.page.read_text("utf-8")
+        if primary is None or "Measured over " not in text:
+            return
+        cell, against, n, gain, metric, seeds, both, p, sd = PLANNED.search(text).groups()
+        self.check("planned", cell, ", ".join(f"{axis} {level}" for axis, level in primary["cell"].items()))
+        self.check(
+            "planned, against",
+            against,
+            ", ".join(f"{axis} {level}" for axis, level in primary["against"].items()),
+        )
+        base, runs = (runs_of(self.spec, self.store, primary[one]) for one in ("against", "cell"))
+        shared = [seed for seed in base if seed in runs]
+        first, second = (
+            np.asarray([one[seed]["metrics"][metric] for seed in shared]) for one in (base, runs)
+        )
+        gains = (second - first) * self.scale
+        self.check("planned, seeds", n, str(len(shared)))
+        self.check("planned, Δ", gain, f"{gains.mean():+.2f}")
+        self.check("planned, sd", sd, f"{gains.std(ddof=1):.2f}")
+        if seeds is not None:
+            test = ttest_rel(second, first)
+            ends = test.confidence_interval(0.95)
+            self.check("planned, p", p, f"{test.pvalue:.3f}")
+            self.check(
+                "planned, interval", seeds, f"{ends.low * self.scale:+.2f} to {ends.high * self.scale:+.2f}"
+            )
+        if both is not None:
+            self.compare_sentences("planned", {"95 % interval": both}, base, runs, shared, metric)
 
     def compare_effect(self, row: dict[str, str]) -> None:
         """One effect: along its axes the differences from the first levels, along the others the mean."""
@@ -188,6 +292,7 @@ class Page:
             return
         scores = np.asarray([[one[seed]["metrics"][metric] for seed in seeds] for one in runs]) * self.scale
         scores = scores.reshape(*map(len, crossed.values()), len(seeds))
+        self.compare_effect_rows(row, runs, seeds, crossed, chosen, metric)
         for axis, levels in crossed.items():
             scores = scores[levels.index(chosen[axis])] - scores[0] if axis in chosen else scores.mean(0)
         self.check(f"{row['effect']}, Δ", row[f"Δ {metric}"], f"{scores.mean():+.2f}")
@@ -198,10 +303,36 @@ class Page:
             interval = f"{ends.low:+.2f} to {ends.high:+.2f}"
             self.check(f"{row['effect']}, interval", row["95 % over seeds"], interval)
 
+    def compare_effect_rows(
+        self,
+        row: dict[str, str],
+        runs: list[Runs],
+        seeds: list[str],
+        crossed: dict[str, list[str]],
+        chosen: dict[str, str],
+        metric: str,
+    ) -> None:
+        """The p-value and interval over examples of an effect, a weighted sum of scores."""
+        if self.spec["verb"] != "finetune":
+            return
+        weights = np.ones(())
+        for axis, levels in crossed.items():
+            own = np.full(len(levels), 1 / len(levels))
+            if axis in chosen:
+                own = np.zeros(len(levels))
+                own[0], own[levels.index(chosen[axis])] = -1, 1
+            weights = np.multiply.outer(weights, own)
+        kept = [(one, weight) for one, weight in zip(runs, weights.ravel().tolist(), strict=True) if weight]
+        sides = [[one[seed] for one, _ in kept] for seed in seeds]
+        self.compare_drawn(row["effect"], row, over_rows(sides, [weight for _, weight in kept], metric))
+
     def compare_row(self, row: dict[str, str], axes: list[str], against: dict[str, str]) -> None:
         """One row: its means, and its differences from the rows that it is compared with."""
         labels = {axis: row[axis] for axis in axes}
         where, runs = ", ".join(labels.values()), runs_of(self.spec, self.store, labels)
+        if "seeds" in row:
+            printed = re.match(r"\d*", row["seeds"])[0]
+            self.check(f"{where}, seeds", printed, str(len(runs)))
         for metric in (name for name in row if any(name in run["metrics"] for run in runs.values())):
             values = [run["metrics"].get(metric) for run in runs.values()]
             values = np.asarray([value for value in values if value is not None])
@@ -217,25 +348,54 @@ class Page:
         self.check(f"{where}, Δ", row[f"Δ {metric}"], f"{(second - first).mean() * self.scale:+.2f}")
         if row["p (seeds)"] != "–":
             self.check(f"{where}, p (seeds)", row["p (seeds)"], f"{ttest_rel(second, first).pvalue:.3f}")
-        texts = [(translations(base[seed]), translations(runs[seed])) for seed in both]
-        sentences = [name for name in ("p (sentences)", "95 % interval") if row.get(name, "–") != "–"]
-        if any(None in pair for pair in texts):
-            self.counts["without translations"] += len(sentences)
+        self.compare_sentences(where, row, base, runs, both, metric)
+
+    def compare_sentences(
+        self, where: str, row: dict[str, str], base: Runs, runs: Runs, seeds: list[str], metric: str
+    ) -> None:
+        """The p-value and interval over sentences or examples of one row."""
+        wanted = [name for name in ("p (sentences)", "95 % interval") if row.get(name, "–") != "–"]
+        if not wanted:
             return
-        references = (
-            (HERE.parent / self.spec["test"]["ref"]).read_text("utf-8").splitlines() if sentences else []
-        )
-        if "p (sentences)" in sentences and row["p (sentences)"] != "seeds disagree":
+        if self.spec["verb"] == "finetune":
+            self.compare_drawn(
+                where, row, over_rows([[base[one], runs[one]] for one in seeds], [-1, 1], metric)
+            )
+            return
+        texts = [(translations(base[seed]), translations(runs[seed])) for seed in seeds]
+        if any(None in pair for pair in texts):
+            self.counts["without outputs"] += len(wanted)
+            return
+        references = (HERE.parent / self.spec["test"]["ref"]).read_text("utf-8").splitlines()
+        if "p (sentences)" in wanted and row["p (sentences)"] != "seeds disagree":
             found = max(sentence_p(*pair, references) for pair in texts)
             self.check(f"{where}, p (sentences)", row["p (sentences)"], f"{found:.3f}")
-        if "95 % interval" in sentences:
-            low, high = interval(texts, references)
-            printed = [float(one) for one in row["95 % interval"].split(" to ")]
+        if "95 % interval" in wanted:
+            self.compare_interval(where, row["95 % interval"], *interval(texts, references))
+
+    def compare_drawn(self, where: str, row: dict[str, str], found: Drawn | None) -> None:
+        """The p-value and interval over examples, up to what two streams of random numbers differ by."""
+        names = [one for one in ("p (sentences)", "95 % interval") if row.get(one, "–") != "–"]
+        if found is None:
+            self.counts["without outputs"] += len(names)
+            return
+        p_values, low, high = found
+        if "p (sentences)" in names and row["p (sentences)"] != "seeds disagree":
+            p, printed = max(p_values), float(row["p (sentences)"])
             self.counts["compared"] += 1
-            if max(abs(printed[0] - low), abs(printed[1] - high)) > 0.1 * (high - low) + 0.01:
-                self.problems.append(
-                    f"{self.name}, {where}: interval {printed}, the store gives {low:.2f} to {high:.2f}"
-                )
+            if abs(printed - p) > 5 * (p * (1 - p) / 1000) ** 0.5 + 0.005:
+                self.problems.append(f"{self.name}, {where}: p {printed}, the store gives {p:.3f}")
+        if "95 % interval" in names:
+            self.compare_interval(where, row["95 % interval"], low * self.scale, high * self.scale)
+
+    def compare_interval(self, where: str, printed: str, low: float, high: float) -> None:
+        """An interval, up to what two streams of random numbers differ by."""
+        ends = [float(one) for one in printed.split(" to ")]
+        self.counts["compared"] += 1
+        if max(abs(ends[0] - low), abs(ends[1] - high)) > 0.1 * (high - low) + 0.01:
+            self.problems.append(
+                f"{self.name}, {where}: interval {printed}, the store gives {low:.2f} to {high:.2f}"
+            )
 
 
 def compare_contrasts(page: Path) -> tuple[int, list[str]]:

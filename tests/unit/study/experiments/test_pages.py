@@ -108,6 +108,22 @@ def test_a_second_program_finds_the_same_numbers(capsys):
             "| +0.31 to +1.56 |",
             "the page has ['+0.98 BLEU', '+0.31 to +1.56', '3', '0.025']",
         ),
+        (
+            "| -5.75 to +8.69 |",
+            "| -1.75 to +8.69 |",
+            "none, default: interval -1.75 to +8.69, the store gives -",
+        ),
+        ("| 0.151 | 0.859 | -2.50", "| 0.151 | 0.059 | -2.50", "lisa default: p 0.059, the store gives 0.8"),
+        (
+            "| default | default | 3 of 3 |",
+            "| default | default | 2 of 3 |",
+            "seeds: the page has 2, the store giv",
+        ),
+        (
+            "\n| default | default | 3 of 3",
+            "\nabout | default | default | 3",
+            "has no row default, default, the sto",
+        ),
     ],
 )
 def test_a_second_program_finds_a_wrong_number(old, new, where, tmp_path, monkeypatch, capsys):
@@ -115,7 +131,8 @@ def test_a_second_program_finds_a_wrong_number(old, new, where, tmp_path, monkey
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")
     shutil.copy(ROOT / "docs" / "results.md", tmp_path)
     monkeypatch.setattr(second, "RESULTS", tmp_path / "results")
-    pages = tmp_path / "results" / "tatoeba_by_size" / "report.md", tmp_path / "results.md"
+    pages = [tmp_path / "results" / one / "report.md" for one in ("tatoeba_by_size", "masks_lisa_cola")]
+    pages.append(tmp_path / "results.md")
     page, text = next((page, text) for page in pages if old in (text := page.read_text()))
     assert old in text
     page.write_text(text.replace(old, new))

@@ -733,21 +733,35 @@ def _second_program():
 def test_a_second_program_finds_the_same_p_values_and_intervals(filled, content, tmp_path):
     """Those over sentences, which need translations: equal, or within the error of another stream of draws."""
     spec, store = filled
+    here = {"fraction": "10 %"}
+    sides = {"cell": {"system": "sit", **here}, "against": {"system": "base", **here}}
+    spec.report.primary = Contrast(**sides, seeds=3, sd=0.5)
     page = write_report(spec, store, tmp_path / "report")
     content["test"] = {"src": str(tmp_path / "src"), "ref": str(tmp_path / "ref")}
+    content["report"]["primary"] = spec.report.primary.model_dump()
     second = _second_program()
     for cell in spec.cells():
         (store.cell_folder(cell) / "references.txt").unlink(missing_ok=True)
     one = second.Page("small", content, store.folder, page)
     one.compare()
     assert one.problems == []
-    assert one.counts["without translations"] == 0
+    assert one.counts["without outputs"] == 0
     text = page.read_text()
     (interval,) = [cell for cell in _row(text, "sit", "10 %") if " to " in cell]
     page.write_text(text.replace(interval, "-9.00 to +9.00"))
     wrong = second.Page("small", content, store.folder, page)
     wrong.compare()
-    assert any("interval [-9.0, 9.0], the store gives" in line for line in wrong.problems)
+    assert any("interval -9.00 to +9.00, the store gives" in line for line in wrong.problems)
+    for old, new, where in (
+        ("Measured over 3 seeds: +1.00", "Measured over 3 seeds: +2.00", "planned, Δ"),
+        ("standard deviation over seeds 0.50", "standard deviation over seeds 0.51", "planned, sd"),
+        ("over seeds and sentences +", "over seeds and sentences +9", "planned: interval +9"),
+    ):
+        page.write_text(text.replace(old, new))
+        wrong = second.Page("small", content, store.folder, page)
+        wrong.compare()
+        assert old in text
+        assert [line for line in wrong.problems if where in line], wrong.problems
 
 
 def _fine_tuned(content, write_spec, store, make_result, with_predictions: bool):
@@ -881,7 +895,7 @@ def test_main_effects_and_the_interaction_are_contrasts_of_each_seed(
     assert "The effect of A × B is how much that of A grows when B goes from its first level" in table
     again = _second_program().Page("small", content, store.folder, page)
     again.compare()
-    assert (again.problems, again.counts["compared"]) == ([], 4 + 2 * 3 + 3 * 3)
+    assert (again.problems, again.counts["compared"]) == ([], 2 * 4 + 2 * 3 + 3 * 3)
     page.write_text(text.replace(f"| 3 | {interaction} |", "| 3 | +9.99 |"))
     again.compare()
     assert again.problems == [

@@ -63,8 +63,23 @@ def evaluate(
         predict(model, rows, data=data, split=split, baseline=baseline or [], **given)
         return
     if scores is not None or baseline_scores is not None:
-        _compare_files(scores, baseline_scores, as_json, [model, src, ref, output, baseline])
+        others = [
+            model,
+            src,
+            ref,
+            output,
+            baseline,
+            split,
+            beam_size,
+            no_repeat_ngram_size,
+            annotator,
+            factor,
+        ]
+        others += [shuffle, blank, device, trust_annotator]
+        _compare_files(scores, baseline_scores, as_json, others)
         return
+    if split is not None:
+        raise ConfigError(f"--split: expected --data with it, a classifier's, got {split}.")
     if model is None or src is None or ref is None:
         raise ConfigError("evaluate: expected MODEL, --src and --ref, or --scores, got fewer.")
     options.refuse_inputs(output, [src, ref, *options.factor_files(factor).values()])
@@ -133,7 +148,9 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
     from syntaxformer.translation.scoring import paired_bootstrap
 
     if path is None or baseline is None or any(others):
-        raise ConfigError("--scores: expected --baseline-scores with it, and no model or text, got others.")
+        raise ConfigError(
+            "--scores: expected --baseline-scores with it and no option but --json, got others."
+        )
     values = [_numbers(one) for one in (baseline, path)]
     options.check_parallel(path, values[1], {baseline: values[0]})
     tables = [np.array(one)[:, None] for one in values]

@@ -179,10 +179,19 @@ class SyntaxCollator:
             DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, or a
                 row has no text.
         """
+        are_rows = isinstance(
+            examples[0], Mapping
+        )  # of the user's own; `finetune` counts and tells by itself
         examples = self._examples(examples)
         encoded = self._encode(examples)
         if self.stride is None:
-            self._cut[_worker()] += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+            n_cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+            if n_cut and are_rows and not self.n_truncated:
+                told = (
+                    "max_length: texts of more than %d pieces are cut, and counted in n_truncated. Raise it."
+                )
+                _log.warning(told, self.max_length)
+            self._cut[_worker()] += n_cut
         batch = {name: torch.from_numpy(encoded[name]) for name in encoded if name != "special_tokens_mask"}
         labels = [example.label for example in examples]
         of_parts = labels[0] is not None and (self.tags or isinstance(labels[0], range))

@@ -62,10 +62,21 @@ def test_numbers_of_lines_differ(files):
 
 def test_scores_and_models_are_not_mixed(files):
     both = ("--scores", files[0], "--baseline-scores", files[1])
-    for arguments in (both[:2], both[2:], (*both, "--src", files[0]), ("runs/sit", *both)):
+    for arguments in (
+        both[:2],
+        both[2:],
+        (*both, "--src", files[0]),
+        ("runs/sit", *both),
+        (*both, "--device", "cpu"),
+    ):
         assert str(_evaluate(*arguments).exception) == (
-            "--scores: expected --baseline-scores with it, and no model or text, got others."
+            "--scores: expected --baseline-scores with it and no option but --json, got others."
         )
+
+
+def test_a_split_is_of_a_classifiers_data(files):
+    done = _evaluate("runs/sit", "--src", files[0], "--ref", files[1], "--split", "test")
+    assert str(done.exception) == "--split: expected --data with it, a classifier's, got test."
 
 
 def test_a_model_needs_both_texts(files):

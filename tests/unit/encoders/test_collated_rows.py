@@ -64,6 +64,17 @@ def test_raw_rows_of_a_plain_model(tokenizer, name):
     )
 
 
+def test_the_first_row_that_is_cut_is_told(tokenizer, caplog):
+    """`finetune` counts and tells by itself; transformers' Trainer knows of no cuts."""
+    collate = sf.SyntaxCollator(tokenizer, "none", max_length=16)
+    for _ in range(2):
+        collate([{"text": "dogs bark", "label": 0}, {"text": "dogs bark " * 9, "label": 1}])
+    assert caplog.messages == [
+        "max_length: texts of more than 16 pieces are cut, and counted in n_truncated. Raise it."
+    ]
+    assert collate.n_truncated == 2
+
+
 def test_raw_rows_with_an_annotator(tokenizer, tmp_path):
     collate = sf.SyntaxCollator(tokenizer, NAMES, text="sentence", annotator=BY)
     examples = [sf.SyntaxExample((one,)) for one in BY.annotate(TEXTS)]

@@ -6,13 +6,17 @@ import json
 import math
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli import options
 from syntaxformer.cli.predict import UNCHANGED, predict
+
+if TYPE_CHECKING:
+    from syntaxformer.study.ablation import Ablation
+    from syntaxformer.translation.translator import Translator
 
 
 def evaluate(
@@ -51,7 +55,7 @@ def evaluate(
     syntaxformer evaluate runs/bias held_out.csv --baseline runs/plain
     """
     from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.study.ablation import Ablation, ablate_translator
+    from syntaxformer.study.ablation import Ablation
     from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
     from syntaxformer.translation.translator import Translator
 
@@ -63,25 +67,13 @@ def evaluate(
         predict(model, rows, data=data, split=split, baseline=baseline or [], **given)
         return
     if scores is not None or baseline_scores is not None:
-        others = [
-            model,
-            src,
-            ref,
-            output,
-            baseline,
-            split,
-            beam_size,
-            no_repeat_ngram_size,
-            annotator,
-            factor,
-        ]
-        others += [shuffle, blank, device, trust_annotator]
+        others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
+        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor]
         _compare_files(scores, baseline_scores, as_json, others)
         return
-    if split is not None:
-        raise ConfigError(f"--split: expected --data with it, a classifier's, got {split}.")
-    if model is None or src is None or ref is None:
-        raise ConfigError("evaluate: expected MODEL, --src and --ref, or --scores, got fewer.")
+    if model is None or src is None or ref is None or split is not None:
+        more = "fewer" if split is None else "--split without --data"
+        raise ConfigError(f"evaluate: expected MODEL, --src and --ref, or --scores, got {more}.")
     options.refuse_inputs(output, [src, ref, *options.factor_files(factor).values()])
     sources, references = list(read_lines(src)), list(read_lines(ref))
     options.check_parallel(src, sources, {ref: references})
@@ -90,10 +82,8 @@ def evaluate(
         name = f"{one}{' (again)' * (str(one) in systems)}"
         systems[name] = Translator.load(one, annotator, device, None, trust_annotator)
     if ablation := Ablation.parse(shuffle, blank):
-        intact, *others = systems.items()
-        if not others or any(one.resolve() == model.resolve() for one in baseline or ()):
-            others = [(UNCHANGED, intact[1])]
-        systems = {intact[0]: ablate_translator(intact[1], ablation), **dict(others)}
+        is_alone = not baseline or any(one.resolve() == model.resolve() for one in baseline)
+        systems = _ablated(systems, ablation, is_alone)
     infos = [one.info for one in systems.values()]
     common = common_scoring(infos, "--baseline")
     options.check_factor_names(options.read_factors(factor), systems.values())
@@ -118,6 +108,16 @@ def evaluate(
         told = _table_note(model, Path(name))
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
     echo(json.dumps(report)) if as_json else _print(report)
+
+
+def _ablated(systems: dict[str, Translator], ablation: Ablation, is_alone: bool) -> dict[str, Translator]:
+    """The first system without its syntax, and the others, or itself unchanged where there are none."""
+    from syntaxformer.study.ablation import ablate_translator
+
+    (name, intact), *others = systems.items()
+    if is_alone:
+        others = [(UNCHANGED, intact)]
+    return {name: ablate_translator(intact, ablation), **dict(others)}
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -76,7 +76,10 @@ def test_scores_and_models_are_not_mixed(files):
 
 def test_a_split_is_of_a_classifiers_data(files):
     done = _evaluate("runs/sit", "--src", files[0], "--ref", files[1], "--split", "test")
-    assert str(done.exception) == "--split: expected --data with it, a classifier's, got test."
+    assert (
+        str(done.exception)
+        == "evaluate: expected MODEL, --src and --ref, or --scores, got --split without --data."
+    )
 
 
 def test_a_model_needs_both_texts(files):

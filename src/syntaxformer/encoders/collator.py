@@ -179,17 +179,13 @@ class SyntaxCollator:
             DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, or a
                 row has no text.
         """
-        are_rows = isinstance(
-            examples[0], Mapping
-        )  # of the user's own; `finetune` counts and tells by itself
+        are_rows = isinstance(examples[0], Mapping)  # the user's; `finetune` tells of its cuts by itself
         examples = self._examples(examples)
         encoded = self._encode(examples)
         if self.stride is None:
             n_cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
             if n_cut and are_rows and not self.n_truncated:
-                told = (
-                    "max_length: texts of more than %d pieces are cut, and counted in n_truncated. Raise it."
-                )
+                told = "max_length: texts over %d pieces are cut and counted in n_truncated. Raise it."
                 _log.warning(told, self.max_length)
             self._cut[_worker()] += n_cut
         batch = {name: torch.from_numpy(encoded[name]) for name in encoded if name != "special_tokens_mask"}

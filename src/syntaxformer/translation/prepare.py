@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,7 +198,11 @@ class AnnotatedChunks(Sequence[WordColumns]):
     def __len__(self) -> int:
         return -(-len(self.text) // CHUNK_LINES)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> WordColumns: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[WordColumns]: ...
+    def __getitem__(self, index: int | slice) -> WordColumns | list[WordColumns]:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):

@@ -70,7 +70,7 @@ def test_the_first_row_that_is_cut_is_told(tokenizer, caplog):
     for _ in range(2):
         collate([{"text": "dogs bark", "label": 0}, {"text": "dogs bark " * 9, "label": 1}])
     assert caplog.messages == [
-        "max_length: texts of more than 16 pieces are cut, and counted in n_truncated. Raise it."
+        "max_length: texts over 16 pieces are cut and counted in n_truncated. Raise it."
     ]
     assert collate.n_truncated == 2
 

@@ -335,9 +335,9 @@ def _primary_blocks(
     )
     measured = "Not measured yet."
     if found is not None:
-        sure = (
-            "" if found.interval is None else f", over seeds and sentences {_interval(found.interval, scale)}"
-        )
+        sure = ""
+        if found.interval is not None:
+            sure = f", over seeds and sentences {_interval(found.interval, scale)}"
         if not math.isnan(found.p_seeds):
             ends = seed_interval(Spread(found.mean, found.sd, found.n))
             sure = f", 95 % interval over seeds {_interval(ends, scale)}{sure}"
@@ -483,12 +483,9 @@ def _reading(spec: Spec, metric: str, differences: Sequence[Difference | None]) 
         parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
         if any(one and one.p_sentences for one in differences):
             split = "test" if metric.startswith("test_") else "dev"
-            by = (
-                "of BLEU by sacreBLEU, nearly one-sided"
-                if spec.verb == "train"
-                else f"over examples of {split}"
-            )
-            made = "translations" if spec.verb == "train" else "predictions"
+            by, made = f"over examples of {split}", "predictions"
+            if spec.verb == "train":
+                by, made = "of BLEU by sacreBLEU, nearly one-sided", "translations"
             parts += [f"p (sentences) is from a paired bootstrap {by}, run for each seed"]
             parts += [f"The largest p is shown, if all seeds have {made} and differ in one direction"]
         if any(one and one.interval for one in differences):

@@ -106,7 +106,7 @@ def _annotated(
     rows: Dataset, lines: list[str], per_row: int, annotator: Annotator, n_processes: int
 ) -> Dataset:
     """The data set with its column; new annotation goes through the cache of annotated text."""
-    from datasets import Features
+    from datasets import Dataset, Features
     from datasets.fingerprint import Hasher
 
     schema = pa.schema([pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))])
@@ -123,7 +123,9 @@ def _annotated(
         [(one.get(ANNOTATOR), one["text"]) for one in parts_of(cell)] == [(by, text) for text in texts]
         for cell, texts in zip(told, wanted, strict=True)
     ]
-    if known and all(known):
+    if not known:  # `map` adds no column to a data set without rows
+        return Dataset.from_dict({name: [] for name in features}, features, split=rows.split)
+    if all(known):
         return rows
     missing = [text for is_known, texts in zip(known, wanted, strict=True) if not is_known for text in texts]
     corpus = annotate_cached(missing, annotator, n_processes=n_processes, progress=True)

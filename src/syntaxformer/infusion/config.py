@@ -260,7 +260,7 @@ class InfusionConfig(_Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> InfusionConfig:
-        problems: list[str] = []
+        problems = self._without_effect()
         if self.masks is not None and self.relation_bias is not None:
             problems += [
                 f"relation_bias.{key}: expected that of masks, {getattr(self.masks, key)!r}, "
@@ -278,6 +278,26 @@ class InfusionConfig(_Section):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _without_effect(self) -> list[str]:
+        """Describe, one line each, settings that nothing would read."""
+        masks, bias = self.masks or MaskConfig(), self.relation_bias or RelationBiasConfig()
+        phrases = "the constituency tree"
+        readers = [
+            (masks, "on_empty_row", "mode additive", masks.mode == "additive"),
+            (masks, "summation", "topical false", not masks.topical),
+            (masks, "per_layer", "topical true", masks.topical),
+            (masks, "gate", "preset preserving", self.preset_of_masks == "preserving"),
+            (masks, "nodes", phrases, "constituency" in masks.trees),
+            (bias, "nodes", phrases, "constituency" in bias.trees),
+            (bias, "sigma", "init distance or governor", bias.init != "zero"),
+        ]
+        return [
+            f"{'masks' if section is masks else 'relation_bias'}.{key}: expected nothing without {reader}, "
+            f"got {value}. Leave it out."
+            for section, key, reader, is_read in readers
+            if not is_read and (value := getattr(section, key)) != type(section).model_fields[key].default
+        ]
 
     def __init__(self, **content: Any) -> None:
         try:

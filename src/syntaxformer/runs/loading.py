@@ -124,9 +124,11 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
     """Turn any error of a library that reads a checkpoint into one line.
 
     Raises:
-        ConfigError: The library raised an error.
+        ConfigError: The library raised an error, or adapters lie beside the network, which would freeze it.
     """
     try:
+        if (Path(path) / "adapter_config.json").is_file():
+            raise ValueError("adapters in adapter_config.json. Merge them with PEFT's merge_and_unload")
         yield
     except Exception as error:  # transformers, safetensors and the Hub client have their own classes
         raise ConfigError(f"{expected} at {path}, got: {short(error)}") from error

@@ -411,7 +411,7 @@ class SourceEncoder:
     ) -> EncodedText:
         """Encode raw lines, with their annotation if there are factors or trees.
 
-        Lines are cut to `longest` pieces, tags included, and keep the end piece; None cuts none.
+        Lines are cut to `longest` pieces, tags included, and keep the pieces of their end; None cuts none.
 
         Raises:
             ValueError: There are factors or trees, but no annotation.
@@ -433,13 +433,19 @@ class SourceEncoder:
         kept, left = slice(None), splits
         if longest is not None and (1 + n_tags) * np.diff(splits).max(initial=0) > longest:
             is_first = first_of_words(owners, splits) if n_tags else None
-            kept = fitting_pieces(splits, longest, is_first, n_tags)
+            kept = fitting_pieces(splits, longest, is_first, n_tags, self._end_length)
             left = np.searchsorted(kept, splits)
         if words is None or owners is None:
             encoded = EncodedText(pieces[kept], left, np.zeros((int(left[-1]), 0), np.int32))
         else:
             encoded = self._with_annotation(pieces[kept], left, owners[kept], words)
         return replace(encoded, is_cut=np.diff(splits) != np.diff(left))
+
+    @property
+    def _end_length(self) -> int:
+        """Pieces after the text: the end piece, and mBART's code behind it."""
+        added = self.tokenizer.backend_tokenizer.encode("a").special_tokens_mask
+        return max(1, next(n for n, one in enumerate([*added[::-1], 0]) if not one))
 
     def _with_annotation(
         self,
@@ -467,23 +473,29 @@ def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
 
 
 def fitting_pieces(
-    splits: IntArray, longest: int, is_first: NDArray[np.bool_] | None = None, n_tags: int = 0
+    splits: IntArray,
+    longest: int,
+    is_first: NDArray[np.bool_] | None = None,
+    n_tags: int = 0,
+    end_length: int = 1,
 ) -> NDArray[np.int64]:
-    """Indices of the pieces to keep so that lines have at most `longest` pieces; the last piece stays.
+    """Indices of the pieces to keep so that lines have at most `longest` pieces; those of the end stay.
 
     Args:
         splits: `[lines + 1]`.
         longest: Largest number of pieces in a line, tags included.
         is_first: The result of `first_of_words`; None without tags.
         n_tags: Number of tags for each word.
+        end_length: Number of pieces at the end of each line that stay.
     """
     cost = np.ones(int(splits[-1]), np.int64)
     if is_first is not None:
         cost += n_tags * is_first
     ends = np.cumsum(cost)
     of_line = ends - np.repeat(np.concatenate([[0], ends])[splits[:-1]], np.diff(splits))
-    stays = of_line < longest
-    stays[splits[1:][np.diff(splits) > 0] - 1] = True
+    stays = of_line <= longest - end_length
+    for back in range(end_length):
+        stays[splits[1:][np.diff(splits) > back] - 1 - back] = True
     return np.flatnonzero(stays)
 
 

@@ -42,13 +42,16 @@ def _states_before(model, batch, layer):
         {"mode": "additive", "on_empty_row": "zero"},
         {"per_layer": True},
         {"gate": "head"},
+        {"preset": "paper"},
+        {"preset": "paper", "mode": "additive"},
+        {"preset": "paper", "mode": "additive", "on_empty_row": "zero"},
+        {"preset": "paper", "per_layer": True},
     ],
 )
-@pytest.mark.parametrize("preset", ["preserving", "paper"])
-def test_attention_is_the_reference(tiny, preset, masks):
+def test_attention_is_the_reference(tiny, masks):
     """Layer 1 of a BERT beside the literal loop over masks, then W_O, then W_V behind the gate."""
     model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig(preset=preset, masks=masks))
+    sf.infuse(model, sf.InfusionConfig(masks=masks))
     tiny.open(model)
     seen = _states_before(model, batch, 1)
     module, dense = (
@@ -62,7 +65,7 @@ def test_attention_is_the_reference(tiny, preset, masks):
     mixed, _ = syntax_attention_reference(
         query, key, value, batch.syntax["syntax"], topical.head_queries(dense.weight), batch.mask,
         mode=masks.get("mode", "multiplicative"), on_empty_row=masks.get("on_empty_row", "full"),
-        include_full=preset == "preserving", gate=gate,
+        include_full="preset" not in masks, gate=gate,
     )  # fmt: skip
     weight, bias = topical.output_layer(dense.weight, dense.bias, gate)
     expected = F.linear(mixed.transpose(1, 2).flatten(2), weight, bias)
@@ -283,7 +286,8 @@ def test_the_authors_code(tiny):
 def test_siblings_as_printed(tiny, mode):
     """A loop over the printed definitions: the mask of siblings holds ancestors and descendants too."""
     model, batch = tiny.model("bert"), tiny.batch()
-    masks = {"topical": False, "siblings": "all", "max_distance": 15, "mode": mode, "on_empty_row": "zero"}
+    masks = {"topical": False, "siblings": "all", "max_distance": 15, "mode": mode}
+    masks |= {"on_empty_row": "zero"} if mode == "additive" else {}
     sf.infuse(model, sf.InfusionConfig(preset="paper", masks=masks))
     ids = batch.syntax["syntax"]
     batch.syntax["syntax"] = torch.from_numpy(with_all_siblings(ids.numpy(), 15))

@@ -147,7 +147,9 @@ def test_a_column_of_that_name_that_is_another(column):
 
 
 def test_an_empty_set():
-    assert len(sf.annotate_dataset(rows([]), "sentence", TableAnnotator())) == 0
+    done = sf.annotate_dataset(rows([]), "sentence", TableAnnotator())
+    full = sf.annotate_dataset(rows(), "sentence", TableAnnotator())
+    assert (len(done), done.features["syntax"]) == (0, full.features["syntax"])
 
 
 def test_each_part_has_its_parsed_file(tmp_path):

@@ -459,6 +459,11 @@ def test_no_checkpoint_at_the_path(config_of, tmp_path):
         ConfigError, match=r"^model: expected a checkpoint with a tokenizer at .*empty, got: "
     ):
         finetune(config_of(model=str(tmp_path / "empty")))
+    (tmp_path / "empty/adapter_config.json").write_text("{}")
+    with pytest.raises(
+        ConfigError, match=r"empty, got: adapters in adapter_config\.json\. Merge them with PEFT"
+    ):
+        finetune(config_of(model=str(tmp_path / "empty")))
 
 
 def test_weights_of_another_model(config_of, tmp_path, checkpoint):

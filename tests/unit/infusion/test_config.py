@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import get_args
 
 import pytest
@@ -160,6 +161,26 @@ def test_what_presets_set():
         ConfigError, match=r"masks\.mode: expected 'additive', as preset authors_code sets it, got 'm"
     ):
         InfusionConfig(preset="authors_code", masks={"mode": "multiplicative"})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"masks": {"on_empty_row": "zero"}}, "on_empty_row: expected nothing without mode additive, got zero."),
+        ({"masks": {"summation": "mean"}}, "summation: expected nothing without topical false, got mean."),
+        ({"masks": {"topical": False, "per_layer": True}},
+         "per_layer: expected nothing without topical true, got True."),
+        ({"preset": "paper", "masks": {"gate": "head"}}, "gate: expected nothing without preset preserving, got head."),
+        ({"masks": {"trees": ["dependency"], "nodes": "leaves"}},
+         "nodes: expected nothing without the constituency tree, got leaves."),
+        ({"relation_bias": {"trees": ["dependency"], "nodes": "leaves"}},
+         "relation_bias.nodes: expected nothing without the constituency tree, got leaves."),
+        ({"relation_bias": {"sigma": 2.0}}, "sigma: expected nothing without init distance or governor, got 2.0."),
+    ],
+)  # fmt: skip
+def test_settings_that_nothing_reads_are_refused(content, message):
+    with pytest.raises(ConfigError, match=re.escape(f"{message} Leave it out.")):
+        InfusionConfig(**content)
 
 
 def test_presets_that_destroy_a_checkpoint_say_so():

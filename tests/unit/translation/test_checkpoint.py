@@ -16,6 +16,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.checkpoint import host_output, load_pretrained
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, compare, open_checkpoint
+from syntaxformer.translation.source import SourceEncoder
 
 DROPOUTS = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 CODES = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
@@ -57,6 +58,18 @@ def test_pieces_are_those_of_the_checkpoints_tokenizer(kind: str, folders: dict[
             assert checkpoint.start_id == code
             ours = [[*one, code] for one in ours]
         assert ours == wanted[ids]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_line_that_is_cut_keeps_its_end(kind: str, folders: dict[str, Path]) -> None:
+    """The end piece, and mBART's code behind it; pieces that stand before the line stay too."""
+    encoder = SourceEncoder(_open(folders[kind]).source)
+    whole = encoder.encode(["cats " * 30, "cats"])
+    cut = encoder.encode(["cats " * 30, "cats"], longest=8)
+    end = 2 if kind == "mbart" else 1
+    assert cut.pieces[:8].tolist() == [*whole.pieces[: 8 - end], *whole.pieces[: whole.splits[1]][-end:]]
+    assert cut.pieces[8:].tolist() == whole.pieces[whole.splits[1] :].tolist()
+    assert cut.is_cut.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["marian", "m2m100"])
@@ -195,6 +208,11 @@ def test_what_is_no_translator_is_refused(tmp_path: Path) -> None:
         _open(tmp_path)
     with pytest.raises(ConfigError, match=r"model\.init_from: expected a pretrained translator"):
         _open(tmp_path / "nothing")
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(
+        ConfigError, match=r"got: adapters in adapter_config\.json\. Merge them with PEFT's merge_"
+    ):
+        _open(tmp_path)
 
 
 def test_a_code_that_is_a_piece_is_refused(folders: dict[str, Path]) -> None:

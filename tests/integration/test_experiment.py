@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 import yaml
+from sacrebleu import corpus_chrf
+from sacrebleu.metrics import TER
 
 from syntaxformer.study.experiments import RunStore, load_spec, run_cell, write_report
 from syntaxformer.study.experiments.cell import HYPOTHESES, write_cell
@@ -37,6 +40,13 @@ def test_a_cell_and_its_report(digits, tmp_path):
     hypotheses = (folder / HYPOTHESES).read_text().splitlines()
     references = (digits.corpus / "dev.de").read_text().splitlines()
     assert found["metrics"]["bleu"] == score_translations(hypotheses, references).bleu
+    assert found["metrics"]["chrf++"] == pytest.approx(
+        corpus_chrf(hypotheses, [references], word_order=2).score
+    )
+    assert found["metrics"]["ter"] == pytest.approx(
+        TER(case_sensitive=True).corpus_score(hypotheses, [references]).score
+    )
+    assert "nw:2" in found["signatures"]["chrf++"]
     assert [point["step"] for point in found["curve"]] == [3, 6]
     assert found["metrics"]["dev_loss"] == min(point["value"] for point in found["curve"])
     assert found["n_parameters"] > 10_000
@@ -46,7 +56,9 @@ def test_a_cell_and_its_report(digits, tmp_path):
     assert run_cell(folder) == json.loads((folder / "result.json").read_text())  # done: nothing runs again
     store.finish(cell.key, 1.0, found)
     text = write_report(spec, store, tmp_path / "report").read_text()
-    assert f"| 1 of 1 | {found['metrics']['bleu']:.2f} |" in text
+    scores = [f"{found['metrics'][name]:.2f}" for name in ("bleu", "chrf++", "ter")]
+    assert f"| 1 of 1 | {' | '.join(scores)} |" in text
+    assert "A lower ter is better." in text
 
 
 def test_the_gallery(digits, gallery, tmp_path, monkeypatch):

@@ -229,7 +229,7 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
 def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:
     """Translate and score the test set; the translations are kept for tests over sentences."""
     from syntaxformer.syntax import read_user_values
-    from syntaxformer.translation.scoring import reference_note, score_translator, scoring
+    from syntaxformer.translation.scoring import reference_note, score_table, score_translator, scoring
     from syntaxformer.translation.translator import Translator
 
     test = dict(cell.test or {})
@@ -246,9 +246,14 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
     scored = score_translator(translator, *lines, user_factors=own)
     for name, lines in ((HYPOTHESES, scored.hypotheses), (REFERENCES, scored.references)):
         write_text(folder / name, "".join(f"{line}\n" for line in lines))
-    scores = scored.scores
+    more = score_table(
+        {"": scored.hypotheses}, scored.references, note=found["references"], **found["scoring"]
+    )
+    scores, others = scored.scores, {"chrf++": "chrF++", "ter": "TER"}
     found["signatures"] = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature}
-    return {"bleu": scores.bleu, "chrf": scores.chrf}
+    found["signatures"] |= {key: more["signatures"][name] for key, name in others.items()}
+    own = more["systems"][""]
+    return {"bleu": scores.bleu, "chrf": scores.chrf} | {key: own[name] for key, name in others.items()}
 
 
 def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:

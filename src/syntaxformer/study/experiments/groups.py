@@ -108,7 +108,9 @@ def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
 
 
 def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
-    """Columns of the report: those of the specification, or else bleu and chrf, or else all metrics.
+    """Columns of the report: those of the specification, or else BLEU, chrF++ and TER, or else all metrics.
+
+    Older runs have chrF in place of chrF++ and TER.
 
     A metric that only a number of the paper names also gets a column.
     """
@@ -116,7 +118,8 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
         return spec.report.metrics
     found = [run.metrics for group in groups for run in group.runs.values()]
     names = dict.fromkeys(name for one in found for name, value in one.items() if value is not None)
-    preferred = [name for name in ("bleu", "chrf") if name in names]
+    of_text = ("bleu", "chrf++", "ter") if "chrf++" in names else ("bleu", "chrf")
+    preferred = [name for name in of_text if name in names]
     of_paper = [one.metric for one in spec.report.paper if one.metric is not None]
     return list(dict.fromkeys([*(preferred or names or spec.metrics()[:1]), *of_paper]))
 

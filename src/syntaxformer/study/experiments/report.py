@@ -388,7 +388,7 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         *_primary_blocks(spec, store, groups, first, scale),
         Heading("Results"),
         _result_table(spec, groups, differences, metrics, axes),
-        Paragraph(_reading(spec, first, differences)),
+        Paragraph(_reading(spec, metrics, differences)),
         *_effect_blocks(spec, store, groups, first),
         *controls,
         *x_figures(spec, groups, differences, first, folder),
@@ -476,13 +476,14 @@ def _columns(
     return names, rows
 
 
-def _reading(spec: Spec, metric: str, differences: Sequence[Difference | None]) -> str:
+def _reading(spec: Spec, metrics: Sequence[str], differences: Sequence[Difference | None]) -> str:
     parts = ["Scores are means ± standard deviations over seeds"]
+    parts += ["A lower ter is better"] * ("ter" in metrics)
     if spec.report.baseline:
         levels = in_words(spec.report.baseline)
         parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
         if any(one and one.p_sentences for one in differences):
-            split = "test" if metric.startswith("test_") else "dev"
+            split = "test" if metrics[0].startswith("test_") else "dev"
             by, made = f"over examples of {split}", "predictions"
             if spec.verb == "train":
                 by, made = "of BLEU by sacreBLEU, nearly one-sided", "translations"

@@ -33,6 +33,9 @@ TRIAL = "trial"
 Only = Mapping[str, Set[str]]
 """Axis → levels of the wanted runs."""
 
+TEST_SCORES = ("bleu", "chrf", "chrf++", "ter")
+"""Metrics of translations of the test set."""
+
 MAX_NAME_BYTES = 200
 """Largest size of the readable part of a folder's name; file systems allow 255 in all."""
 
@@ -90,7 +93,8 @@ class ReportConfig(Section):
     )
 
     metrics: list[str] = Field(
-        default=[], description="columns, of which the first is tested; empty: bleu and chrf, or the task's"
+        default=[],
+        description="columns, of which the first is tested; empty: bleu, chrf++ and ter, or the task's",
     )
     baseline: dict[str, str] = Field(
         default={}, description="axis → level of the rows with which others are compared"
@@ -331,7 +335,7 @@ class Spec(Section):
             for name in names:
                 if name not in known:
                     yield f"{place}: unknown metric {name!r}. {nearest(name, known)}"
-                elif place == "tune.metric" and (name in ("bleu", "chrf") or name.startswith("test_")):
+                elif place == "tune.metric" and (name in TEST_SCORES or name.startswith("test_")):
                     yield f"{place}: expected a metric on dev, as settings are chosen there, got {name}."
                 elif place == "report.paper" and report.metrics and name not in report.metrics:
                     yield f"report.paper: expected a metric of report.metrics, got {name!r}. Add it there."
@@ -357,7 +361,7 @@ class Spec(Section):
     def metrics(self) -> list[str]:
         """The names of all metrics that a run of this experiment may have."""
         if self.verb == "train":
-            return [*(["bleu", "chrf"] if self.test else []), "dev_loss", "dev_bleu"]
+            return [*(TEST_SCORES if self.test else []), "dev_loss", "dev_bleu"]
         names = ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
         return [*names, *(f"test_{name}" for name in names if self.test_split is not None)]
 

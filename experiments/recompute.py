@@ -402,33 +402,30 @@ def compare_contrasts(page: Path) -> tuple[int, list[str]]:
     """Number of contrasts at the top of the results, and what differs from the stores."""
     problems, n_rows = [], 0
     printed = {row[0]: row[1:5] for heading, _, rows in tables(page) if heading == CONTRASTS for row in rows}
-    for unit, experiments in listed("FOREST").items():
-        for name, (data, against) in experiments.items():
-            store, folder = listed("PAGES")[name]
-            spec = yaml.safe_load((HERE / f"{name}.yaml").read_text("utf-8"))
-            scale = spec["report"].get("scale", 1.0)
-            metric = (spec["report"].get("metrics") or ["bleu"])[0]
-            others = [axis for axis in spec["axes"] if axis not in ("system", "seed")]
-            for levels in product(spec["axes"]["system"], *(spec["axes"][axis] for axis in others)):
-                labels = dict(zip(["system", *others], map(str, levels), strict=True))
-                system, base = (
-                    runs_of(spec, HERE / "stores" / store, one) for one in (labels, {**labels, **against})
-                )
-                seeds = [seed for seed in base if seed in system]
-                if len(seeds) < 3 or labels["system"] in (against["system"], *listed("LEFT_OUT")):
-                    continue
-                first, second = ([one[seed]["metrics"][metric] for seed in seeds] for one in (base, system))
-                test = ttest_rel(second, first)
-                ends = test.confidence_interval(0.95)
-                gain = scale * float(np.mean(second) - np.mean(first))
-                what = f"[{labels['system']}, {' '.join([data, *levels[1:]])}](results/{folder}/report.md)"
-                found = [f"{gain:+.2f} {unit}", f"{ends.low * scale:+.2f} to {ends.high * scale:+.2f}"]
-                found += [str(len(seeds)), f"{test.pvalue:.3f}"]
-                n_rows += 1
-                if printed.get(what) != found:
-                    problems.append(
-                        f"results, {what}: the page has {printed.get(what)}, the store gives {found}"
-                    )
+    for unit, name, data, against, left_out in listed("FOREST"):
+        store, folder = listed("PAGES")[name]
+        spec = yaml.safe_load((HERE / f"{name}.yaml").read_text("utf-8"))
+        scale = spec["report"].get("scale", 1.0)
+        metric = (spec["report"].get("metrics") or ["bleu"])[0]
+        others = [axis for axis in spec["axes"] if axis not in ("system", "seed")]
+        for levels in product(spec["axes"]["system"], *(spec["axes"][axis] for axis in others)):
+            labels = dict(zip(["system", *others], map(str, levels), strict=True))
+            system, base = (
+                runs_of(spec, HERE / "stores" / store, one) for one in (labels, {**labels, "system": against})
+            )
+            seeds = [seed for seed in base if seed in system]
+            if len(seeds) < 3 or labels["system"] in (against, *left_out):
+                continue
+            first, second = ([one[seed]["metrics"][metric] for seed in seeds] for one in (base, system))
+            test = ttest_rel(second, first)
+            ends = test.confidence_interval(0.95)
+            gain = scale * float(np.mean(second) - np.mean(first))
+            what = f"[{labels['system']}, {' '.join([data, *levels[1:]])}](results/{folder}/report.md)"
+            found = [f"{gain:+.2f} {unit}", f"{ends.low * scale:+.2f} to {ends.high * scale:+.2f}"]
+            found += [str(len(seeds)), f"{test.pvalue:.3f}"]
+            n_rows += 1
+            if printed.get(what) != found:
+                problems.append(f"results, {what}: the page has {printed.get(what)}, the store gives {found}")
     if n_rows != len(printed):
         problems.append(f"results: the page has {len(printed)} contrasts, the stores give {n_rows}")
     return n_rows, problems

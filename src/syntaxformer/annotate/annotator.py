@@ -330,7 +330,20 @@ class GivenAnnotator(Annotator):
             (tried,) = given.annotate(["A dog barks ."])
             provides = [column for column in COLUMNS if getattr(tried, column) is not None]
         self.provides = frozenset(provides)
-        self.annotate_words = getattr(given, "annotate_words", super().annotate_words)
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """As every annotator does; DataError if the object, without such a method, splits words further."""
+        words = check_words(sentences)
+        if (method := getattr(self.given, "annotate_words", None)) is not None:
+            return list(method(words))
+        found = super().annotate_words(words)
+        for given, one in zip(words, found, strict=True):
+            if one.words != tuple(given):
+                raise DataError(
+                    f"annotator {self.name}: expected exactly the words {' '.join(given)[:40]!r}, got "
+                    f"{' '.join(one.words)[:40]!r}. Give it a method `annotate_words`."
+                )
+        return found
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in this process; DataError if the object gives others."""

@@ -63,9 +63,9 @@ def prepare(
     """Load an annotator for a run or for a model.
 
     If `needs` asks for phrases and the annotator gives none, its dependency parses are converted. `only` is
-    the columns that will be read; components that fill others are switched off if possible. With
-    `words_given`, spaces separate the words; `annotated` names files of earlier annotation, where lines are
-    looked up first.
+    the columns that will be read; of an annotator that is loaded here, components that fill others are
+    switched off if possible. With `words_given`, spaces separate the words; `annotated` names files of
+    earlier annotation, where lines are looked up first.
 
     Raises:
         ConfigError, BackendMissingError, DataError: As `load_annotator`, `with_constituency` and
@@ -74,7 +74,8 @@ def prepare(
     from syntaxformer.annotate import AnnotatedBefore, load_annotator
 
     annotator = load_annotator(name)
-    if only is not None and (limit := getattr(annotator, "limited_to", None)) is not None:
+    is_ours = isinstance(name, str)  # an object of the user's own stays as it is
+    if is_ours and only is not None and (limit := getattr(annotator, "limited_to", None)) is not None:
         annotator = cast("Annotator", limit(only))
     if "constituency" in needs and "governors" in annotator.provides:
         annotator = with_constituency(annotator)
@@ -181,6 +182,9 @@ class WordsAsGiven(Annotator):
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line; `n_processes` is ignored."""
+        if is_file(self.name):  # which is read from its start at each call, and never splits words
+            yield from self.annotator.stream(" ".join(given_words(line)) for line in lines)
+            return
         for chunk in chunks_of(lines, _LINES_AT_A_TIME):
             yield from self.annotator.annotate_words([given_words(line) for line in chunk])
 

@@ -88,14 +88,14 @@ def strip_root(tree: Tree) -> Tree:
 def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
     """Make a `Sentence` of a tree: its words without traces, tags as `xpos`, the tree on one line.
 
-    Traces are removed from the words and from the tree. Words of phrases without a label get the tag X, since
-    `( A girl)` would be read as "girl" in a phrase A. The text is the line that the words come from, by
-    default the words joined by spaces.
+    Traces go, and outer brackets without a phrase's label, as in the trees of parsers. Words of phrases
+    without a label get the tag X, since `( A girl)` would be read as "girl" in a phrase A. The text is the
+    line that the words come from, by default the words joined by spaces.
 
     Raises:
         TreeError: The words do not fit the text, or no word is left.
     """
-    tree = remove_traces(tree)
+    tree = strip_root(remove_traces(tree))
     words = leaves_of(tree)
     has_tags = all(_is_tag(parent) for parent, node in _walk(tree) if isinstance(node, str))
     columns = {"xpos": tags_of(tree) if has_tags else None, "constituency": format_tree(_tag_words(tree))}

@@ -223,3 +223,13 @@ def test_a_split_in_chunks(splits):
         other.annotate(["zum"])
     plain = load_annotator("en")
     assert annotator_in_chunks(plain, "dev", []) is plain
+
+
+def test_given_words_of_a_long_file(tmp_path):
+    """It is read from its start at each call, so it gets all lines in one."""
+    lines = [f"cat {number}" for number in range(1001)]
+    write_conllu(
+        tmp_path / "x.conllu", [Sentence.from_words(line.split(), upos=("NOUN", "NUM")) for line in lines]
+    )
+    annotator = WordsAsGiven(load_annotator(f"conllu:{tmp_path / 'x.conllu'}"))
+    assert [one.text for one in annotator.annotate([line.replace(" ", "  ") for line in lines])] == lines

@@ -4,7 +4,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from syntaxformer.annotate import Annotator, load_annotator
+from syntaxformer.annotate import Annotator, load_annotator, prepare
 from syntaxformer.annotate.annotator import MAX_RUN, join_parsed, segments_of
 from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
 from syntaxformer.base.errors import BackendMissingError, DataError
@@ -237,6 +237,13 @@ def test_without_a_parser_that_nobody_needs_the_tags_are_the_same():
     assert all(one.governors is None for one in tagged)
     assert tagger.parser.nlp.pipe_names == ["tok2vec", "morphologizer"]
     assert load_annotator("en").limited_to({"upos", "deprels"}).provides >= {"upos", "governors", "deprels"}
+
+
+def test_an_annotator_of_the_users_own_is_not_limited():
+    mine = load_annotator("en")
+    assert prepare(mine, only={"upos"}) is mine
+    assert mine.annotate(["He slipped."])[0].governors is not None
+    assert prepare("en", only={"upos"}).provides == {"upos"}
 
 
 @pytest.mark.parametrize(

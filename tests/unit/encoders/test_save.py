@@ -18,7 +18,7 @@ from transformers import (
 )
 
 import syntaxformer as sf
-from syntaxformer.annotate.annotator import GivenAnnotator
+from syntaxformer.annotate.annotator import GivenAnnotator, load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.encoders.prediction import predictions_beside, read_split_for
 from syntaxformer.encoders.tables import TextSet
@@ -190,3 +190,9 @@ def test_annotators_that_are_objects(made, tmp_path):
     short.annotate = lambda lines: TableAnnotator().annotate([line.replace("-", " ") for line in lines])
     with pytest.raises(DataError, match="or others"):
         GivenAnnotator(short).annotate(["a-b"])
+    short.annotate = load_annotator("en").annotate
+    assert GivenAnnotator(short).annotate_words([["a", "cat"]])[0].words == ("a", "cat")
+    with pytest.raises(
+        DataError, match=r'exactly the words "don\'t", got "do n\'t"\. Give it a method `annotate_w'
+    ):
+        GivenAnnotator(short).annotate_words([["don't"]])

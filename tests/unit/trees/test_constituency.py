@@ -66,6 +66,13 @@ def test_sentence_from_a_tagged_tree():
     assert "-NONE-" not in sentence.constituency
 
 
+@pytest.mark.parametrize("outer", ["({})", "(ROOT {})", "(TOP (S1 {}))"])
+def test_outer_brackets_are_no_phrases(outer):
+    """Else words of a file would stand an edge further from the root than those of a parser."""
+    inner = "(S (NN dog) (VB barks))"
+    assert sentence_from_tree(parse_tree(outer.format(inner))).constituency == inner
+
+
 def test_sentiment_labels_are_no_tags():
     sentence = sentence_from_tree(parse_tree("(3 (2 It) (4 works))"))
     assert sentence.text == "It works"

@@ -24,7 +24,7 @@ _FIRST_SENTENCES = 100
 
 _OTHER_TEXT = f"Is it the parse of this text? {SPLIT} in a path stands for train, dev and test."
 
-_VERSION = "+parsed2"
+_VERSION = "+parsed3"
 """Changes with how a file is read."""
 
 

@@ -1,7 +1,9 @@
-"""The language of a text, and the annotator that it gets by default. Every verb uses it. It reads no file."""
+"""The language of a text, and the annotator that it gets by default. Every verb uses it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -15,6 +17,9 @@ BUNDLED = ("de", "de_lower", "en")
 
 SPACES = "spaces"
 """The annotator that only cuts lines at spaces."""
+
+LANGUAGE_ODDS = 20
+"""A text is in another language if that is so many times as likely as the expected one."""
 
 LANGUAGE_NAMES = {
     "arabic": "ar", "chinese": "zh", "czech": "cs", "deutsch": "de", "dutch": "nl", "english": "en",
@@ -71,6 +76,28 @@ def language_of_file(path: str | PurePath) -> TextLanguage:
     """The language of a text file by its name, such as train.de or news.tok.en.gz."""
     name = PurePath(path).name
     return TextLanguage(language_of(name.partition(".")[2]), name)
+
+
+def language_of_texts(texts: Sequence[str]) -> TextLanguage:
+    """The language of texts taken together: English, unless another is `LANGUAGE_ODDS` times as likely."""
+    odds = dict(identifier().rank(" ".join(texts)))
+    best = max(odds, key=lambda code: odds[code])
+    return TextLanguage(
+        best if odds[best] > LANGUAGE_ODDS * odds["en"] else "en", "the texts, says py3langid"
+    )
+
+
+@cache
+def identifier() -> Any:
+    """py3langid's identifier with probabilities.
+
+    Raises:
+        ImportError: It is not installed.
+        OSError: There is no room to unpack its model.
+    """
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: str) -> str:

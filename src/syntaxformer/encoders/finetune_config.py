@@ -62,8 +62,8 @@ class ParserConfig(Section):
 
     annotator: str | None = Field(
         default=None,
-        description="en, de, spacy:NAME, …; null: en, or en+phrases if constituency trees are needed and the "
-        "data has none",
+        description="en, de, spacy:NAME, …; null: en, of a table the bundled one of its language; "
+        "constituency trees are made from its dependencies",
     )
     processes: int = Field(default=1, ge=1, description="number of processes that parse in parallel")
     gold_trees: bool = Field(

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json
+from syntaxformer.base.languages import choose_annotator, language_of_texts
 from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.classifier import (
     annotate_examples,
@@ -56,6 +57,9 @@ DATA = "data.json"
 
 TRIAL = "trial.json"
 """File with the result of one learning rate, next to its checkpoints; written when it is finished."""
+
+_N_IDENTIFIED = 500
+"""Most examples whose language is looked at."""
 
 
 @dataclass(frozen=True)
@@ -350,6 +354,20 @@ def _report(inputs: _Inputs, trials: list[Any], best: Any, scores: dict[str, flo
     }
 
 
+def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str]) -> str | None:
+    """The annotator that is named, or else for a table the bundled one of its language, if one is needed.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    key, named = "annotation.annotator", config.annotation.annotator
+    if named or not needed or not data.task.own:
+        return named
+    examples = data.train.examples[:: len(data.train) // _N_IDENTIFIED + 1]
+    texts = language_of_texts([text for one in examples for text in one.texts])
+    return choose_annotator(None, texts, key, f"{key}=en if they are English")
+
+
 def _prepare(config: FinetuneConfig) -> _Inputs:
     """Read, parse and measure the data; this writes only to the annotation cache."""
     longest = config.training.max_length
@@ -364,7 +382,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     use_trees = trees and data.train.has_trees and data.dev.has_trees
     of_words = task_type.parts == "words"
     named = config.annotation.annotator if of_words and not needed else None  # finds words when it predicts
-    annotator = load_for(annotator_name(needed, config.annotation.annotator) or named, needed)
+    annotator = load_for(annotator_name(needed, _wanted(config, data, needed)) or named, needed)
     # Each split has its own annotator if it has its own parses (`conllu:parsed/{split}.conllu`).
     parser = annotator if needed else None
     chosen = [parser and annotator_for(parser, texts.name) for texts in (data.train, data.dev)]

@@ -16,7 +16,7 @@ from langcodes import Language
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import count_lines, read_lines
-from syntaxformer.base.languages import language_of_side
+from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, language_of_side
 from syntaxformer.base.progress import track
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 
@@ -25,8 +25,6 @@ FILE = "data_report.json"
 INSTALL = 'python -m pip install "py3langid>=0.4"'
 LANGUAGE_SAMPLE = 10_000
 """Pairs whose language is looked at for a report; some 0.3 ms each."""
-LANGUAGE_ODDS = 20
-"""A line is in another language if that is so many times as likely as the expected one."""
 RATIO, RATIO_CHARACTERS = 3.0, 10
 """A pair is an outlier if the ratio of its lengths, with some characters added, is so far from the median."""
 COPY_WORDS = 3
@@ -287,15 +285,15 @@ def _add_languages(
     report: DataReport, pairs: Pairs, languages: tuple[str | None, str | None], every: bool
 ) -> None:
     try:
-        identifier = _identifier()
+        identify = identifier()
     except (ImportError, OSError) as error:  # its model is unpacked into a temporary file
         remedy = f"Run: {INSTALL}" if isinstance(error, ImportError) else "Make room for temporary files."
         report.notes.append(f"The language of the lines was not checked: {error}. {remedy}")
         return
     for side, code in zip(("source", "target"), languages, strict=True):
-        if code not in identifier.labels:
+        if code not in identify.labels:
             report.notes.append(f"The language of the {side} was not checked: {code or 'none'} is not known.")
-    checked = [(side, code) for side, code in zip(pairs, languages, strict=True) if code in identifier.labels]
+    checked = [(side, code) for side, code in zip(pairs, languages, strict=True) if code in identify.labels]
     if not checked:
         return
     n_looked = report.n_pairs if every else min(report.n_pairs, LANGUAGE_SAMPLE)
@@ -305,23 +303,10 @@ def _add_languages(
         report.notes.append(f"The language of {n_looked:,} pairs, evenly spread, was identified.")
     shown = track(sample, "identifying languages", unit="pairs", enabled=every)
     report.faults[LANGUAGE] = [
-        row for row in shown if any(_is_foreign(identifier, side[row], code) for side, code in checked)
+        row for row in shown if any(_is_foreign(identify, side[row], code) for side, code in checked)
     ]
 
 
-def _is_foreign(identifier: Any, line: str, code: str | None) -> bool:
-    ranked = identifier.rank(line)
+def _is_foreign(identify: Any, line: str, code: str | None) -> bool:
+    ranked = identify.rank(line)
     return ranked[0][1] > LANGUAGE_ODDS * dict(ranked)[code]
-
-
-@cache
-def _identifier() -> Any:
-    """py3langid's identifier with probabilities.
-
-    Raises:
-        ImportError: It is not installed.
-        OSError: There is no room to unpack its model.
-    """
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

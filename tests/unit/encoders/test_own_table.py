@@ -7,6 +7,7 @@ import pytest
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders import task_data
 from syntaxformer.encoders.finetune_config import load_finetune
+from syntaxformer.encoders.finetuning import _wanted
 from syntaxformer.encoders.task_data import TableColumns, read_finetune_data
 from syntaxformer.encoders.tasks import OWN_TASKS
 
@@ -291,3 +292,21 @@ def test_options_for_tables_are_refused_where_files_are_none(table, read, task, 
     problem = rf"^--task {task}: expected no option of tables, got {told}\. Leave it out"
     with pytest.raises(ConfigError, match=problem):
         read(table("a\tO\n"), task=task, **data)
+
+
+def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path):
+    """Else German would be parsed as English without a word; official tasks are English."""
+
+    def chosen(*lines):
+        rows = [f"{line} {row}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines * 20)]
+        options = {"task": "classify", "model": "x", "output": tmp_path / "out"}
+        config = load_finetune({**options, "data": {"train": str(table("".join(rows)))}})
+        return _wanted(config, read_finetune_data(config), {"upos"})
+
+    german = "Ein Hund bellt den großen Mann an.", "Zwei Frauen laufen über die Straße."
+    assert chosen("A dog barks at the tall man.", "Two women run across the street.") == "en"
+    assert chosen(*german) == "de"
+    with pytest.raises(
+        ConfigError, match=r"for fr, the language of the texts, .*, or annotation\.annotator=en if the"
+    ):
+        chosen("Le chat dort sur le tapis.", "Nous allons à la plage.")

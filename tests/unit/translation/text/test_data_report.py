@@ -135,7 +135,7 @@ def test_without_an_identifier_the_report_says_how_to_get_one(monkeypatch, error
     def missing():
         raise error
 
-    monkeypatch.setattr(data_report, "_identifier", missing)
+    monkeypatch.setattr(data_report, "identifier", missing)
     report = report_pairs("a", (["A cat."], ["Une chat."]), ("en", "de"))
     assert LANGUAGE not in report.faults
     assert f"The language of the lines was not checked: {error}. {remedy}" in str(report)

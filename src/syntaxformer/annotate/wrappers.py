@@ -209,6 +209,8 @@ def trusted_annotator(
     plain = named.removesuffix(PHRASES)
     if plain in BUNDLED:
         return named
+    if ":" not in plain and any((home / plain / "meta.json").is_file() for home in (Path(), folder)):
+        named, plain = f"spacy:{named}", f"spacy:{plain}"
     scheme, _, path = plain.partition(":")
     inside = Path(os.path.realpath(folder / path))
     read = inside / "config.cfg" if scheme == "spacy" else inside

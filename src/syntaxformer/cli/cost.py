@@ -60,7 +60,7 @@ def cost(
     on = torch.cuda.get_device_name(place) if place.type == "cuda" else f"threads: {torch.get_num_threads()}"
     report: dict[str, Any] = {
         "model": f"{model} ({config.model_type}); {place}, {on}, {precision}, median of {rounds} turns",
-        "annotation": _annotation(infused, annotator, parser),
+        "annotation": _annotation(infused, model, annotator, parser),
         "parameters": costs.parameter_counts(infused, plain),
         "lengths": {n: {"lines": m, **costs.compare(pair, m, n, *given)} for n, m in rows.items()},
         "attention_s": {n: costs.attention_seconds(infused, n, rounds) for n in rows if masks},
@@ -128,9 +128,15 @@ def _of_recipe(path: str, settings: list[str]) -> tuple[Any, Any, str | None]:
         return build_model(recipe, encoder).config, InfusionConfig(), parser
 
 
-def _annotation(model: Any, named: str | None, stored: str | None) -> dict[str, Any] | None:
-    """Milliseconds of an annotator for a line of the demo's; None if nothing is read of it."""
+def _annotation(model: Any, path: str, named: str | None, stored: str | None) -> dict[str, Any] | None:
+    """Milliseconds of an annotator for a line of the demo's; None if nothing is read of it.
+
+    Raises:
+        CheckpointError: The model's folder names an annotator that may not be loaded.
+    """
     from syntaxformer.annotate import prepare
+    from syntaxformer.annotate.wrappers import trusted_annotator
+    from syntaxformer.base.files import fetched
     from syntaxformer.demo.corpus import read_pairs
     from syntaxformer.encoders.classifier import needed_columns
     from syntaxformer.infusion.cost import infusion_of
@@ -140,6 +146,8 @@ def _annotation(model: Any, named: str | None, stored: str | None) -> dict[str, 
     needed = needed_columns(infusion_of(model)).union(*(FACTORS[name].needs for name in factors))
     if not (needed or named):
         return None
+    is_own = Path(path).suffix in (".yaml", ".yml")  # a recipe
+    stored = stored if is_own else trusted_annotator(stored, named, fetched(path))
     parser = prepare(named or stored or "en", needs=needed)
     lines = [pair[parser.name.startswith("de")] for pair in read_pairs()["valid"]]
     parser.annotate(lines[:64])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syntaxformer.base.errors import ConfigError, SyntaxformerError
+from syntaxformer.annotate.wrappers import trusted_annotator
+from syntaxformer.base.errors import CheckpointError, ConfigError, SyntaxformerError
 from syntaxformer.encoders.tasks import CLASSIFIER, OWN_TASKS, read_classifier_info, verify_classifier_folder
 from syntaxformer.serve.schemas import (
     Attention,
@@ -48,8 +50,8 @@ class Engine:
 
     def __init__(self, name: str, task: Task, model: Any, annotator: str | None, **described: Any) -> None:
         own = model.info.annotator
-        self.parser = annotator or own
-        read = self.parser if model.annotator else own
+        self.parser = annotator  # whose trees are shown if the model reads none
+        read = (annotator or own) if model.annotator else own
         self.description = ModelDescription(name=name, task=task, annotator=read, **described)
 
     def work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
@@ -181,7 +183,7 @@ def load_engine(
 
         classifier = Classifier.from_folder(folder, annotator, device, trust)
         _try_annotator(classifier.annotator, folder)
-        return ClassifierEngine(name, classifier, annotator)
+        return _with_parser(ClassifierEngine(name, classifier, annotator), classifier.info, folder, trust)
     from syntaxformer.translation.translator import Translator
 
     translator = Translator.load(folder, annotator, device, None, trust)
@@ -191,7 +193,15 @@ def load_engine(
             f"{', '.join(own)}, which a request cannot give. Use `syntaxformer translate` with --factor."
         )
     _try_annotator(translator.annotator, folder)
-    return TranslatorEngine(name, translator, annotator)
+    return _with_parser(TranslatorEngine(name, translator, annotator), translator.info, folder, trust)
+
+
+def _with_parser(engine: Engine, info: Any, folder: Path, trust: bool) -> Engine:
+    """The engine, which shows trees of the annotator that its folder names, if that may be loaded."""
+    with suppress(CheckpointError):
+        named: Any = trusted_annotator(info.annotator, engine.parser, folder, trust)
+        engine.parser = named
+    return engine
 
 
 def _try_annotator(annotator: Annotator | None, folder: Path) -> None:

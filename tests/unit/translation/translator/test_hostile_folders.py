@@ -22,10 +22,12 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 import syntaxformer as sf
 import syntaxformer.annotate.backends.corenlp  # what it imports is no deed of a folder
+from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tasks import ClassifierInfo
+from syntaxformer.serve.engines import ExplainSettings, explain_classification, load_engine
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.translator import Translator
 
@@ -508,7 +510,28 @@ def test_a_pipeline_of_foreign_parts_is_not(tagged, part):
         config = folder / "tagger" / "config.cfg"
         config.write_text(f"{config.read_text()}\n[components.evil]\n{part}\n")
 
-    assert "got one that would read './tagger'" in _refusal(Translator.load, tagged("spacy:./tagger", fill))
+    folder = tagged("spacy:./tagger", fill)
+    assert "got one that would read './tagger'" in _refusal(Translator.load, folder)
+    assert "got one that would read './tagger'" in _refusal(trusted_annotator, "./tagger", None, folder)
+
+
+def test_a_pipeline_elsewhere_is_not(tmp_path):
+    """Whether its name says what it is or not."""
+    _pipeline(tmp_path)
+    (tmp_path / "model").mkdir()
+    for name in (f"spacy:{tmp_path}/tagger", f"{tmp_path}/tagger", "../tagger", "../tagger+phrases"):
+        assert "got one that would read " in _refusal(trusted_annotator, name, None, tmp_path / "model")
+
+
+def test_the_explorer_asks_for_trust_where_the_model_reads_no_annotation(good, tmp_path, connections):
+    """Its trees are then those of the bundled parser, and no line leaves the machine."""
+    folder = shutil.copytree(good["bert"], tmp_path / "plain")
+    change("classifier.json", annotator="corenlp:http://localhost:9+retries=1")(folder)
+    write_manifest(folder)
+    for trust in (False, True):
+        engine = load_engine("x", folder, trust=trust)
+        explain_classification(engine, ("cats sit",), ExplainSettings())
+        assert bool(connections) is trust
 
 
 def test_a_package_that_is_no_pipeline_is_not_imported(tagged, tmp_path, monkeypatch):

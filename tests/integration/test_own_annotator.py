@@ -62,11 +62,13 @@ def test_evaluate_prints_a_table_or_json_of_any_annotator(own, cli):
     assert done.code == 0, done.err
     told, names, values = done.out.splitlines()
     assert "gold tokenisation" in told
-    assert names.split() == ["UPOS", "UAS", "LAS", "lemma", "feats"]
+    assert names.split() == ["words", "UPOS", "UAS", "LAS", "lemma", "feats"]
     found = json.loads(cli("annotator", "evaluate", folder / "ours", dev, "--json").out)
     assert [str(value) for value in found.values()] == values.split()
     found = json.loads(cli("annotator", "evaluate", "de_lower", dev, "--json").out)
-    assert found.keys() == {"UPOS", "UAS", "LAS"}  # it has neither lemmas nor features
+    assert found.keys() == {"words", "UPOS", "UAS", "LAS"}  # it has neither lemmas nor features
+    with_phrases = json.loads(cli("annotator", "evaluate", "de_lower+phrases", dev, "--json").out)
+    assert with_phrases == found, "the same words, which a wrapped pipeline cuts, too"
 
 
 @pytest.mark.parametrize(

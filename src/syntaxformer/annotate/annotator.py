@@ -175,17 +175,20 @@ MAX_SEGMENT = 100_000
 """Characters of a part, about 20,000 words, after which a line is cut at the next white space."""
 
 _STRETCH = re.compile(rf"\s*\S{{0,{MAX_RUN}}}")
+_TO_LAST_MARK = re.compile(r".*[。！？；，、።။।]", re.DOTALL)
 
 
 def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int, str]]:
     """Yield the start and the text of each part of a line; together the parts are the line.
 
-    After `max_segment` characters, the line is cut at the next white space.
+    After `max_segment` characters, it is cut at white space; text without any is cut behind marks such as 。
     """
-    start = 0
-    for stretch in _STRETCH.finditer(line) if len(line) > MAX_RUN else ():
-        end = stretch.end()
+    start = end = 0
+    while len(line) > MAX_RUN and (stretch := _STRETCH.match(line, end)) and stretch[0]:
+        before, end = end, stretch.end()
         inside_run = end < len(line) and not line[end].isspace()
+        if inside_run and (marked := _TO_LAST_MARK.match(line, before, end)):
+            end = marked.end()
         if inside_run or end - start > max_segment:
             yield start, line[start:end]
             start = end
@@ -338,11 +341,12 @@ class GivenAnnotator(Annotator):
             return list(method(words))
         found = super().annotate_words(words)
         for given, one in zip(words, found, strict=True):
-            if one.words != tuple(given):
-                raise DataError(
-                    f"annotator {self.name}: expected exactly the words {' '.join(given)[:40]!r}, got "
-                    f"{' '.join(one.words)[:40]!r}. Give it a method `annotate_words`."
+            if one.words != given:
+                expected, got = (repr(" ".join(side)[:40]) for side in (given, one.words))
+                message = (
+                    f"expected exactly the words {expected}, got {got}. Give it a method `annotate_words`."
                 )
+                raise DataError(f"annotator {self.name}: {message}")
         return found
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
@@ -562,10 +566,7 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
         )
         check_governors(columns["governors"], words)
     if "constituency" in provides and words:
-        trees = [
-            flat_tree(sentence.words, sentence.tags.get("xpos")) if sentence.tree is None else sentence.tree
-            for sentence in parsed
-        ]
+        trees = [one.tree or flat_tree(one.words, one.tags.get("xpos")) for one in parsed]
         columns["constituency"] = format_tree(join_trees(trees))
     return Sentence(line, words, tuple(span for sentence in parsed for span in sentence.spans), **columns)
 
@@ -582,10 +583,8 @@ def join_trees(trees: Sequence[Tree]) -> Tree:
 
 def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) -> Tree:
     """A tree for a sentence that the parser could not parse: all words under one S."""
-    labels = tags or [None] * len(words)
-    return Tree(
-        PHRASE, tuple(Tree(tag or "X", (leaf_of(word),)) for word, tag in zip(words, labels, strict=True))
-    )
+    pairs = zip(words, tags or [None] * len(words), strict=True)
+    return Tree(PHRASE, tuple(Tree(tag or "X", (leaf_of(word),)) for word, tag in pairs))
 
 
 def read_tree(node: Any, label_of: Callable[[Any], str], children_of: Callable[[Any], Sequence[Any]]) -> Tree:

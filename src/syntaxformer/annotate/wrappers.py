@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from itertools import chain
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import TypeVar, cast
@@ -25,6 +26,7 @@ from syntaxformer.annotate.annotator import (
     PHRASES,
     TASKS_AHEAD,
     Annotator,
+    BatchedAnnotator,
     annotator_for,
     chunks_of,
     is_file,
@@ -181,12 +183,17 @@ class WordsAsGiven(Annotator):
         return WordsAsGiven(annotator_for(self.annotator, split))
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield one sentence for each line; `n_processes` is ignored."""
+        """Yield one sentence for each line."""
         if is_file(self.name):  # which is read from its start at each call, and never splits words
             yield from self.annotator.stream(" ".join(given_words(line)) for line in lines)
             return
-        for chunk in chunks_of(lines, _LINES_AT_A_TIME):
-            yield from self.annotator.annotate_words([given_words(line) for line in chunk])
+        chunks = chunks_of(lines, _LINES_AT_A_TIME)
+        parser = getattr(self.annotator, "annotator", self.annotator)  # also below +phrases
+        if n_processes > 1 and isinstance(parser, BatchedAnnotator) and parser.threads is None:
+            made = map_in_processes(self.name, _of_words, chunks, n_processes)
+        else:
+            made = (_of_words(self.annotator, chunk) for chunk in chunks)
+        yield from chain.from_iterable(made)
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words."""
@@ -304,6 +311,10 @@ def map_in_processes(
             f"annotation with {n_processes} processes: expected all to survive, got a dead one (out of "
             "memory, killed, or a script with work outside `if __name__ == '__main__'`). Use fewer processes."
         ) from error
+
+
+def _of_words(annotator: Annotator, lines: Sequence[str]) -> list[Sentence]:
+    return annotator.annotate_words([given_words(line) for line in lines])
 
 
 _annotator: Annotator | None = None

@@ -66,9 +66,9 @@ def evaluate(
     from syntaxformer.annotate.training import read_treebank, score_annotator
 
     loaded = load_annotator(name)
-    pipeline = getattr(getattr(loaded, "parser", None), "nlp", None)
-    sentences = read_treebank(treebank, pipeline)
-    scores = score_annotator(loaded, sentences)
+    parser = getattr(getattr(loaded, "annotator", loaded), "parser", None)  # also below +phrases
+    sentences = read_treebank(treebank, getattr(parser, "nlp", None))
+    scores = {"words": sum(map(len, sentences)), **score_annotator(loaded, sentences)}
     echo(json.dumps(scores) if as_json else _table(scores))
 
 

@@ -316,7 +316,8 @@ class SyntaxCollator:
         content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
         content |= {} if self._pool is None else {"pool": self._pool.to_json()}
         content |= {name: value for name in ("stride", "tags") if (value := getattr(self, name)) is not None}
-        (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+        written = json.dumps(content, indent=None if self._pool else 1)
+        (Path(folder) / COLLATOR_FILE).write_text(written, "utf-8")
         write_card(Path(folder))
 
     @classmethod

@@ -69,14 +69,25 @@ def _lowest(gap_depths: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
     return np.maximum(gap_depths, np.append(gap_depths[1:], NO_PHRASE))
 
 
+MOST_OF_LENGTH = 50
+"""Trees of each number of words that a pool keeps, so that a model's folder stays small."""
+
+
 class TreePool:
-    """Trees of many sentences, each with the checksum of its text, for `other_sentence`."""
+    """Trees of different sentences, each with the checksum of its text, for `other_sentence`.
+
+    Of sentences of the same length it keeps those with the lowest checksums, as if drawn.
+    """
 
     def __init__(self, rows: Iterable[tuple[int, WordTrees]]) -> None:
-        self.rows = list(rows)
-        self._of_length: dict[int, list[tuple[int, WordTrees]]] = {}
-        for row in self.rows:
-            self._of_length.setdefault(len(row[1]), []).append(row)
+        found: dict[int, dict[int, WordTrees]] = {}
+        for checksum, trees in rows:
+            found.setdefault(len(trees), {}).setdefault(checksum, trees)
+        self._of_length = {
+            n_words: sorted(of_length.items(), key=lambda row: row[0])[:MOST_OF_LENGTH]
+            for n_words, of_length in found.items()
+        }
+        self.rows = [row for of_length in self._of_length.values() for row in of_length]
 
     def other(self, n_words: int, checksum: int, drawn: np.random.Generator) -> WordTrees | None:
         """The trees of a sentence of so many words whose text has another checksum; None if there is none."""

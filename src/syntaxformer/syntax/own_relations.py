@@ -5,6 +5,8 @@ A config names them as it names a tree, and stores their import path; nothing of
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import re
 import sys
 import warnings
@@ -36,7 +38,7 @@ class OwnRelations(BaseModel):
 
     function: str = Field(description="import path, module:function")
     n_relations: int = Field(ge=2, le=_LARGEST, description="number of ids, with 0 for no relation")
-    version: str = Field(default="", description="hash of the module's text")
+    version: str = Field(default="", description="hash of the module's text, or of the function's")
 
 
 _RECORDS: dict[str, OwnRelations] = {}
@@ -74,12 +76,20 @@ def register_relations(
         raise ValueError(f"n_relations: expected 2 to {_LARGEST}, with 0 for none, got {n_relations}.")
     if not needs or not set(needs) <= COLUMNS.keys():
         raise ValueError(f"needs: expected some of {', '.join(COLUMNS)}, got {', '.join(needs) or 'none'}.")
-    # A notebook has no file, and that of a script holds more than relations.
-    file = getattr(sys.modules[function.__module__], "__file__", None)
-    version = hash_file(Path(file))[:12] if file and function.__module__ != "__main__" else ""
-    _RECORDS[name] = OwnRelations(function=path, n_relations=n_relations, version=version)
+    _RECORDS[name] = OwnRelations(function=path, n_relations=n_relations, version=_version(function))
     checked = partial(_checked, name, function, n_relations)
     TREES[name] = Kind(tuple(needs), partial(of_user, name), checked)
+
+
+def _version(function: Function) -> str:
+    """A hash of the module's text, or of the function's where the module is a notebook or script."""
+    file = getattr(sys.modules[function.__module__], "__file__", None)
+    if file and function.__module__ != "__main__":
+        return hash_file(Path(file))[:12]
+    try:
+        return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:12]
+    except (OSError, TypeError):  # typed into a prompt, or no plain function
+        return ""
 
 
 def _checked(name: str, function: Function, n_relations: int, sentence: Sentence) -> RelationArray:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from syntaxformer.trees.constituency import leaf_of
+from syntaxformer.trees.constituency import leaf_of, strip_functions, strip_root
 from syntaxformer.trees.phrase_heights import (
     CLAUSAL_TAGS,
     NOMINAL_TAGS,
@@ -247,12 +247,14 @@ def linearised(tree: Tree | str | Sentence) -> list[str]:
     """A tree as a sequence, with the tag of each word in its place: `(S`, `(NP`, `PRON`, `)`, `VERB`, `)`.
 
     A phrase is `(LABEL`, its parts and `)`; a word without a tag is `X`. `Sentence`s are converted first.
+    Functions (NP-SBJ-1 becomes NP) and outer brackets without a phrase's label go.
 
     Source: Vinyals et al. (2015), "Grammar as a Foreign Language", section 3.
     """
     given = phrase_structure(tree) if isinstance(tree, Sentence) else tree
     found: list[str] = []
-    for event, text in events(parse_tree(given) if isinstance(given, str) else given):
+    plain = strip_functions(strip_root(parse_tree(given) if isinstance(given, str) else given))
+    for event, text in events(plain):
         if event == "open":
             found.append(f"({text}")
         elif event == "word":

@@ -59,6 +59,14 @@ def test_a_line_of_as_many_words_as_there_may_be_or_of_one_long_word_is_taken():
     assert list(parallel.short_enough(lines)) == lines
 
 
+def test_given_words_in_processes(annotator):
+    lines = [f"a  dog-{number} ." for number in range(1200)]
+    given = wrappers.WordsAsGiven(annotator)
+    found = list(given.stream(lines, n_processes=2))
+    assert [one.text for one in found] == [" ".join(line.split()) for line in lines]
+    assert found[:3] == given.annotate(lines[:3])
+
+
 def test_a_dead_worker_is_one_clear_error(monkeypatch):
     monkeypatch.setattr(wrappers, "_load", _load_a_killer)
     with pytest.raises(SyntaxformerError) as caught:

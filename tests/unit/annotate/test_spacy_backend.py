@@ -207,6 +207,13 @@ def test_segments_cover_the_line_and_cut_long_runs():
     assert len(list(segments_of("word " * 5000))) == 1
 
 
+def test_text_without_spaces_is_cut_behind_its_marks():
+    """Else a Chinese paragraph would be cut every 400 characters, in the middle of words."""
+    sentences = ["字" * 150 + "。", "字" * 390 + "，", "字" * 30 + "！", "字" * 500]
+    parts = [text for _, text in segments_of("".join(sentences))]
+    assert parts == [*sentences[:3], "字" * MAX_RUN, "字" * 100]
+
+
 def test_a_pipeline_that_is_not_installed_is_one_line_with_its_command():
     with pytest.raises(BackendMissingError) as caught:
         load_annotator("spacy:xx_none_sm")

@@ -88,6 +88,12 @@ def test_other_sentences_have_the_length_and_another_text():
         assert {id(one.other(3, 9, drawn)) for _ in range(40)} == {id(one.rows[1][1]), id(one.rows[2][1])}
 
 
+def test_a_pool_keeps_few_trees_of_each_length():
+    """With all of SST-2's, a model's collator.json was too large to be read."""
+    pool = TreePool((checksum % 200, WordTrees.of_sentence(3, [-1] * 3)) for checksum in range(400, 0, -1))
+    assert [checksum for checksum, _ in pool.rows] == list(range(50))
+
+
 def test_phrases_of_a_pool_are_written_and_read():
     phrases = phrase_columns("(X (X a b) c)", [-1, 0, 0])
     (row,) = TreePool.from_json(TreePool([(4, WordTrees.of_sentence(3, None, phrases))]).to_json()).rows

@@ -62,6 +62,18 @@ def near(sentence):
     return np.array(NEAR)[: len(sentence), : len(sentence)]
 
 
+def test_a_function_of_a_script_is_known_by_its_text(monkeypatch):
+    """Else pairs on disk that were made with an older text would be trained on."""
+
+    def other(sentence):
+        return np.zeros((len(sentence),) * 2, int)
+
+    for function in (near, other):
+        monkeypatch.setattr(function, "__module__", "__main__")
+    assert len({registry._version(near), registry._version(other), ""}) == 3
+    assert registry._version(near) == registry._version(near)
+
+
 def test_a_config_finds_the_function_by_its_import_path_and_stores_its_record(module):
     path = f"{module('words_of_a')}:near"
     config = InfusionConfig(masks={"trees": ["dependency", path], "max_distance": 2}, relation_bias={})

@@ -54,6 +54,9 @@ def test_a_parse_is_converted_first():
         deprels=("nsubj", "root"),
         constituency=OF_PARSE,
     )
+    assert linearised("( (S (NP-SBJ-119 (PRP It)) (VP=2 (VBZ is)) (-LRB- -LRB-)))") == [
+        *("(S", "(NP", "PRP", ")", "(VP", "VBZ", ")", "-LRB-", ")")
+    ], "without functions, indices and the outer bracket"
     assert linearised(sentence.tree_source) == ["(S", "(NP", "PRON", ")", "(VP", "VERB", ")", ")"]
 
 

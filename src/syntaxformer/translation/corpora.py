@@ -388,6 +388,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
         "files": [hash_file(path) for path in files],
         "settings": config.model_dump(mode="json", include=_TEXT_SETTINGS),
         "names": [path.name for path in files],
+        "equal": "without regard to spaces",
     }
 
     def build(folder: Path) -> None:
@@ -463,15 +464,19 @@ def _detokenized(line: str, config: CorpusConfig, ending: str) -> str:
 
 
 def _reasons(config: CorpusConfig) -> dict[str, Callable[[str, str], bool]]:
-    """Reasons to leave a pair out: name → test of a pair."""
+    """Reasons to leave a pair out: name → test of a pair. Lines may differ in white space."""
     reasons: dict[str, Callable[[str, str], bool]] = {}
+
+    def plain(line: str) -> str:
+        line = " ".join(line.split())
+        return line.lower() if config.lowercase else line
+
     for split in config.exclude:
         held_out = read_split(config, split)
-        reasons[f"of {split}"] = partial(_holds, {*held_out.src} - {""}, {*held_out.tgt} - {""})
+        src_lines, tgt_lines = ({*map(plain, side)} - {""} for side in (held_out.src, held_out.tgt))
+        reasons[f"of {split}"] = partial(
+            lambda sides, src, tgt: plain(src) in sides[0] or plain(tgt) in sides[1], (src_lines, tgt_lines)
+        )
     if config.drop_unreadable:
         reasons["with U+FFFD"] = lambda src, tgt: LOST in src or LOST in tgt
     return reasons
-
-
-def _holds(src_lines: set[str], tgt_lines: set[str], src: str, tgt: str) -> bool:
-    return src in src_lines or tgt in tgt_lines

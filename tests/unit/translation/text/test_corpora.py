@@ -58,6 +58,14 @@ def test_what_is_left_out_keeps_its_place_in_the_file(folder):
     assert set(nested_fraction(text, 0.5).rows) <= {0, 2, 3}
 
 
+def test_held_out_lines_with_other_spaces_are_left_out(folder):
+    """And in another case, if the model reads lower case: to it they are the same lines."""
+    _write(folder, crawl=(["a  b ", "A B", "c"], ["x", "y", "z"]), held=(["a b"], ["w"]))
+    settings = {"dir": folder, "train": "crawl", "exclude": ["held"]}
+    assert read_train(CorpusConfig(**settings)).src == ["A B", "c"]
+    assert read_train(CorpusConfig(**settings, lowercase=True)).src == ["c"]
+
+
 def test_nothing_left_is_an_error(folder):
     _write(folder, same=(["B"], ["b"]))
     with pytest.raises(DataError) as caught:

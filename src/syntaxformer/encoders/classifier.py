@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
-from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
+from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored_name, trusted_annotator
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, check_pieces, disk_errors, write_manifest
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
@@ -327,7 +327,7 @@ def save(
     info = ClassifierInfo(
         **task,
         n_texts=collator.n_texts,
-        annotator=parser and parser.name,
+        annotator=parser and stored_name(parser.name),
         annotator_version=parser and parser.version,
         needs=tuple(sorted(needed)),
         text_column=None if collator.text == ("text",) else collator.text[0],
@@ -341,6 +341,7 @@ def save(
         model.save_pretrained(made)
         collator.save_pretrained(made)
         (made / CLASSIFIER).write_text(info.model_dump_json(indent=1), "utf-8")
+        keep_annotator(parser and parser.name, made)
         write_manifest(made)  # without what else the folder holds
         manifest = (made / MANIFEST).rename(folder / MANIFEST).read_text("utf-8")
         (made / CARD).unlink()

@@ -429,6 +429,13 @@ class SyntaxCollator:
     def _part_labels(self, labels: list[Any], examples: Any, encoded: Any) -> dict[str, Tensor]:
         """The class of the pieces of words, or the pieces where the answer begins and ends in its window."""
         if self.tags:
+            for one, label in zip(examples, labels, strict=True):
+                n_words, n_labels = sum(map(len, one.segments)), 0 if label is None else len(label)
+                if n_words != n_labels:
+                    raise DataError(
+                        f"labels: expected one for each of the {n_words} words of {shown(one.segments[0])}, "
+                        f"got {n_labels}. Annotate the words that are labelled: `annotate_words`."
+                    )
             words, is_read = self.read_pieces(examples, encoded)
             learned = words >= 0 if self.tags == "all" else is_read
             found = np.take_along_axis(Ragged.of(labels).padded(IGNORED_LABEL), words.clip(0), 1)

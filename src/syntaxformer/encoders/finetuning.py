@@ -46,7 +46,7 @@ from syntaxformer.runs.checkpoints import (
     load_weights,
     step_of,
 )
-from syntaxformer.runs.run_folder import RECIPE, RUN, Run, running, same_data
+from syntaxformer.runs.run_folder import RECIPE, RUN, Run, check_run, running, same_data
 from syntaxformer.runs.trainer import TallyBook
 
 _log = logging.getLogger("syntaxformer.finetune")
@@ -131,8 +131,11 @@ def finetune_seeds(
         `seeds`: seed → its `model` folder and scores on `dev`; `mean` and `sd` of each score.
     """
     runs: dict[str, dict[str, Any]] = {}
-    for config in configs:
-        folder = finetune(config, resume and (config.output / RECIPE).exists(), overwrite)
+    begun = [resume and (config.output / RECIPE).exists() for config in configs]
+    for config, is_begun in zip(configs, begun, strict=True):
+        check_run(config, is_begun, overwrite)  # before the first one is trained for hours
+    for config, is_begun in zip(configs, begun, strict=True):
+        folder = finetune(config, is_begun, overwrite)
         runs[str(config.seed)] = {"model": str(folder), "dev": read_json(folder / RUN)["dev"]}
     names = next(iter(runs.values()))["dev"]
     spreads = {name: spread([one["dev"][name] for one in runs.values()]) for name in names}
@@ -155,7 +158,7 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
             raise ConfigError(f"{problem} Begin anew with --overwrite.")
         same_data(found, before)
     run.open()
-    keep_annotator(run.settings.annotation.annotator if inputs.info.needs else None, run.settings.output)
+    keep_annotator(inputs.info.annotator and run.settings.annotation.annotator, run.settings.output)
     _discard_lost_trials(stored.parent)
     write_json(stored, inputs.sha256)
 
@@ -373,7 +376,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     longest = config.training.max_length
     tokenizer = load_tokenizer(config.model, longest)
     data = read_finetune_data(config)
-    task_type = data.task.task_type.for_head(config.head, lambda: has_decoder(config.model))
+    task_type = data.task.task_type.for_head(config.head, lambda: has_decoder(config.model), tokenizer)
     labels = [one.label for one in data.train.examples]
     task_type, metrics = task_type.fit(labels), _metrics(data.task, task_type, config.training.best_by)
     balanced = config.training.class_weights and task_type.balanced_weights(labels)

@@ -25,11 +25,6 @@ from syntaxformer.runs.loading import (
     quiet_loading,
 )
 
-_HEADS = frozenset(
-    ["classifier", "classification_head", "score", "pooler", "head", "pre_classifier", "dropout", "summary"]
-) | {"qa_outputs"}
-"""Parts that a checkpoint may lack, because fine-tuning trains them from scratch."""
-
 
 def load_tokenizer(path: str, max_length: int) -> Any:
     """The tokenizer of a checkpoint.
@@ -84,8 +79,12 @@ def load_pretrained(
             path, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **head
         )
     mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
+    # A head is what lies outside the base model, and a pooler; fine-tuning trains it from scratch.
+    inside = f"{model.base_model_prefix}." if head else ""
     missing = sorted(
-        name for name in {*report["missing_keys"], *mismatched} if _HEADS.isdisjoint(name.split("."))
+        name
+        for name in {*report["missing_keys"], *mismatched}
+        if name.startswith(inside) and "pooler" not in name.split(".")
     )
     if missing:
         raise ConfigError(

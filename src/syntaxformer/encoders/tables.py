@@ -49,7 +49,7 @@ class Row:
     def text(self, column: str | None) -> str:
         """A cell as one line, with single spaces for white space; empty if there is no cell."""
         cell = self.cells.get(column) if column is not None else None
-        return "" if cell is None else " ".join(str(cell).split())
+        return "" if cell is None or cell != cell else " ".join(str(cell).split())  # NaN is no text
 
     def label(self, column: str, source: str | Path) -> str:
         """A cell that holds one label, as one line.

@@ -191,10 +191,12 @@ def _check_classes(data: FinetuneData) -> None:
         {one for example in texts.examples for one in task_type.classes(example.label)}
         for texts in (data.train, data.dev)
     )
-    if len(found) < 2:
+    # Of several labels, each holds or not.
+    answers = {(*one.label,) for one in data.train.examples} if task_type.takes_lists else found
+    if len(answers) < 2:
         raise DataError(
             "label: expected at least two different ones to learn from, got only "
-            f"{task_type.show(found.pop())!r}.",
+            f"{task_type.show(answers.pop())!r}.",
             data.train.source,
         )
     names = enumerate(task_type.names if not isinstance(task_type, Score) else ())

@@ -155,11 +155,12 @@ class TaskType:
 
     # Targets of training.
 
-    def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
+    def for_head(self, head: str, has_decoder: Callable[[], bool], tokenizer: Any) -> TaskType:
         """The type for which a checkpoint is trained with `head` "auto", "classifier" or "text".
 
         Raises:
-            ConfigError: The checkpoint cannot be trained with this head.
+            ConfigError: The checkpoint cannot be trained with this head, or its tokenizer cannot tell the
+                labels that it would write apart.
         """
         if head == "text":
             raise ConfigError(
@@ -418,7 +419,13 @@ class OneLabel(TaskType):
         return self.with_labels(_count_labels(rows, column, source), source), rows
 
     def with_labels(self, counts: Counter[str], source: str | Path) -> Any:
-        """The type with these labels, sorted; they are logged with their counts."""
+        """The type with these labels, sorted; they are logged with their counts.
+
+        Raises:
+            DataError: There are none.
+        """
+        if not counts:
+            raise DataError("labels: expected some to learn, got none in any row.", source)
         values = {one: n for one in counts if (n := _number(one)) is not None and math.isfinite(n)}
         labels = sorted(counts, key=lambda one: (one not in values, values.get(one, 0.0), one))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
@@ -426,12 +433,21 @@ class OneLabel(TaskType):
         _log.info("%s: labels, sorted (numbers by value): %s%s", source, shown, more)
         return replace(self, labels=tuple(labels))
 
-    def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
+    def for_head(self, head: str, has_decoder: Callable[[], bool], tokenizer: Any) -> TaskType:
         """A checkpoint with a decoder writes its labels as text."""
         if head == "classifier":
             return self
         if has_decoder():
-            return WrittenLabel.over(self.labels)
+            written, known = WrittenLabel.over(self.labels), dict[str, str]()
+            for word, pieces in zip(
+                written.words, tokenizer(text_target=[*written.words])["input_ids"], strict=True
+            ):
+                if (other := known.setdefault(str(pieces), word)) != word:
+                    raise ConfigError(
+                        f"head: expected labels that the tokenizer tells apart, got the same pieces for "
+                        f"{other!r} and {word!r}. Set head=classifier, or rename the labels."
+                    )
+            return written
         if head == "text":
             raise ConfigError(
                 "head: expected labels and an encoder-decoder for text, got one without a decoder. "

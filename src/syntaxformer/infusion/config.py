@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
 from syntaxformer.base.config import MAX_SEED, config_error, nearest, validate
 from syntaxformer.base.errors import ConfigError
@@ -46,6 +46,9 @@ _OF_TRANSLATORS = {"place": "prepend", "tag_layers": "pos_encoder", "word_width"
 
 _OLDER = ("pos", "pos_width", "pos_tags")
 """Keys that older versions used for an embedding of tags."""
+
+_STORED = "stored"
+"""Context in which the settings of a trained model are validated."""
 
 INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
 """Sections of `InfusionConfig` that infuse something; each is off where it is null."""
@@ -259,8 +262,8 @@ class InfusionConfig(_Section):
         return {**content, "relation_bias": {**taken, **bias}}
 
     @model_validator(mode="after")
-    def _fits_together(self) -> InfusionConfig:
-        problems = self._without_effect()
+    def _fits_together(self, info: ValidationInfo) -> InfusionConfig:
+        problems = [] if info.context == _STORED else self._without_effect()
         if self.masks is not None and self.relation_bias is not None:
             problems += [
                 f"relation_bias.{key}: expected that of masks, {getattr(self.masks, key)!r}, "
@@ -418,7 +421,7 @@ class InfusionConfig(_Section):
             if key in content:
                 raise ConfigError(f"infuse: expected {key} once, got it twice in {names!r}.")
             content[key] = value
-        return cls.from_json({**content, **more}, "infuse")
+        return validate(cls, {**content, **more}, "infuse")
 
     @classmethod
     def of(cls, config: InfusionConfig | str) -> InfusionConfig:
@@ -435,14 +438,17 @@ class InfusionConfig(_Section):
 
     @classmethod
     def from_json(cls, content: Any, source: str) -> InfusionConfig:
-        """Read what `model_dump(mode="json")` returned.
+        """Read what `model_dump(mode="json")` returned; a trained model may hold settings without effect.
 
         Raises:
             ConfigError: The content is no mapping, a key is unknown or a value is not allowed.
         """
         if not isinstance(content, Mapping):
             raise ConfigError(f"{source}: expected keys and values, got {type(content).__name__}.")
-        return validate(cls, content, source)
+        try:
+            return cls.model_validate(dict(content), context=_STORED)
+        except ValidationError as error:
+            raise config_error(cls, error, source) from error
 
 
 SHORTHAND: dict[str, tuple[str, Any]] = {

@@ -207,7 +207,7 @@ def parts_in(stack: nn.Module, family: Family, final: nn.Module | None = None) -
     for layer in layers:
         _at(layer, family.attention, "attention", nn.Module)
         _at(layer, family.output, "output", nn.Module)
-    return Parts(family, cast("PreTrainedModel", stack), tuple(layers), final)
+    return Parts(family, cast("PreTrainedModel", stack), tuple(dict.fromkeys(layers)), final)
 
 
 def embedded(stack: Any, pieces: Any, inputs: dict[str, Any]) -> Tensor:

@@ -163,7 +163,8 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
         options = {"use_safetensors": True, **own, **options}
         wants_report = options.pop("output_loading_info", False)
         infused = _infused(host, infusion, family)
-        check_weights(folder, lambda: infused(deepcopy(host_config), *args, **own))
+        if not options.get("ignore_mismatched_sizes"):
+            check_weights(folder, lambda: infused(deepcopy(host_config), *args, **own))
         model, report = infused.from_pretrained(
             folder, *args, config=host_config, output_loading_info=True, **options
         )

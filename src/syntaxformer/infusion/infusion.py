@@ -186,7 +186,6 @@ class Infusion(nn.Module):
         self.embedding = _embedding(self.config, parts)
         self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
         self.left_out: tuple[str, ...] = ()
-        self.leave_out(*(config.tree_options.without if config.tree_options else ()))
 
     def _add_masks(self, parts: Parts) -> None:
         masks, layers = self.config.masks, [str(layer) for layer in self.masked_layers]
@@ -260,7 +259,9 @@ class Infusion(nn.Module):
         return self.gates[str(layer)]() if str(layer) in self.gates else None
 
     def leave_out(self, *names: str) -> None:
-        """Switch off trees or kinds of relation, even in a trained model; without names, all are on again.
+        """Switch off trees or kinds of relation, even in a trained model; without names, they are on again.
+
+        Those that the config is `without` stay off: the model never learned to use them.
 
         Args:
             names: Some of dependency, constituency, parent, child, sibling, pair, and relations of your own.
@@ -272,15 +273,19 @@ class Infusion(nn.Module):
         known = (*get_args(Omitted), *(options.relations if options else ()))
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"leave_out: expected some of {', '.join(known)}, got {', '.join(unknown)}.")
-        if options is not None and not any(options.active_networks(names)):
+        if options is not None and not any(options.active_networks((*options.without, *names))):
             raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
         self.left_out = names
+
+    def inject_governors(self, is_on: bool = True) -> None:
+        """Let LISA heads look at the batch's governors outside training; PEFT passes this call on."""
+        self.inject = "gold" if is_on else None
 
     @property
     def active(self) -> tuple[bool, ...] | None:
         """Which sub-networks take part, not counting that of full attention; None for all."""
         options = self.config.tree_options
-        networks = options.active_networks(self.left_out) if options else [True]
+        networks = options.active_networks((*options.without, *self.left_out)) if options else [True]
         return None if all(networks) else tuple(networks)
 
     @contextmanager

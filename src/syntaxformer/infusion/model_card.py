@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from syntaxformer.base.files import CARD, HELD_OUT, TRAINED_ON
+from syntaxformer.base.files import CARD, HELD_OUT, MANIFEST, TRAINED_ON
 
 MARK = "<!-- Written by syntaxformer; without this line it is left as it is. -->"
 
-_NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", "*.bin", "*.pt", "*.pth", HELD_OUT, TRAINED_ON)
-"""Training state, what is a pickle, and what tells of the user's rows."""
+_NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", HELD_OUT, TRAINED_ON)
+"""Training state, and what tells of the user's rows."""
+
+_PICKLES = {".bin", ".pt", ".pth"}
+"""Endings of pickles; a file so named that the manifest lists is none, but read with the model."""
 
 _KINDS = {
     "syntaxformer": ("translation", 'sf.pipeline("{name}")("…")  # [{{"translation_text": …}}]'),
@@ -54,9 +58,9 @@ def push_to_hub(
     """
     from huggingface_hub import HfApi
 
-    api, left_out = HfApi(token=token), list(_NOT_UPLOADED)
-    if (Path(folder) / "export.json").is_file():  # CTranslate2's model.bin is no pickle
-        left_out.remove("*.bin")
+    api, listed = HfApi(token=token), _read(Path(folder) / MANIFEST).get("files", {})
+    names = [one.relative_to(folder).as_posix() for one in Path(folder).rglob("*") if one.suffix in _PICKLES]
+    left_out = [*_NOT_UPLOADED, *(escape(name) for name in names if name not in listed)]
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     write_card(Path(folder), repo_id)
     if api.file_exists(repo_id, CARD):

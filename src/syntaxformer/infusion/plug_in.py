@@ -288,6 +288,15 @@ class InfusedModel(_TakesSyntax):
     """An infused model with any head: it adds the loss of pointing at governors and saves its syntax."""
 
     infusion: Infusion
+    _told = False
+
+    def _tell_of_frozen(self) -> None:
+        """Say once that the rest of the model trains, but not its infusion."""
+        trains = any(one.requires_grad for one in self.infusion.parameters())
+        if not trains and any(one.requires_grad for one in self.parameters()):
+            self._told = True
+            remedy = 'With PEFT, set modules_to_save=["infusion"].'
+            _log.warning("infusion: its parameters are not trained, while others are. %s", remedy)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
@@ -299,6 +308,8 @@ class InfusedModel(_TakesSyntax):
         finally:
             running = _running.own
             running.batch, running.given, running.is_open = None, None, False
+        if self.training and not (self._told or torch.compiler.is_compiling()):
+            self._tell_of_frozen()
         return _with_governor_loss(self, output, seen, args, kwargs)
 
     def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:

@@ -100,7 +100,7 @@ class RelationIndex:
         """
         batch, n_trees, n_keys, _ = relations.shape
         n_ids = 3 * max_distance + 2
-        _check_ids(relations, n_ids)
+        check_ids(relations, n_ids)
         is_read, is_masked = reads_values(relations.device), key_mask is not None
         if key_mask is None:
             key_mask = relations.new_ones(batch, n_keys, dtype=torch.bool)
@@ -180,7 +180,8 @@ def _places(
     return present, (present.cumsum(2) - 1) * present
 
 
-def _check_ids(relations: Tensor, n_ids: int) -> None:
+def check_ids(relations: Tensor, n_ids: int) -> None:
+    """Refuse relations of a larger distance with a `ValueError`; arguments are ids and their number."""
     if not relations.numel():
         return
     largest, expected = relations.max(), f"expected ids 0 to {n_ids - 1} (3 * max_distance + 1)"

@@ -515,7 +515,7 @@ def test_an_encoder_decoder_is_refused():
         with pytest.raises(
             ConfigError, match=f"model: expected an encoder alone for {kind.parts}, got one with a decoder"
         ):
-            kind.for_head("auto", lambda: True)
+            kind.for_head("auto", lambda: True, None)
 
 
 # Several labels, several scores.

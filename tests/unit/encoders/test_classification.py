@@ -11,11 +11,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from sklearn.metrics import matthews_corrcoef
 from transformers import (
     BertConfig,
+    BertForMaskedLM,
     BertModel,
+    EuroBertConfig,
+    EuroBertForMaskedLM,
     ModernBertConfig,
     ModernBertModel,
     MPNetConfig,
@@ -477,6 +480,22 @@ def test_weights_of_another_model(config_of, tmp_path, checkpoint):
         ConfigError, match=r"expected the weights of a bert model at .*, missing: .*layer\.2\."
     ):
         finetune(config_of(model=str(folder)))
+
+
+def test_a_head_of_any_name_is_new_but_no_layer_of_its_name(tmp_path):
+    """EuroBERT calls a layer of its head "dense", as BERT calls one of each layer."""
+    kinds = {
+        BertForMaskedLM: BertConfig(**TINY),
+        EuroBertForMaskedLM: EuroBertConfig(**TINY, mask_token_id=3),
+    }
+    for kind, config in kinds.items():
+        kind(config).save_pretrained(tmp_path)
+        assert load_pretrained(str(tmp_path), OneLabel(("a", "b")), InfusionConfig()).num_labels == 2
+    BertModel(BertConfig(**TINY)).save_pretrained(tmp_path)
+    weights, lost = load_file(tmp_path / "model.safetensors"), "encoder.layer.0.output.dense.bias"
+    save_file({name: one for name, one in weights.items() if name != lost}, tmp_path / "model.safetensors")
+    with pytest.raises(ConfigError, match=f"of a bert model at .*, missing: bert.{lost} "):
+        load_pretrained(str(tmp_path), OneLabel(("a", "b")), InfusionConfig())
 
 
 def test_a_family_that_cannot_be_infused_still_trains_plain(config_of, tmp_path, checkpoint):

@@ -387,6 +387,15 @@ def test_labels(tokenizer):
             make(*wrong)
 
 
+def test_tags_are_as_many_as_the_words(tokenizer):
+    make = collator(tokenizer, "none", tags="first")
+    long = sf.SyntaxExample((MAN,), (1, 2, 3, 4, 5, 6))
+    assert make([sf.SyntaxExample((DOGS,), (1, 2)), long])["labels"][0].tolist()[:4] == [-100, 1, 2, -100]
+    for label, got in (((1,), 1), ((1, 2, 3), 3), (None, 0)):
+        with pytest.raises(DataError, match=f"labels: expected one for each of the 2 words of 'Dogs bark', got {got}"):  # fmt: skip
+            make([long, sf.SyntaxExample((DOGS,), label)])
+
+
 def test_brackets_without_labels_take_their_heads_from_the_parse():
     """SST writes numbers, SNLI's binary parses nothing: only the parse knows that "bark" is the head."""
     plain = sentence("Dogs bark", [1, -1], constituency="(3 (2 Dogs) (4 bark))")

@@ -310,3 +310,25 @@ def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path):
         ConfigError, match=r"for fr, the language of the texts, .*, or annotation\.annotator=en if the"
     ):
         chosen("Le chat dort sur le tapis.", "Nous allons à la plage.")
+
+
+def test_a_missing_number_is_no_label(table, read):
+    """`json.dumps` writes NaN for what a pandas row lacks."""
+    rows = "".join(f'{{"text": "t {i}", "label": {i % 2 if i != 7 else "NaN"}}}\n' for i in range(40))
+    with pytest.raises(DataError, match=r"nan\.jsonl:8: column 'label': expected a label, got an empty cell"):
+        read(table(rows, "nan.jsonl"))
+
+
+def test_several_labels_of_which_one_or_none_occurs(table, read):
+    def lists(name, *labels):
+        rows = (f'{{"text": "t {i}", "labels": {labels[i % len(labels)]}}}\n' for i in range(40))
+        return table("".join(rows), name)
+
+    found = read(lists("one.jsonl", '["spam"]', "[]"), task="multilabel")  # it holds, or not
+    assert found.task.labels == ("spam",)
+    with pytest.raises(DataError, match=r"two different ones to learn from, got only \('spam',\)\."):
+        read(lists("same.jsonl", '["spam"]'), task="multilabel")
+    with pytest.raises(DataError, match=r"none\.jsonl: labels: expected some to learn, got none in any row"):
+        read(lists("none.jsonl", "[]"), task="multilabel")
+    with pytest.raises(DataError, match=r"two different ones to learn from, got only \(\)\."):
+        read(lists("few.jsonl", *["[]"] * 39, '["spam"]'), rows=20, task="multilabel")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 
 import pytest
+import spacy
 import torch
 from datasets import Dataset
 from transformers import (
@@ -196,3 +198,16 @@ def test_annotators_that_are_objects(made, tmp_path):
         DataError, match=r'exactly the words "don\'t", got "do n\'t"\. Give it a method `annotate_w'
     ):
         GivenAnnotator(short).annotate_words([["don't"]])
+
+
+def test_an_annotator_of_ones_own_is_kept(made, tmp_path):
+    """The folder names it relative to itself, so that no path has to be trusted, here or elsewhere."""
+    spacy.blank("de").to_disk(tmp_path / "ours")
+    model, collator = made("none", AutoModelForTokenClassification, num_labels=3)
+    for _ in range(2):  # also into a folder that has one
+        sf.save(model, collator, tmp_path / "own", f"spacy:{tmp_path / 'ours'}", labels=["O", "B-X", "I-X"])
+    assert read_classifier_info(tmp_path / "own").annotator == "spacy:annotator"
+    shutil.rmtree(tmp_path / "ours")
+    (tmp_path / "own").rename(tmp_path / "moved")
+    found = sf.pipeline(tmp_path / "moved")("the cat sees.")
+    assert [one["word"] for one in found] == ["the", "cat", "sees", "."]

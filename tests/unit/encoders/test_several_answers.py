@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import spacy
 import torch
 
 import syntaxformer as sf
@@ -109,6 +111,23 @@ def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path):
         DataError, match=r"bad.conll:2: tag of 'cat': expected one of B-ANIMAL, I-PLACE, O, got 'B-TREE'"
     ):
         read_texts_for(tagger.classifier.info, str(bad))
+
+
+def test_an_annotator_of_ones_own_that_only_finds_words_is_kept(run, file, checkpoint, tmp_path):
+    spacy.blank("de").to_disk(tmp_path / "ours")
+    options = (
+        "--train",
+        file("x.conll", blocks(sentences(20))),
+        "--annotator",
+        tmp_path / "ours",
+        "--epochs",
+        1,
+    )
+    done = finetune(run, tmp_path / "own", "--task", "ner", "--model", checkpoint, *options)
+    assert done.code == 0, done.err
+    shutil.rmtree(tmp_path / "ours")
+    found = sf.pipeline(tmp_path / "own")("the cat sees.")
+    assert [one["word"] for one in found] == ["the", "cat", "sees", "."]
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,17 @@ def test_its_encoder_takes_a_classification_head(t5, infuse, labels):
     assert any("classification_head" in name for name in names)
 
 
+def test_labels_that_the_tokenizer_does_not_tell_apart_are_refused(t5):
+    tokenizer, known = AutoTokenizer.from_pretrained(t5), OneLabel(("cat", "хорошо"))
+    assert known.for_head("auto", lambda: True, tokenizer).words == known.labels
+    unknown = OneLabel(("плохо", "cat", "хорошо"))
+    with pytest.raises(
+        ConfigError, match=r"same pieces for 'плохо' and 'хорошо'\. Set head=classifier, or rename"
+    ):
+        unknown.for_head("auto", lambda: True, tokenizer)
+    assert unknown.for_head("classifier", lambda: True, tokenizer) is unknown
+
+
 INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_version": None}
 
 

@@ -211,6 +211,17 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
         assert (done.code, done.err.splitlines()[-1]) == (2, f"error: {message}")
 
 
+def test_all_seeds_are_checked_before_the_first_is_trained(run, checkpoint, trained, tmp_path):
+    folder, _ = trained
+    (tmp_path / "runs" / "seed5").mkdir(parents=True)
+    (tmp_path / "runs" / "seed5" / "recipe.yaml").touch()
+    done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review", "--label-column",
+               "mood", "--model", checkpoint, "-o", tmp_path / "runs", "--seeds", "2,5", *QUICK)  # fmt: skip
+    assert done.code == 2
+    assert "seed5, which holds another run" in done.err
+    assert not (tmp_path / "runs" / "seed2").exists()
+
+
 def test_unequal_classes_over_seeds(run, checkpoint, trained, tmp_path):
     """Weights, the metric that chooses the epoch, patience and seeds, from one command."""
     folder, _ = trained

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.infusion.config import InfusionConfig, MaskConfig, TreeOptions
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation
 from syntaxformer.syntax.piece_relations import Specials, TreeKind
@@ -181,6 +182,10 @@ def test_what_presets_set():
 def test_settings_that_nothing_reads_are_refused(content, message):
     with pytest.raises(ConfigError, match=re.escape(f"{message} Leave it out.")):
         InfusionConfig(**content)
+    with pytest.raises(ConfigError, match=re.escape(f"{message} Leave it out.")):
+        load_finetune({"task": "cola", "model": "m", "output": "o", "infusion": content})
+    stored = InfusionConfig.from_json(content, "a trained model's folder")
+    assert InfusionConfig.from_json(stored.model_dump(mode="json"), "again") == stored
 
 
 def test_presets_that_destroy_a_checkpoint_say_so():

@@ -514,3 +514,73 @@ def test_a_family_that_was_altered_is_refused(tmp_path, change):
 def test_settings_without_use_are_refused_by_name(content, message):
     with pytest.raises(ConfigError, match=message):
         _ = sf.InfusionConfig(**content).factors
+
+
+def test_what_the_model_was_trained_without_stays_out():
+    model = sf.infuse(_bert(), sf.InfusionConfig(masks={"without": ["pair"], "max_distance": 5}))
+    trained = model.infusion.active
+    assert (len(trained), sum(trained)) == (32, 30)
+    model.infusion.leave_out("constituency")
+    assert model.infusion.active == trained[:16] + (False,) * 16
+    model.infusion.leave_out()
+    assert model.infusion.active == trained
+    kinds = ("parent", "child", "sibling")
+    with pytest.raises(
+        ValueError, match=r"^leave_out: expected a relation to be left, got parent, child, sib"
+    ):
+        model.infusion.leave_out(*kinds)
+
+
+def test_layers_that_share_parameters_count_once_in_a_family_of_ones_own():
+    model = _bert()
+    model.bert.encoder.layer[1] = model.bert.encoder.layer[0]
+    family = replace(FAMILIES["bert"], title="shared")
+    with pytest.raises(ConfigError, match=r"masks\.layers: expected layers 0 to 0 of "):
+        sf.infuse(model, sf.InfusionConfig(masks={"layers": [1]}), family=family)
+    sf.infuse(model, "masks", family=family).eval()
+    nn.init.constant_(model.infusion.gates["0"].weight, 0.7)
+    pieces, relations = torch.randint(4, 31, (1, 5)), torch.randint(1, 46, (1, 2, 5, 5), dtype=torch.uint8)
+    found = [model(pieces, syntax=one).logits for one in (relations, torch.zeros_like(relations))]
+    assert not torch.allclose(*found)
+
+
+def test_a_folder_takes_a_head_of_another_size(tmp_path):
+    """As transformers has it, and only if it is asked for."""
+    sf.infuse(_bert(), "masks").save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="got: classifier"):
+        hf.AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    options = {"num_labels": 5, "ignore_mismatched_sizes": True}
+    model = hf.AutoModelForSequenceClassification.from_pretrained(tmp_path, **options)
+    assert model.classifier.weight.shape == (5, 22)
+    assert torch.equal(
+        model.infusion.topical["shared"].value, sf.load(tmp_path).infusion.topical["shared"].value
+    )
+
+
+def _within_peft(names, **options):
+    import peft
+
+    return peft.get_peft_model(
+        sf.infuse(_bert(), names), peft.LoraConfig(r=2, target_modules=["query"], **options)
+    )
+
+
+@pytest.mark.parametrize("modules", [None, ["infusion"]])
+def test_an_infusion_that_an_adapter_leaves_untrained_says_so_once(modules, caplog):
+    model = _within_peft("relation_bias", modules_to_save=modules)
+    batch = {"syntax": torch.zeros(1, 2, 5, 5, dtype=torch.uint8)}
+    for is_training in (False, True, True):
+        model.train(is_training)(torch.randint(4, 31, (1, 5)), **batch)
+    told = 'its parameters are not trained, while others are. With PEFT, set modules_to_save=["infusion"]'
+    assert caplog.text.count(told) == (modules is None)
+
+
+def test_governors_are_injected_within_peft():
+    model = _within_peft("lisa", modules_to_save=["infusion"]).eval()
+    batch = {"governors": torch.tensor([[1, 2, 3, 4, 4]]), "first_pieces": torch.ones(1, 5, dtype=torch.bool)}
+    pieces, found = torch.randint(4, 31, (1, 5)), []
+    for is_on in (False, True, False):
+        model.infusion.inject_governors(is_on)
+        found.append(model(pieces, **batch).logits)
+    assert torch.equal(found[0], found[2])
+    assert not torch.allclose(found[0], found[1])

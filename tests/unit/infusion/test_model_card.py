@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import spacy
 import torch
 import transformers as hf
 
@@ -145,8 +146,23 @@ def test_an_export_goes_to_the_hub_with_its_network(folder, hub):
     for name in ("export.json", "syntaxformer.json"):
         (folder / name).write_text("{}")
     (folder / "model.bin").write_text("x")
+    write_manifest(folder)
+    (folder / "optimizer.bin").write_text("x")
     sf.push_to_hub(folder, "me/it")
     assert "model.bin" in hub.files
+    assert "optimizer.bin" not in hub.files
+
+
+def test_an_annotator_of_ones_own_goes_to_the_hub_whole(folder, hub, tmp_path):
+    """Its vocab/lookups.bin is no pickle: with a file less, the manifest would refuse the folder forever."""
+    spacy.blank("de").to_disk(folder / "annotator")
+    write_manifest(folder)
+    sf.push_to_hub(folder, "me/it")
+    assert "annotator/vocab/lookups.bin" in hub.files
+    for name, content in hub.files.items():
+        (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "there" / name).write_bytes(content)
+    verify_manifest(tmp_path / "there")
 
 
 def test_a_model_goes_to_the_hub(folder, hub, tmp_path):

@@ -484,9 +484,10 @@ def test_weights_of_another_model(config_of, tmp_path, checkpoint):
 
 def test_a_head_of_any_name_is_new_but_no_layer_of_its_name(tmp_path):
     """EuroBERT calls a layer of its head "dense", as BERT calls one of each layer."""
+    specials = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}
     kinds = {
         BertForMaskedLM: BertConfig(**TINY),
-        EuroBertForMaskedLM: EuroBertConfig(**TINY, mask_token_id=3),
+        EuroBertForMaskedLM: EuroBertConfig(**TINY, **specials),
     }
     for kind, config in kinds.items():
         kind(config).save_pretrained(tmp_path)

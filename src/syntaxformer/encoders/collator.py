@@ -31,6 +31,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
+from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.syntax import (
     FACTORS,
     SyntaxInputs,
@@ -53,7 +54,6 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.data")
 
 COLLATOR_FILE = "collator.json"
-IGNORED_LABEL = -100
 LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())

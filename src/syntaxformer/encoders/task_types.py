@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 WORDS_OF_NUMBERS = {"0": "false", "1": "true"}
 """Words that a model writes for the labels of tasks with two numbered classes."""
 
-IGNORED = -100
-
 _log = logging.getLogger("syntaxformer.finetune")
 _MOST_SHOWN = 12
 
@@ -536,8 +534,10 @@ class WrittenLabel(OneLabel):
         """Log P(label | text), `[batch, labels]`, summed over the pieces of its words and the end piece."""
         from torch import stack
 
+        from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
+
         written = tokenizer(text_target=list(self.words), padding="longest", return_tensors="pt")
-        of_labels = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED)
+        of_labels = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)
 
         def score(model: Any, batch: dict[str, Tensor]) -> Tensor:
             rows, given = len(batch["input_ids"]), batch
@@ -550,7 +550,7 @@ class WrittenLabel(OneLabel):
                 given = {"encoder_outputs": states, "attention_mask": batch["attention_mask"]}
                 prob = output.logits.float().log_softmax(-1)
                 picked = prob.gather(-1, labels.clamp_min(0)[..., None])[..., 0]
-                found.append(picked.where(labels != IGNORED, 0.0).sum(1))
+                found.append(picked.where(labels != IGNORED_LABEL, 0.0).sum(1))
             return stack(found, 1)
 
         return score

@@ -32,6 +32,7 @@ from syntaxformer.nn import (
     governor_hits,
 )
 from syntaxformer.nn.kernels.on_cpu import reads_values
+from syntaxformer.nn.relation_index import check_ids
 from syntaxformer.syntax.inputs import Omitted
 
 BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
@@ -320,12 +321,15 @@ class Infusion(nn.Module):
             ValueError: The batch lacks syntax that the model is infused with, or its shape is wrong.
         """
         _check(self, given, shape)
+        relations = _as_bytes(given["syntax"]) if self.config.tree_options else None
+        if relations is not None and self.relation_bias:  # a larger id would be read from the next tree's
+            check_ids(relations, 3 * self.config.relation_bias.max_distance + 2)
         seen = seen or Seen()
         seen.targets, seen.counted = given.get("governors"), given.get("first_pieces")
         self._last.own.seen = seen
         return SyntaxBatch(
             infusion=self,
-            relations=_as_bytes(given["syntax"]) if self.config.tree_options else None,
+            relations=relations,
             key_mask=_key_mask(attention_mask),
             factor_ids=given.get("factor_ids"),
             governors=given.get("governors"),

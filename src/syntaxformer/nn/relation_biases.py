@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from syntaxformer.nn.kernels.on_cpu import reads_values
-from syntaxformer.nn.relation_index import RelationIndex, check_ids, mask_of
+from syntaxformer.nn.relation_index import RelationIndex, mask_of
 
 
 def relation_bias(
@@ -140,9 +140,8 @@ class RelationBias(nn.Module):
         """The bias of the scaled logits; `active` as in `weight_of`, `look_up` in place of `relation_bias`.
 
         Raises:
-            ValueError: There are more or fewer trees than biases, or relations of a larger distance.
+            ValueError: There are more or fewer trees than biases.
         """
         if relations.shape[1] != len(self.weight):
             raise ValueError(f"relations: expected {len(self.weight)} trees, got {relations.shape[1]}.")
-        check_ids(relations, self.weight.shape[1])
         return (look_up or relation_bias)(relations, self.weight_of(active))

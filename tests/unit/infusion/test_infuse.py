@@ -531,6 +531,18 @@ def test_what_the_model_was_trained_without_stays_out():
         model.infusion.leave_out(*kinds)
 
 
+@pytest.mark.parametrize("name", ["relation_bias", "masks"])
+def test_relations_of_a_larger_distance_are_refused(name):
+    """A bias of them would be that of another relation in the next tree."""
+    model = sf.infuse(_bert(), sf.InfusionConfig(**{name: {"max_distance": 5}}))
+    relations = torch.full((1, 2, 3, 3), 17, dtype=torch.uint8)
+    with pytest.raises(
+        ValueError, match=r"^relations: expected ids 0 to 16 .*, got 17\. Use the max_distance"
+    ):
+        model(torch.zeros(1, 3, dtype=torch.int64), syntax=relations)
+    model(torch.zeros(1, 3, dtype=torch.int64), syntax=relations - 1)
+
+
 def test_layers_that_share_parameters_count_once_in_a_family_of_ones_own():
     model = _bert()
     model.bert.encoder.layer[1] = model.bert.encoder.layer[0]

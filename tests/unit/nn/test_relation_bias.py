@@ -66,14 +66,6 @@ def test_refuses_another_number_of_trees() -> None:
         RelationBias(HEADS, 2, MAX_DISTANCE)(_relations())
 
 
-def test_refuses_relations_of_a_larger_distance() -> None:
-    """They would read the biases of the next tree."""
-    relations = torch.full((1, 2, 3, 3), 3 * MAX_DISTANCE + 2, dtype=torch.uint8)
-    with pytest.raises(ValueError, match=rf"relations: expected ids 0 to {3 * MAX_DISTANCE + 1} "):
-        RelationBias(HEADS, 2, MAX_DISTANCE)(relations)
-    RelationBias(HEADS, 2, MAX_DISTANCE)(relations - 1)
-
-
 def test_relations_that_take_no_part_have_no_bias() -> None:
     """Relation 3 of the first tree is left out; 0, "none", never is, and what stands behind does not matter."""
     module = RelationBias(HEADS, TREES, MAX_DISTANCE)

@@ -176,8 +176,8 @@ class SyntaxCollator:
             `[batch, pieces]`.
 
         Raises:
-            DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, or a
-                row has no text.
+            DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, tags
+                are more or fewer than the words, or a row has no text.
         """
         are_rows = isinstance(examples[0], Mapping)  # the user's; `finetune` tells of its cuts by itself
         examples = self._examples(examples)

@@ -157,8 +157,7 @@ class TaskType:
         """The type for which a checkpoint is trained with `head` "auto", "classifier" or "text".
 
         Raises:
-            ConfigError: The checkpoint cannot be trained with this head, or its tokenizer cannot tell the
-                labels that it would write apart.
+            ConfigError: The checkpoint has no such head, or its tokenizer cannot tell the labels apart.
         """
         if head == "text":
             raise ConfigError(
@@ -442,7 +441,7 @@ class OneLabel(TaskType):
             ):
                 if (other := known.setdefault(str(pieces), word)) != word:
                     raise ConfigError(
-                        f"head: expected labels that the tokenizer tells apart, got the same pieces for "
+                        "head: expected labels that the tokenizer tells apart, got the same pieces for "
                         f"{other!r} and {word!r}. Set head=classifier, or rename the labels."
                     )
             return written

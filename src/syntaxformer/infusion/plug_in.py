@@ -292,8 +292,8 @@ class InfusedModel(_TakesSyntax):
 
     def _tell_of_frozen(self) -> None:
         """Say once that the rest of the model trains, but not its infusion."""
-        trains = any(one.requires_grad for one in self.infusion.parameters())
-        if not trains and any(one.requires_grad for one in self.parameters()):
+        ours = (one.requires_grad for one in self.infusion.parameters())
+        if not next(ours, True) and not any(ours) and any(one.requires_grad for one in self.parameters()):
             self._told = True
             remedy = 'With PEFT, set modules_to_save=["infusion"].'
             _log.warning("infusion: its parameters are not trained, while others are. %s", remedy)

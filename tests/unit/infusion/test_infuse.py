@@ -586,6 +586,8 @@ def test_an_infusion_that_an_adapter_leaves_untrained_says_so_once(modules, capl
         model.train(is_training)(torch.randint(4, 31, (1, 5)), **batch)
     told = 'its parameters are not trained, while others are. With PEFT, set modules_to_save=["infusion"]'
     assert caplog.text.count(told) == (modules is None)
+    sf.infuse(_bert(), "none").train()(torch.randint(4, 31, (1, 5)))  # which has nothing to train
+    assert caplog.text.count(told) == (modules is None)
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")

@@ -147,8 +147,8 @@ def _annotation(model: Any, path: str, named: str | None, stored: str | None) ->
     if not (needed or named):
         return None
     is_own = Path(path).suffix in (".yaml", ".yml")  # a recipe
-    stored = stored if is_own else trusted_annotator(stored, named, fetched(path))
-    parser = prepare(named or stored or "en", needs=needed)
+    name = stored if is_own else trusted_annotator(stored, named, fetched(path))
+    parser = prepare(named or name or "en", needs=needed)
     lines = [pair[parser.name.startswith("de")] for pair in read_pairs()["valid"]]
     parser.annotate(lines[:64])
     start = time.perf_counter()

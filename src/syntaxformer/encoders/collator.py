@@ -357,6 +357,12 @@ class SyntaxCollator:
 
     def _example(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:
         parts = parts_of(row.get(SYNTAX))
+        for name, part in zip(self.text, parts, strict=False):
+            if isinstance(text := row.get(name), str) and text != part["text"]:
+                raise DataError(
+                    f"row: expected in the column {name!r} the annotated text, {part['text'][:40]!r}, got "
+                    f"{text[:40]!r}. Annotate it again, or give SyntaxCollator the column as `text`."
+                )
         self._tell({part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)})
         sentences = map(Sentence.from_dict, parts) if parts else islice(parsed, len(self.text))
         label = next((row[name] for name in LABELS if row.get(name) is not None), None)

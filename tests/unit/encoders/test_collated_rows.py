@@ -43,6 +43,18 @@ def test_annotated_rows_are_examples(tokenizer):
     assert collate.annotators == {f"table+phrases {BY.version}"}
 
 
+def test_a_text_that_was_changed_after_it_was_annotated(tokenizer):
+    """Else the model would read the old text with the new label."""
+    collate = sf.SyntaxCollator(tokenizer, NAMES)
+    done = sf.annotate_dataset(Dataset.from_dict({"text": TEXTS}), annotator=BY)
+    assert len(collate(list(done))["input_ids"]) == len(TEXTS)
+    changed = done.map(lambda row: {"text": row["text"].upper()})
+    with pytest.raises(
+        DataError, match=r"the annotated text, 'the cat sees \.', got 'THE CAT SEES \.'\. Annotate"
+    ):
+        collate(list(changed))
+
+
 def test_annotated_pairs_are_examples(tokenizer):
     collate = sf.SyntaxCollator(tokenizer, NAMES)
     first, second = BY.annotate(TEXTS[:2]), BY.annotate(TEXTS[2:])

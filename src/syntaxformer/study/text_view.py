@@ -109,8 +109,12 @@ def translator_text(
     words = WordColumns.from_sentences([sentence])
     encoded = encoder.encode([sentence.text], words, translator.longest)
     assert encoded.syntax is not None, "it was asked for the words"
+    read = encoded
+    if encoder.columns and translator.annotator is not None:  # which may give other tags than the parser
+        words = WordColumns.from_sentences(translator.annotator.annotate([sentence.text]))
+        read = encoder.encode([sentence.text], words, translator.longest)
     factors = {
-        name: encoder.vocabularies[name].decode(encoded.factors[:, column])
+        name: encoder.vocabularies[name].decode(read.factors[:, column])
         for column, name in enumerate(encoder.columns)
     }
     relations = _relations((sentence,), max_distance)

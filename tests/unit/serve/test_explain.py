@@ -76,6 +76,21 @@ def test_a_translation_with_all_that_is_known_of_it(client, tiny_engines):
     assert found["missing"] == {"networks": "This model was trained without masks."}
 
 
+def test_factors_are_those_of_the_models_annotator(tiny_engines, monkeypatch):
+    """Also where its annotator gives no trees, and those of another parser are shown."""
+    from dataclasses import replace
+
+    translator, parser = tiny_engines["sit"].translator, parser_for(None, "en", "en", False)
+
+    def tag(lines):
+        return [replace(one, upos=("X",) * len(one)) for one in parser.annotator.annotate(lines)]
+
+    monkeypatch.setattr(translator, "annotator", SimpleNamespace(annotate=tag))
+    view = translator_text(translator, TEXT, parser)
+    assert {*view.factors["pos"]} <= {"X", "<none>", "<unk>"}
+    assert view.sentences[0].upos == parser.annotator.annotate([TEXT])[0].upos
+
+
 def test_each_piece_stands_under_its_word(client):
     found = _explain(client, text=TEXT, model="base")
     words, texts = found["sentences"][0]["words"], found["pieces"]["texts"]

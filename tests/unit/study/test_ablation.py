@@ -23,7 +23,7 @@ from syntaxformer.study.ablation import (
     ablate_translator,
 )
 from syntaxformer.syntax import FactorVocabulary, SyntaxInputs, WordColumns, dependency_relations
-from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source import SourceEncoder, source_batch
 from syntaxformer.trees import Sentence
 
 NAMES = ("pos", "case", "subword")
@@ -273,7 +273,8 @@ def test_a_translator_is_spoiled_line_by_line(letters):
     def encode(encoder, rows):
         words = WordColumns.from_sentences([sentences[row] for row in rows])
         found = encoder.encode([lines[row] for row in rows], words)
-        return found, found.syntax.batch(range(len(rows)), found.splits)
+        batch = source_batch(found, range(len(rows)), 0)  # as `translate` makes it
+        return found, {name: tensor.numpy() for name, tensor in batch.items()}
 
     together, batch = encode(spoiled, [0, 1, 2])
     intact, intact_batch = encode(encoder, [0, 1, 2])

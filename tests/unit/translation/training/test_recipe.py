@@ -146,8 +146,12 @@ def test_widths_that_do_not_add_up_show_the_sum():
         ),
         (["infusion.kind=add", "infusion.factors=[pos, pos]"], "factors: expected each once, got 'pos' 2 times."),
         (
-            ["infusion.kind=add", "data.factor_files={case: cs}"],
+            ["infusion.kind=add", "infusion.factors=[case]", "data.factor_files={case: cs}"],
             "user column 'case': expected another name, got that of a built-in factor.",
+        ),
+        (
+            ["infusion.kind=sum_then_concat", "data.factor_files={ner: ner}"],
+            "data.factor_files: expected names of infusion.factors, got ner.",
         ),
     ],
 )  # fmt: skip

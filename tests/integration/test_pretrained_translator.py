@@ -425,12 +425,6 @@ def test_what_does_not_go_with_a_checkpoint_is_refused(
         train_translator(_recipe(checkpoints["marian"], everyday, tmp_path / "out", *settings))
 
 
-def test_the_start_is_not_overwritten(checkpoints: dict[str, Path], everyday: Path) -> None:
-    """--overwrite would delete the folder before it is read."""
-    with pytest.raises(ConfigError, match=r"output: expected a folder without model\.init_from"):
-        _recipe(checkpoints["marian"], everyday, checkpoints["marian"])
-
-
 @pytest.mark.parametrize("key", ["model.add_characters=true", "model.prompt=x", "training.lora.r=2"])
 def test_keys_of_a_checkpoint_need_one(key: str, everyday: Path, tmp_path: Path) -> None:
     """Else they would be passed over."""

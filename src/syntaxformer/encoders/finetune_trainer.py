@@ -17,7 +17,6 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, Trainer
 
-from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.pretrained import new_parameters
 from syntaxformer.nn import Dropout
@@ -38,9 +37,6 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
         class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
-
-    Raises:
-        ConfigError: The processes cannot share a batch evenly.
     """
 
     def __init__(
@@ -76,11 +72,6 @@ class FinetuneTrainer(RunTrainer, Trainer):
             # The loss of a process is a mean over its examples, so losses are averaged and not summed.
             average_tokens_across_devices=False,
         )
-        if training.batch_size % arguments.world_size:
-            raise ConfigError(
-                f"training.batch_size: expected a multiple of the {arguments.world_size} processes, "
-                f"got {training.batch_size}."
-            )
         Dropout.take_over(model)
         weights = None if class_weights is None else torch.tensor(class_weights, device=arguments.device)
         self.class_weights = weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import platform
 import shutil
 import threading
@@ -145,12 +146,13 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     """Begin a run in each of its processes, before any work; at the end they wait for one another.
 
     Raises:
-        ConfigError: As `check_run` and `process_team`.
+        ConfigError: As `check_run` and `process_team`, or the processes cannot share an update evenly.
     """
     start = time.monotonic()
     hf_logging.disable_progress_bar()
     bound_kernel_cache()
     team = process_team()
+    _check_shares(settings.training, team.num_processes)
     settings = settle_precision(settings, resume)
     if settings.training.compile:
         check_compiler(settings.training)
@@ -164,6 +166,16 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
             _log.warning("%s: %s", settings.output, _after_interruption(run))
             raise
         team.wait_for_everyone()
+
+
+def _check_shares(training: Any, n_processes: int) -> None:
+    """Check that processes can divide the batches of an update, or the examples of a batch."""
+    for key, what in (("accumulate", "batches"), ("batch_size", "examples")):
+        if (value := getattr(training, key, 0)) % n_processes:
+            raise ConfigError(
+                f"training.{key}: expected a multiple of {n_processes}, the number of processes, got "
+                f"{value}. It counts the {what} of all processes: set it to {n_processes} or a multiple."
+            )
 
 
 def _after_interruption(run: Run[Any]) -> str:
@@ -232,6 +244,22 @@ def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
             f"output: expected a new or empty folder, got {output}, which holds {what}. "
             f"Choose another output{remedy}."
         )
+    if overwrite and (problems := _lost_inputs(recipe)):
+        raise ConfigError(problems)
+
+
+def _lost_inputs(recipe: RunConfig) -> list[str]:
+    """Settings that name files in the output folder, which would be deleted before they are used."""
+    output, flat = recipe.output, flat_settings(recipe.model_dump(mode="json", exclude={"output"}))
+    return [
+        f"{key}: expected a place outside output, {output}, whose files --overwrite would delete, got "
+        f"{value}. Choose another output."
+        for key, values in flat.items()
+        for value in (values if isinstance(values, list) else [values])
+        if isinstance(value, str)
+        for path in (value, value.partition(":")[2])  # as of conllu:PATH
+        if os.path.lexists(path) and Path(path).resolve().is_relative_to(output.resolve())
+    ]
 
 
 def is_finished_without_checkpoints(recipe: RunConfig) -> bool:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.syntax.inputs import BATCH, EpochDraws, SyntaxDropout
 from syntaxformer.syntax.ragged import Ragged
@@ -43,13 +42,12 @@ class TokenBudgetBatches(Sampler[list[int]]):
         tgt_lengths: Target pieces of each row.
         max_batch_tokens: Largest number of target pieces in a batch, padding included.
         shuffle: False keeps the sorted order, as evaluation does.
-        per_update: Batches of one update, over all processes.
+        per_update: Batches of one update, over all processes, whose number divides it.
         at_epoch: Is called with the number of each epoch before its batches. It may return new lengths, whose
             batches may exceed the budget a little.
 
     Raises:
         ValueError: A row is longer than the budget.
-        ConfigError: The batches of an update cannot be shared evenly.
     """
 
     def __init__(
@@ -68,12 +66,6 @@ class TokenBudgetBatches(Sampler[list[int]]):
             raise ValueError(
                 f"max_batch_tokens: expected at least the longest target, {tgt_lengths.max()} pieces, "
                 f"got {max_batch_tokens}. Raise it or lower data.max_pieces."
-            )
-        if per_update % world:
-            raise ConfigError(
-                f"training.accumulate: expected a multiple of {world}, the number of processes, got "
-                f"{per_update}. It counts the batches of all processes: set it to {world} or a multiple, and "
-                "divide training.max_batch_tokens by the same number to keep the size of an update."
             )
         # Narrow integers save memory: a run over ten million pairs holds little else.
         self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in (src_lengths, tgt_lengths))

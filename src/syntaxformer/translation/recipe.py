@@ -294,11 +294,6 @@ class Recipe(RunConfig):
         ]
         if self.subwords != SubwordConfig(dropout=self.subwords.dropout):
             problems.append("subwords: expected none with model.init_from, whose pieces are kept.")
-        if Path(str(self.start)).resolve().is_relative_to(self.output.resolve()):
-            problems.append(
-                f"output: expected a folder without model.init_from={start} in it, which --overwrite would "
-                f"delete, got {self.output}. Choose another output."
-            )
         if training.lora is not None and training.average > 1:
             problems.append(
                 f"training.average: expected 1 with training.lora, got {training.average}: the mean of "

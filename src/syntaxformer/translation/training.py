@@ -149,19 +149,19 @@ def _train(run: Run[Recipe]) -> None:
         check_tables(section, widths)
     with run.team.main_process_first():  # the other processes then find the annotation in the cache
         data = prepare(recipe, resume=checkpoint is not None)
-    if section is not None and checkpoint is None:  # this may fail, so an older run is not yet overwritten
+    if section is not None and checkpoint is None:
         text = data.train_text.src, data.train_text.tgt
         vectors = load_vectors(section, widths, (data.encoder, data.target), text)
+    set_seed(recipe.seed)
+    model, _ = build(recipe, data)
     if run.writes:
-        run.open()
+        run.open()  # only now, so that an older run is not deleted before what may be refused
         _log.info("%s", data.report)
         write_json(recipe.output / REPORT, data.report.to_dict(), indent=1)
         if checkpoint is None:  # a resumed run has these files already, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
             keep_annotator(data.annotator and data.annotator.name, recipe.output)
     run.team.wait_for_everyone()
-    set_seed(recipe.seed)
-    model, _ = build(recipe, data)
     _log.info("%s", describe(recipe, model, data))
     if recipe.is_hosted and recipe.infusion.warning and stored_infusion(str(recipe.start)) is None:
         _log.warning("%s", recipe.infusion.warning)

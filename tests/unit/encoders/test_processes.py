@@ -9,9 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 import own_process
-from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders import finetune_trainer
-from syntaxformer.runs.trainer import run_arguments
 
 COMMON = (
     "training.precision=fp32", "training.batch_size=8", "training.max_length=32", "training.log_every=1",
@@ -63,25 +60,3 @@ def test_two_processes_are_one(finetune, tmp_path):
         torch.testing.assert_close(torch.tensor(finetune(name, 2, setting)), one, atol=1e-4, rtol=0)
         weights = [load_file(tmp_path / folder / "model.safetensors") for folder in ("one", name)]
         assert weights[0].keys() == weights[1].keys()
-
-
-def test_processes_that_cannot_share_a_batch(config_of, monkeypatch):
-    from syntaxformer.encoders.finetuning import finetune
-
-    def of_three(*given, **own):
-        return _Of(run_arguments(*given, **own), world_size=3)
-
-    monkeypatch.setattr(finetune_trainer, "run_arguments", of_three)
-    with pytest.raises(ConfigError, match=r"expected a multiple of the 3 processes, got 8\."):
-        finetune(config_of())
-
-
-class _Of:
-    """An object with another attribute."""
-
-    def __init__(self, original: object, **attributes: object) -> None:
-        self.__dict__ |= attributes
-        self.original = original
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.original, name)

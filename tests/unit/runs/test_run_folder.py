@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import verify_manifest, write_manifest
+from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.runs import run_folder
 from syntaxformer.runs.run_folder import (
     check_run,
@@ -17,6 +19,7 @@ from syntaxformer.runs.run_folder import (
     is_finished_without_checkpoints,
     move_files,
     open_run,
+    running,
     settle_precision,
 )
 from syntaxformer.translation.recipe import load_recipe
@@ -104,6 +107,43 @@ def test_overwriting(recipe, tmp_path):
     assert (tmp_path / "run" / "model.safetensors").exists()  # only looked at
     open_run(recipe("seed=2"), overwrite=True)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+
+
+def test_inputs_in_the_folder_are_not_overwritten(recipe, tmp_path):
+    """They would be deleted before they are read."""
+    open_run(recipe())
+    (tmp_path / "run" / "annotator").mkdir()
+    inputs = {"model": ".", "data.dev": "held_out.csv", "annotation.annotator": "annotator"}
+    (tmp_path / "run" / "held_out.csv").touch()
+    settings = [f"{key}={tmp_path / 'run' / name}" for key, name in inputs.items()]
+    own = load_finetune({"task": "classify", "output": tmp_path / "run"}, "", settings)
+    with pytest.raises(ConfigError) as caught:
+        check_run(own, overwrite=True)
+    assert caught.value.problems == [
+        f"{key}: expected a place outside output, {tmp_path / 'run'}, whose files --overwrite would delete, "
+        f"got {tmp_path / 'run' / name}. Choose another output."
+        for key, name in inputs.items()
+    ]
+    parses = f"conllu:{tmp_path / 'run' / 'recipe.yaml'}"
+    for setting in (f"annotation.annotator={parses}", f"annotation.annotated=[{tmp_path / 'run'}]"):
+        with pytest.raises(ConfigError, match=r"^annotation\.annotat\w+: expected a place outside output"):
+            check_run(recipe(setting), overwrite=True)
+
+
+@pytest.mark.parametrize("key", ["training.accumulate", "training.batch_size"])
+def test_a_share_that_processes_cannot_divide_is_refused_before_anything(recipe, tmp_path, monkeypatch, key):
+    open_run(recipe())
+    monkeypatch.setattr(run_folder, "process_team", lambda: Mock(num_processes=3))
+    options = {"task": "classify", "model": "x", "output": tmp_path / "run"}
+    of_translator = key == "training.accumulate"
+    given = recipe(f"{key}=4") if of_translator else load_finetune(options, overrides=[f"{key}=4"])
+    with pytest.raises(ConfigError) as caught, running(given, overwrite=True):
+        pytest.fail("begun")
+    what = "batches" if of_translator else "examples"
+    assert str(caught.value) == (
+        f"{key}: expected a multiple of 3, the number of processes, got 4. It counts the {what} of all "
+        "processes: set it to 3 or a multiple."
+    )
 
 
 @pytest.mark.parametrize("n_deleted", range(5))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.batches import TokenBudgetBatches
 
 N_ROWS, BUDGET = 397, 101
@@ -98,11 +97,3 @@ def test_last_update_is_filled_with_the_first_batches_of_the_epoch():
     plain = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
     grouped = TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=len(plain) - 1)
     assert _epoch(grouped, 0) == (2 * _epoch(plain, 0))[: 2 * (len(plain) - 1)]
-
-
-def test_batches_that_cannot_be_shared_evenly_are_refused():
-    message = (
-        r"training\.accumulate: expected a multiple of 2, the number of processes, got 3\. .* set it to 2 or"
-    )
-    with pytest.raises(ConfigError, match=message):
-        TokenBudgetBatches(*_lengths(), BUDGET, per_update=3, world=2)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from digit_pairs import digit_pairs
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.runs.run_folder import running
+from syntaxformer.runs.run_folder import open_run, running
+from syntaxformer.translation import training
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.training import finish, train_translator
 
@@ -28,7 +31,9 @@ def test_weights_that_are_no_numbers_become_no_model(tmp_path, average):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_training_that_diverged_writes_no_model(tmp_path):
+@pytest.fixture
+def diverging(tmp_path):
+    """The recipe of a training on digits that diverges."""
     for split, seed in (("train", 1), ("dev", 2)):
         pairs = digit_pairs(41, seed, max_digits=5)
         (tmp_path / f"{split}.en").write_text("".join(f"{pair.source}\n" for pair in pairs))
@@ -40,8 +45,21 @@ def test_a_training_that_diverged_writes_no_model(tmp_path):
         "training.max_batch_tokens=67", "training.learning_rate=1.0e+30", "training.tensorboard=false",
         "training.precision=fp32",
     ]  # fmt: skip
+    return load_recipe("tiny", settings)
+
+
+def test_an_older_run_is_kept_if_the_network_is_refused(diverging, tmp_path, monkeypatch):
+    open_run(diverging)
+    (tmp_path / "run" / "model.safetensors").write_text("old")
+    monkeypatch.setattr(training, "build", Mock(side_effect=ConfigError("data.max_pieces: too many")))
+    with pytest.raises(ConfigError, match=r"^data\.max_pieces: too many$"):
+        train_translator(diverging, overwrite=True)
+    assert (tmp_path / "run" / "model.safetensors").read_text() == "old"
+
+
+def test_a_training_that_diverged_writes_no_model(diverging, tmp_path):
     with pytest.raises(ConfigError) as caught:
-        train_translator(load_recipe("tiny", settings))
+        train_translator(diverging)
     assert str(caught.value) == (
         "training.learning_rate: expected one that keeps the dev loss finite, got nan at update 3 with "
         "1e+30. Lower it."

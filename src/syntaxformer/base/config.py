@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -64,8 +65,11 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_COMMENT = re.compile(r"(^|\s)#")
+
+
 def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `content` with `key.sub=value` settings applied; values are read as YAML.
+    """Return `content` with `key.sub=value` settings applied; values are read as YAML, without comments.
 
     Raises:
         ConfigError: A setting has no "=", or treats a key that holds a value as a section.
@@ -88,7 +92,8 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
             place = inner
         else:
             try:
-                place[last] = yaml.safe_load(value)
+                is_text = _COMMENT.search(value) and value[0] not in "\"'[{"
+                place[last] = value if is_text else yaml.safe_load(value)
             except (yaml.YAMLError, RecursionError, ValueError) as error:
                 problems.append(f"{key}: expected a YAML value, got {_one_line(error)}")
     if problems:

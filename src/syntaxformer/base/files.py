@@ -280,8 +280,9 @@ def fetched(model: str | Path, **options: Any) -> Path:
         return Path(model)
     from huggingface_hub import snapshot_download
 
+    pickles = ["*[!l].bin", "*?model.bin", "*.pt", "*.pth"]  # not model.bin, the network of an export
     with folder_errors(model, "a model folder, or the name of one on the Hub"):
-        return Path(snapshot_download(str(model), ignore_patterns=["*.bin", "*.pt", "*.pth"], **options))
+        return Path(snapshot_download(str(model), ignore_patterns=pickles, **options))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from syntaxformer.base.errors import DataError
 from syntaxformer.base.files import decode_lines
 
 LOG_EVERY_S = 10.0
@@ -199,7 +200,13 @@ class LiveLines:
 
 
 def standard_input() -> Iterator[str]:
-    """The lines of standard input."""
+    """The lines of standard input.
+
+    Raises:
+        DataError: It is closed.
+    """
+    if sys.stdin is None:
+        raise DataError("expected one, got none: it is closed. Give a file, or /dev/null.", "standard input")
     try:
         return LiveLines(sys.stdin.fileno(), "standard input")
     except OSError:  # no file, as in a notebook

@@ -25,19 +25,19 @@ MOST_DRAWN = 1 << 22
 """Sentences of resampled test sets that are held in memory at once: 64 MiB of indices and values."""
 
 
+class _Measured:
+    def as_dict(self) -> dict[str, Any]:
+        """The fields for JSON, with None for NaN."""
+        return {name: None if value != value else value for name, value in vars(self).items()}
+
+
 @dataclass(frozen=True)
-class Spread:
+class Spread(_Measured):
     """Mean of some runs, their sample standard deviation (NaN for one run), and their number."""
 
     mean: float
     sd: float
     n: int
-
-
-class _Measured:
-    def as_dict(self) -> dict[str, Any]:
-        """The fields for JSON, with None for NaN."""
-        return {name: None if value != value else value for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def finetune(
         )
         rows = [[name, *one["dev"].values(), one["model"]] for name, one in found["seeds"].items()]
         rows += [[name, *found[name].values(), ""] for name in ("mean", "sd")]
-        shown = [[one if isinstance(one, str) else f"{one:.4f}" for one in row] for row in rows]
+        shown = [[f"{one:.4f}" if isinstance(one, float) else one or "" for one in row] for row in rows]
         options.echo_table([["seed", *found["mean"], "model"], *shown])
         return
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)

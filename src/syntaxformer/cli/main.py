@@ -97,6 +97,9 @@ def common(
 def main() -> None:
     """Run the command line; problems that a user can cause give one line each on stderr and exit code 2."""
     debug = "--debug" in sys.argv
+    for name in ("stdout", "stderr"):  # closed by whoever started us: nobody reads
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
     code: object = 0
     try:
         code = app(standalone_mode=False, prog_name="syntaxformer")

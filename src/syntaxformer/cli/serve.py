@@ -31,7 +31,7 @@ def serve(
     ] = 30.0,
     max_texts: Annotated[int, Option(min=1, help="Largest number of texts in a request.")] = 128,
     max_characters: Annotated[int, Option(min=1, help="Largest number of characters in a text.")] = 5000,
-    max_body_bytes: Annotated[int | None, Option(min=1, help="Bytes of a request; default: 1 MB.")] = None,
+    max_body_bytes: Annotated[int | None, Option(min=1, help="Bytes of a request; default: 1.28 MB.")] = None,
     api_key_file: Annotated[
         Path | None, Option(help="File with the key that requests must send, or set SYNTAXFORMER_API_KEY.")
     ] = None,
@@ -54,9 +54,9 @@ def serve(
         raise BackendMissingError(f"{error.name}, which the service needs,", install) from error
     if not math.isfinite(deadline_s):
         raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline_s}.")
-    key = os.environ.get("SYNTAXFORMER_API_KEY") or None
+    key, where = os.environ.get("SYNTAXFORMER_API_KEY"), "SYNTAXFORMER_API_KEY: expected a key or no variable"
     if (file := given.pop("api_key_file", None)) is not None:
-        key = next(read_lines(file), "").strip()
-        if not key:
-            raise ConfigError(f"--api-key-file: expected a key on the first line of {file}, got none.")
+        key, where = next(read_lines(file), ""), f"--api-key-file: expected a key on the first line of {file}"
+    if key is not None and not (key := key.strip()):
+        raise ConfigError(f"{where}, got an empty one. Without a key, everybody could ask.")
     run(ServiceConfig(**{**given, "models": name_models(models), "api_key": key}))

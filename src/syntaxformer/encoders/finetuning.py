@@ -128,7 +128,8 @@ def finetune_seeds(
     A resumed command also begins what was not begun. Errors are those of `finetune`.
 
     Returns:
-        `seeds`: seed → its `model` folder and scores on `dev`; `mean` and `sd` of each score.
+        `seeds`: seed → its `model` folder and scores on `dev`; `mean` and `sd` of each score, None for
+        the sd of one seed.
     """
     runs: dict[str, dict[str, Any]] = {}
     begun = [resume and (config.output / RECIPE).exists() for config in configs]
@@ -138,9 +139,9 @@ def finetune_seeds(
         folder = finetune(config, is_begun, overwrite)
         runs[str(config.seed)] = {"model": str(folder), "dev": read_json(folder / RUN)["dev"]}
     names = next(iter(runs.values()))["dev"]
-    spreads = {name: spread([one["dev"][name] for one in runs.values()]) for name in names}
+    spreads = {name: spread([one["dev"][name] for one in runs.values()]).as_dict() for name in names}
     found = {"seeds": runs} | {
-        part: {name: getattr(one, part) for name, one in spreads.items()} for part in ("mean", "sd")
+        part: {name: one[part] for name, one in spreads.items()} for part in ("mean", "sd")
     }
     write_json(configs[0].output.parent / "seeds.json", found)
     return found

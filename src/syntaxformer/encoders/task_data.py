@@ -31,6 +31,7 @@ from syntaxformer.encoders.tables import (
     TextSet,
     csv_quoted,
     examples_from_rows,
+    fingerprints,
     pick_column,
     read_table,
     table_format,
@@ -118,6 +119,14 @@ def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
         for reason, count in texts.left_out.items():
             _log.info("%s: left out %d rows: %s", texts.source, count, reason)
     _check_classes(found)
+    if config.task in OWN_TASKS and config.data.dev is not None:
+        known = {*fingerprints(found.train.examples)}
+        if n := sum(one in known for one in fingerprints(found.dev.examples)):
+            _log.warning(
+                "%s: %d of its %d rows have texts of the training rows, which raises scores on dev. "
+                "Leave them out of one of the two.",
+                *(found.dev.source, n, len(found.dev)),
+            )
     return found
 
 

@@ -75,7 +75,8 @@ async def translate(body: schemas.TranslateRequest, request: Request) -> schemas
     """Translate a batch of texts, in order."""
     engine = _engine(request, "translation", body.model, body.texts)
     assert isinstance(engine, TranslatorEngine)
-    found = await _results(request, engine, body.texts, gate.translate_settings(body, engine))
+    settings = gate.translate_settings(body, engine, request.app.state.config)
+    found = await _results(request, engine, body.texts, settings)
     return schemas.TranslateAnswer(model=engine.description.name, translations=found)
 
 
@@ -94,6 +95,8 @@ async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.Exp
     texts = [body.text] if isinstance(body.text, str) else body.text
     engine = _engine(request, None, body.model, texts)
     gate.check_explained(texts, request.app.state.config)
+    if not all(text.strip() for text in texts):
+        raise Problem(422, "text: expected one that is not empty, got ''.", "empty_text")
     if isinstance(engine, ClassifierEngine):
         items = gate.check_pairs([body.text], engine)
     elif len(texts) > 1:

@@ -169,17 +169,15 @@ def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) ->
     return chosen
 
 
-def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
-    """Check that a text to explain is not empty, and short: its matrices grow with the square of that."""
+def check_explained(texts: Sequence[str], config: ServiceConfig, place: str = "text") -> None:
+    """Check that a text or pair whose matrices are made is short: they grow with the square of that."""
     if (found := n_characters(texts)) > config.max_explained_characters:
         raise Problem(
             422,
-            f"text: expected at most {config.max_explained_characters} characters, got {found}. "
+            f"{place}: expected at most {config.max_explained_characters} characters, got {found}. "
             "Send a part of it, because the answer grows with the square of the length.",
             "text_too_long",
         )
-    if not all(text.strip() for text in texts):
-        raise Problem(422, "text: expected one that is not empty, got ''.", "empty_text")
 
 
 def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> None:
@@ -205,7 +203,9 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
             raise Problem(422, message, "not_unicode")
 
 
-def translate_settings(request: TranslateRequest, engine: TranslatorEngine) -> TranslateSettings:
+def translate_settings(
+    request: TranslateRequest, engine: TranslatorEngine, config: ServiceConfig
+) -> TranslateSettings:
     """The settings of a request, if there are as many beams and the model can show what is asked for."""
     beam = request.beam_size or engine.translator.info.decoding.beam_size
     if request.n_best > beam:
@@ -219,6 +219,9 @@ def translate_settings(request: TranslateRequest, engine: TranslatorEngine) -> T
             f"show: expected {' or '.join(shows)}, got {', '.join(hidden)}, which {name}, exported to "
             f"{engine.description.backend}, does not give. Ask a model that was not exported.",
         )
+    if {"alignment", "attention"} & {*request.show}:
+        for place, text in enumerate(request.texts):
+            check_explained([text], config, f"texts.{place}")
     shown = sorted(set(request.show))  # so that requests that differ only in order share a batch
     return settings_of(request, TranslateSettings).model_copy(update={"show": shown})
 

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import psutil
 import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import FileResponse, Response
@@ -148,6 +149,9 @@ def app_from_environment() -> FastAPI:
     """The application of a worker; if loading fails before any worker has succeeded, all workers end."""
     _log_as_json()
     shared = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+    for file in shared.glob("gauge_live*.db"):  # what workers had waiting that were killed
+        if not psutil.pid_exists(int(file.stem.rpartition("_")[2])):
+            file.unlink(missing_ok=True)
     try:
         app = _build(ServiceConfig.model_validate_json(os.environ[CONFIG]))
     except Exception as error:

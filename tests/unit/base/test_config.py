@@ -153,3 +153,11 @@ def test_a_list_as_a_key_and_brackets_by_the_thousand(tmp_path):
         read_yaml(path)
     with pytest.raises(ConfigError, match="a: expected a YAML value, got maximum recursion depth exceeded"):
         apply_overrides({}, ["a=" + "{" * 1000])
+
+
+def test_a_number_sign_in_a_value_begins_no_comment():
+    """Else a run in another folder would be overwritten."""
+    given = ["a=runs/sit #2", "b=#2", "c='x #2'", "d=x#2", "e=[1, 2]", "f=5"]
+    assert apply_overrides({}, given) == {
+        "a": "runs/sit #2", "b": "#2", "c": "x #2", "d": "x#2", "e": [1, 2], "f": 5,
+    }  # fmt: skip

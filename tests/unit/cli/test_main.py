@@ -181,6 +181,23 @@ def test_a_full_output_device():
     assert done.stderr == "error: output: expected to read or write it, got: No space left on device.\n"
 
 
+@pytest.mark.parametrize(
+    ("script", "closed", "told"),
+    [
+        (["-m", "syntaxformer.cli.main", "--version"], ">&-", ""),
+        (["-m", "syntaxformer.cli.main", "nothing"], "2>&-", ""),
+        (["-c", '"from syntaxformer.base.progress import standard_input; standard_input()"'], "<&-",
+         "DataError: standard input: expected one, got none: it is closed. Give a file, or /dev/null.\n"),
+    ],
+)  # fmt: skip
+def test_closed_standard_streams(script, closed, told):
+    """As daemons have them."""
+    command = " ".join([sys.executable, *script, closed])
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr.rpartition("syntaxformer.base.errors.")[2] == told
+    assert done.returncode == {">&-": 0, "2>&-": 2, "<&-": 1}[closed]
+
+
 @pytest.mark.parametrize("command", ["run", "report"])
 def test_both_halves_of_experiment_have_help(run, command):
     code, out, err = run("experiment", command, "--help")

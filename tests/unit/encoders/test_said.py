@@ -71,6 +71,27 @@ def test_a_class_that_cannot_be_in_both_parts_is_named(held_out, messages, tmp_p
     ) in messages.messages
 
 
+def test_dev_rows_that_are_trained_on_are_counted(messages, tmp_path):
+    """As when a file of held-out rows is given beside the table that they come from."""
+    rows = [f"text {number}\t{'ab'[number % 2]}\n" for number in range(24)]
+    paths = {name: str(tmp_path / f"{name}.tsv") for name in ("train", "dev")}
+    for shared, n in ((rows[5:8], 3), ([], 0)):
+        (tmp_path / "train.tsv").write_text("".join(rows))
+        (tmp_path / "dev.tsv").write_text("".join([*shared, "other\ta\n", "another\tb\n"]))
+        read_finetune_data(
+            load_finetune({"task": "classify", "model": "x", "output": tmp_path / "o", "data": paths})
+        )
+        told = [one for one in messages.messages if "texts of the training rows" in one]
+        assert (
+            told
+            == [
+                f"{paths['dev']}: 3 of its 5 rows have texts of the training rows, which raises scores on dev. "
+                "Leave them out of one of the two."
+            ][:n]
+        )
+        messages.clear()
+
+
 MIXED = "".join(
     f"the {noun} sleeps .\t{label}\n"
     for label in ("usual",) * 9 + ("rare",)
@@ -194,7 +215,9 @@ def test_a_tsv_that_is_quoted_as_csv(texts_of, tmp_path, rows, how, said):
 def test_a_tsv_whose_quotes_are_text(texts_of, tmp_path, content, texts, said, messages):
     (tmp_path / "mine.tsv").write_text(content)
     assert texts_of(tmp_path / "mine.tsv") == (texts, [TEXT.format(said)] * 2 if said else [])
-    warned = [one for one in messages.records if one.levelname == "WARNING" and "quotes" in one.getMessage()]
+    warned = [
+        one for one in messages.records if one.levelname == "WARNING" and "quotes are" in one.getMessage()
+    ]
     assert bool(warned) == (said == NOTHING)
 
 

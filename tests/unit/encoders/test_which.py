@@ -17,6 +17,7 @@ from transformers import Trainer
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.statistics import mcnemar_p
+from syntaxformer.encoders import finetuning
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
 from syntaxformer.encoders.metrics import score_predictions
 from syntaxformer.encoders.task_types import OneLabel, Score, WrittenLabel
@@ -301,3 +302,26 @@ def test_scores_of_classes_are_scikit_learns():
         assert scores["macro_f1"] == pytest.approx(f1_score(gold, found, average="macro"))
     two = rng.integers(0, 2, (2, 83))
     assert score_predictions(["f1"], *two) == {"f1": pytest.approx(f1_score(*two))}
+
+
+def test_one_seed_has_no_deviation(run, monkeypatch, tmp_path):
+    """It is null in JSON, which has no NaN."""
+    (tmp_path / "run.json").write_text('{"dev": {"accuracy": 0.5}}')
+    monkeypatch.setattr(finetuning, "finetune", lambda *_: tmp_path)
+    done = run(
+        "finetune",
+        "--task",
+        "classify",
+        "--train",
+        "x",
+        "--model",
+        "x",
+        "-o",
+        tmp_path / "runs",
+        "--seeds",
+        2,
+    )
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "runs" / "seeds.json").read_text(), parse_constant=pytest.fail)
+    assert (found["mean"], found["sd"]) == ({"accuracy": 0.5}, {"accuracy": None})
+    assert [line.split() for line in done.out.splitlines()[-2:]] == [["mean", "0.5000"], ["sd"]]

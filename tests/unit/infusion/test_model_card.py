@@ -15,7 +15,7 @@ import transformers as hf
 
 import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError
-from syntaxformer.base.files import verify_manifest, write_manifest
+from syntaxformer.base.files import fetched, verify_manifest, write_manifest
 from syntaxformer.infusion.model_card import MARK, write_card
 
 SIZES = {
@@ -163,6 +163,24 @@ def test_an_annotator_of_ones_own_goes_to_the_hub_whole(folder, hub, tmp_path):
         (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "there" / name).write_bytes(content)
     verify_manifest(tmp_path / "there")
+
+
+def test_an_export_comes_back_with_its_network_and_without_pickles(tmp_path, monkeypatch):
+    from huggingface_hub.utils import filter_repo_objects
+
+    there = [
+        "model.bin",
+        "config.json",
+        "pytorch_model.bin",
+        "pytorch_model-00001-of-00002.bin",
+        "training_args.bin",
+    ]
+
+    def snapshot_download(name, ignore_patterns):
+        return tmp_path / ",".join(filter_repo_objects(there, ignore_patterns=ignore_patterns))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    assert fetched("org/it").name == "model.bin,config.json"
 
 
 def test_a_model_goes_to_the_hub(folder, hub, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
 import threading
 import time
@@ -12,8 +13,9 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from syntaxformer.base.errors import DataError
-from syntaxformer.serve import ServiceConfig
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.cli.serve import serve
+from syntaxformer.serve import ServiceConfig, server
 from syntaxformer.serve.gate import JsonLines
 
 
@@ -307,3 +309,38 @@ def test_too_many_at_once(make_app, slow):
     codes = sorted(answer.status_code for answer in answers)
     assert set(codes) == {429, 503}
     assert all(answer.headers["retry-after"] for answer in answers)
+
+
+@pytest.mark.parametrize(("given", "key"), [("abc\n", "abc"), (None, None), ("", ""), (" \n", "")])
+def test_a_key_in_the_environment(monkeypatch, tmp_path, given, key):
+    """An empty one, as of a secret that is not there, must not open the service."""
+    found = []
+    monkeypatch.setattr("syntaxformer.serve.run", lambda config: found.append(config.api_key))
+    monkeypatch.delenv("SYNTAXFORMER_API_KEY", raising=False)
+    if given is not None:
+        monkeypatch.setenv("SYNTAXFORMER_API_KEY", given)
+    if key != "":
+        serve([tmp_path])
+        assert found == [key]
+        return
+    with pytest.raises(ConfigError) as caught:
+        serve([tmp_path])
+    assert str(caught.value) == (
+        "SYNTAXFORMER_API_KEY: expected a key or no variable, got an empty one. Without a key, everybody could ask."
+    )
+    (tmp_path / "key").write_text("abc\n")
+    serve([tmp_path], api_key_file=tmp_path / "key")
+    assert found == ["abc"]
+
+
+def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_path):
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    monkeypatch.setenv(server.CONFIG, ServiceConfig(models={}).model_dump_json())
+    monkeypatch.setattr(server, "_log_as_json", lambda: None)
+    for pid in (os.getpid(), 2**30):
+        (tmp_path / f"gauge_livesum_{pid}.db").touch()
+        (tmp_path / f"counter_{pid}.db").touch()
+    monkeypatch.setattr(server, "_build", lambda config: None)
+    server.app_from_environment()
+    kept = {f"gauge_livesum_{os.getpid()}.db", f"counter_{os.getpid()}.db", f"counter_{2**30}.db"}
+    assert {path.name for path in tmp_path.glob("*.db")} == kept

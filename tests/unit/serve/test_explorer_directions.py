@@ -1,4 +1,4 @@
-"""The page lays models of one direction beside each other, and says why it does not do so with others."""
+"""Parts of the page in node, with stand-ins for the browser: models of one direction, rows, large matrices."""
 
 from __future__ import annotations
 
@@ -61,7 +61,11 @@ def _open(search, *directions):
         for name, sides in zip("abc", directions, strict=False)
     ]  # fmt: skip
     values = {"SEARCH": search, "MODELS": models, "APP": (FOLDER / "app.js").as_uri()}
-    script = PAGE
+    return _run(PAGE, values)
+
+
+def _run(script, values):
+    """What a script prints in which names stand for values."""
     for name, value in values.items():
         script = script.replace(name, json.dumps(value))
     command = [NODE, "--experimental-default-type=module", "--input-type=module", "-"]
@@ -88,3 +92,83 @@ def test_models_of_one_direction_and_classifiers_are(second):
 
 def test_the_page_begins_with_two_of_one_direction():
     assert _open("", ("de", "en"), ("en", "de"), ("de", "en"))["second"] == "c"
+
+
+BROWSER = PAGE.partition("const asked")[0]
+for one, other in {
+    "querySelector: () => null": 'querySelector: () => make("div")',
+    "get: () => nothing": "get: () => () => [5]",
+    "contains: () => false": "contains: () => false, cloneNode: () => make(tag)",
+}.items():
+    BROWSER = BROWSER.replace(one, other)
+
+
+ROWS = (
+    BROWSER
+    + """
+const all = (one) => [one, ...(one?.children ?? []).flat(9).flatMap(all)];
+const { rowsPanel } = await import(ROOM + "rows.js");
+let n = 0;
+globalThis.fetch = async (path, request) => {
+  const [ok, name] = [n++ > 0, JSON.parse(request.body).model];
+  return { ok, status: ok ? 200 : 401, json: async () => (ok ? { classifications: ANSWERS[name] } : { error: { message: "no key" } }) };
+};
+const panel = () => all(rowsPanel({ text: "x" }, ["a", "b"].map((name) => ({ name, task: "classification" })), () => undefined));
+async function ask() {
+  const page = panel();
+  const field = page.find((one) => one.tag === "textarea");
+  field.value = ["x", "y"].join(String.fromCharCode(10));
+  field.handlers.input();
+  page.find((one) => one.textContent !== undefined && one.tag === "button").handlers.click();
+  await new Promise((done) => setTimeout(done, 20));
+  return panel();
+}
+document.getElementById("key-field").hidden = true;
+const refused = (await ask()).includes("no key") && !document.getElementById("key-field").hidden;
+const page = await ask();
+console.log(JSON.stringify({ refused, told: page.filter((one) => `${one}`.includes("differ")), marks: page.filter((one) => one.tag === "mark").length }));
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"labels": ["u", "v"]}, {"labels": ["u"]}),
+        ({"score": 1.5}, {"score": 2.5}),
+        ({"answer": {"answer": "u", "score": 0.5}}, {"answer": {"answer": "", "score": 0.5}}),
+        ({"label": "u", "probabilities": {"u": 0.9}}, {"label": "v", "probabilities": {"v": 0.9}}),
+    ],
+)
+def test_rows_are_compared_by_what_a_model_answers_and_can_be_asked_again(one, other):
+    """The first request is refused for want of a key; the same rows are then asked again."""
+    same = {**one, "probabilities": {"u": 0.8}}  # another probability is no other label
+    answers = {"a": [one, one], "b": [other, same]}
+    found = _run(ROWS, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/", "ANSWERS": answers})
+    (told,) = found["told"]
+    assert told.endswith("; they differ on 1.")
+    assert (found["refused"], found["marks"]) == (True, 2)
+
+
+LARGE = (
+    BROWSER
+    + """
+const { DRAW } = await import(ROOM + "views.js");
+const { element } = await import(ROOM + "dom.js");
+const count = (one, tag) => (one?.tag === tag) + (one?.children ?? []).flat(9).reduce((sum, child) => sum + count(child, tag), 0);
+const rows = Array.from({ length: 400 }, () => Array(400).fill(0));
+rows[399][399] = 1;
+const names = Array(400).fill("w");
+const relations = DRAW.relations({ sentences: [{ words: names }], relations: { names: ["none", "parent 3"], trees: { dependency: rows } } }, { distance: 5 });
+const attention = DRAW.attention({ attention: { weights: rows, rows: names, columns: names, layer: 0, head: 0 } });
+const networks = DRAW.networks({ networks: { names, layers: names, occurs: names.map((_, place) => place === 399), weights: rows } });
+const children = element("div", {}, Array(160000).fill("x")).children.length;
+const cells = (drawn) => count(drawn, "rect") - 2; // without the frame and the cursor
+console.log(JSON.stringify([cells(relations), cells(attention), count(networks, "td"), children]));
+"""
+)
+
+
+def test_matrices_of_long_texts_are_drawn():
+    """400 words have more pairs than a call in JavaScript takes arguments."""
+    assert _run(LARGE, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/"}) == [1, 1, 400, 160_000]

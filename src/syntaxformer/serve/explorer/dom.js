@@ -8,7 +8,7 @@ function build(node, attributes, children) {
     else if (name === "style") for (const [key, one] of Object.entries(value)) node.style.setProperty(key, one);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined) node.append(child); // a call takes no 360,000
   return node;
 }
 

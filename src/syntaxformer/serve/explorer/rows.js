@@ -1,6 +1,6 @@
 // The view "Rows" of classifiers: many texts at once, with the answer of each chosen model beside them.
 
-import { classify } from "./api.js";
+import { NeedsKey, classify } from "./api.js";
 import { element, scrolling } from "./dom.js";
 import { resultOf } from "./history.js";
 import { linkOf } from "./permalink.js";
@@ -26,10 +26,14 @@ async function answer(content, models, again) {
     last.rows = rowsOf(content, models);
     if (last.rows.length) last.answers = await Promise.all(models.map((model) => classify(model.name, last.rows)));
   } catch (error) {
-    last.error = error.message;
+    last = { ...last, key: "", error: error.message }; // so that the same rows can be asked again
+    if (error instanceof NeedsKey) document.getElementById("key-field").hidden = false;
   }
   again();
 }
+
+/** Whether two answers differ: labels, or what the page shows of other answers. */
+const differ = (...two) => { const [one, other] = two.map((found) => found.label ?? resultOf({ classification: found })); return one !== other; };
 
 /** How many rows got each label, and on how many the models differ. */
 function summary(models) {
@@ -40,8 +44,8 @@ function summary(models) {
     const listed = [...found].sort((x, y) => y[1] - x[1]).map(([name, times]) => `“${name}” ${times}×`).join(", ");
     return listed ? `${models.length > 1 ? `${model.name}: ` : ""}${listed}` : "";
   }).filter(Boolean);
-  const differ = last.rows.filter((_, row) => last.answers.length > 1 && last.answers[0][row].label !== last.answers[1][row].label).length;
-  return [`${n} ${n === 1 ? "row" : "rows"}`, ...counts, last.answers.length > 1 ? `they differ on ${differ}` : ""].filter(Boolean).join("; ");
+  const n_differ = last.rows.filter((_, row) => last.answers.length > 1 && differ(last.answers[0][row], last.answers[1][row])).length;
+  return [`${n} ${n === 1 ? "row" : "rows"}`, ...counts, last.answers.length > 1 ? `they differ on ${n_differ}` : ""].filter(Boolean).join("; ");
 }
 
 function table(state, models) {
@@ -49,11 +53,11 @@ function table(state, models) {
   const line = (row, place) => {
     const [text, second] = Array.isArray(row) ? row : [row, ""];
     const found = last.answers.map((answers) => answers[place]);
-    const differ = found.length > 1 && found[0].label !== found[1].label;
+    const isMarked = found.length > 1 && differ(...found);
     return element("tr", {},
       element("td", { class: "muted number" }, String(place + 1)),
       element("td", {}, element("a", { href: linkOf({ ...state, text, second, view: "words" }), "data-inside": true }, second ? `${text} / ${second}` : text)),
-      found.map((one) => element("td", {}, differ ? element("mark", {}, resultOf({ classification: one })) : resultOf({ classification: one }))));
+      found.map((one) => element("td", {}, isMarked ? element("mark", {}, resultOf({ classification: one })) : resultOf({ classification: one }))));
   };
   return scrolling("Answers to the rows", {}, element("table", { class: "rows" }, element("thead", {}, element("tr", {}, head)), element("tbody", {}, last.rows.map(line))));
 }

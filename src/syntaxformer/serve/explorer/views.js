@@ -9,6 +9,9 @@ import { arcs, phraseTree } from "./trees.js";
 
 const STRONGEST = 16;
 
+/** The largest of all cells; by rows, because a call takes no 360,000 arguments. */
+const largest = (rows) => rows.reduce((most, row) => Math.max(most, ...row), 0);
+
 const note = (text) => element("p", { class: "muted" }, text);
 const lacking = (answer, what) => note(answer.missing?.[what] ?? "Not there.");
 const allWords = (answer) => answer.sentences.flatMap((one) => one.words);
@@ -62,7 +65,7 @@ const scale = (strongest) => element("span", { class: "scale" }, "0", element("s
 function attention(answer) {
   const found = answer.attention;
   if (!found) return lacking(answer, "attention");
-  const strongest = Math.max(...found.weights.flat());
+  const strongest = largest(found.weights);
   const cell = (row, column) => {
     const weight = found.weights[row][column];
     return { value: weight / strongest, text: weight.toFixed(3) };
@@ -102,7 +105,7 @@ function relations(answer, state) {
   if (!trees.length) return lacking(answer, "trees");
   const tree = trees.includes(state.tree) ? state.tree : trees[0];
   const [names, ids] = [answer.relations.names, answer.relations.trees[tree]];
-  const farthest = Math.max(1, ...ids.flat().map((id) => Number(names[id].split(" ")[1] ?? 1)));
+  const farthest = Math.max(1, largest(ids.map((row) => row.map((id) => Number(names[id].split(" ")[1] ?? 1)))));
   const all = allWords(answer);
   const cell = (row, column) => relationCell(names[ids[row][column]], state.distance, farthest);
   const n = ids.flat().filter((id) => relationCell(names[id], state.distance, farthest)).length;
@@ -117,7 +120,7 @@ function networks(answer, state, act) {
   if (!found) return lacking(answer, "networks");
   const mean = found.names.map((_, one) => found.weights.reduce((sum, layer) => sum + layer[one], 0) / found.layers.length);
   const order = found.names.map((_, one) => one).filter((one) => found.occurs[one]).sort((x, y) => mean[y] - mean[x]);
-  const strongest = Math.max(...found.weights.flat());
+  const strongest = largest(found.weights);
   const row = (one) => element("tr", {},
     element("th", { scope: "row" }, label("button", { type: "button", class: "link", on: { click: () => act({ view: "attention", network: found.names[one], layer: found.layers.at(-1) }) } }, found.names[one], inWords("network", found.names[one]))),
     found.layers.map((_, layer) => element("td", { class: "heat number", style: { "--share": found.weights[layer][one] / strongest } }, found.weights[layer][one].toFixed(3))));

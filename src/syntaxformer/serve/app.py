@@ -95,8 +95,6 @@ async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.Exp
     texts = [body.text] if isinstance(body.text, str) else body.text
     engine = _engine(request, None, body.model, texts)
     gate.check_explained(texts, request.app.state.config)
-    if not all(text.strip() for text in texts):
-        raise Problem(422, "text: expected one that is not empty, got ''.", "empty_text")
     if isinstance(engine, ClassifierEngine):
         items = gate.check_pairs([body.text], engine)
     elif len(texts) > 1:

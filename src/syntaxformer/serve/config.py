@@ -27,7 +27,9 @@ class ServiceConfig(BaseModel):
     max_texts: int = Field(default=128, ge=1, description="largest number of texts in a request")
     max_characters: int = Field(default=5000, ge=1, description="largest number of characters in a text")
     max_explained_characters: int = Field(
-        default=1000, ge=1, description="characters of a text or pair whose attention is shown"
+        default=1000,
+        ge=1,
+        description="characters of a text or pair that is explained, or whose attention is shown",
     )
     max_body_bytes: int = Field(
         default_factory=lambda data: max(1_000_000, data["max_characters"] * max(2 * data["max_texts"], 13)),

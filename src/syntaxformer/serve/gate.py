@@ -169,15 +169,17 @@ def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) ->
     return chosen
 
 
-def check_explained(texts: Sequence[str], config: ServiceConfig, place: str = "text") -> None:
-    """Check that a text or pair whose matrices are made is short: they grow with the square of that."""
+def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
+    """Check that a text to explain is not empty, and short: its matrices grow with the square of that."""
     if (found := n_characters(texts)) > config.max_explained_characters:
         raise Problem(
             422,
-            f"{place}: expected at most {config.max_explained_characters} characters, got {found}. "
+            f"text: expected at most {config.max_explained_characters} characters, got {found}. "
             "Send a part of it, because the answer grows with the square of the length.",
             "text_too_long",
         )
+    if not all(text.strip() for text in texts):
+        raise Problem(422, "text: expected one that is not empty, got ''.", "empty_text")
 
 
 def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> None:
@@ -219,9 +221,14 @@ def translate_settings(
             f"show: expected {' or '.join(shows)}, got {', '.join(hidden)}, which {name}, exported to "
             f"{engine.description.backend}, does not give. Ask a model that was not exported.",
         )
-    if {"alignment", "attention"} & {*request.show}:
-        for place, text in enumerate(request.texts):
-            check_explained([text], config, f"texts.{place}")
+    limit, squares = config.max_explained_characters, sum(len(text) ** 2 for text in request.texts)
+    if {"alignment", "attention"} & {*request.show} and squares > limit**2:
+        raise Problem(
+            422,
+            f"texts: expected at most {limit} characters in one, or {limit**2} as the sum of the squares of "
+            f"several texts' lengths, got {squares}. Send fewer or shorter texts, or do not show attention.",
+            "text_too_long",
+        )
     shown = sorted(set(request.show))  # so that requests that differ only in order share a batch
     return settings_of(request, TranslateSettings).model_copy(update={"show": shown})
 

@@ -66,12 +66,12 @@ def requests(limit):
     for path in ("translate", "classify"):
         for name, body in bodies(limit):
             yield f"/v1/{path}: {name}", head(f"POST /v1/{path}", f"content-length: {len(body)}") + body
-    text = json.dumps({"text": "a " * 500}).encode()
-    yield "/v1/explain: 500 words", head("POST /v1/explain", f"content-length: {len(text)}") + text
     for name, texts in (("long texts", ["a " * 2480] * 3), ("as much as is allowed", ["a " * 44] * 128)):
         body = json.dumps({"texts": texts, "show": ["attention"]}).encode()
         length = f"content-length: {len(body)}"
         yield f"/v1/translate: attention of {name}", head("POST /v1/translate", length) + body
+    text = json.dumps({"text": "a " * 500}).encode()
+    yield "/v1/explain: 500 words", head("POST /v1/explain", f"content-length: {len(text)}") + text
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"texts":[' + b"1," * 100_000) + b"0\r\n\r\n"
     yield "/v1/translate: chunks of a byte", head("POST /v1/translate", "transfer-encoding: chunked") + chunks
     yield "a long path", head("GET /" + "p" * 60_000)

@@ -280,7 +280,8 @@ def fetched(model: str | Path, **options: Any) -> Path:
         return Path(model)
     from huggingface_hub import snapshot_download
 
-    pickles = ["*[!l].bin", "*?model.bin", "*.pt", "*.pth"]  # not model.bin, the network of an export
+    # Not model.bin, the network of an export, nor lookups.bin of a pipeline.
+    pickles = ["*pytorch_model*.bin", "*adapter_model*.bin", "*training_args.bin", "*.pt", "*.pth"]
     with folder_errors(model, "a model folder, or the name of one on the Hub"):
         return Path(snapshot_download(str(model), ignore_patterns=pickles, **options))
 

@@ -170,6 +170,7 @@ def test_an_export_comes_back_with_its_network_and_without_pickles(tmp_path, mon
 
     there = [
         "model.bin",
+        "annotator/vocab/lookups.bin",
         "config.json",
         "pytorch_model.bin",
         "pytorch_model-00001-of-00002.bin",
@@ -177,10 +178,12 @@ def test_an_export_comes_back_with_its_network_and_without_pickles(tmp_path, mon
     ]
 
     def snapshot_download(name, ignore_patterns):
-        return tmp_path / ",".join(filter_repo_objects(there, ignore_patterns=ignore_patterns))
+        return tmp_path / ",".join(
+            one.replace("/", "-") for one in filter_repo_objects(there, ignore_patterns=ignore_patterns)
+        )
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    assert fetched("org/it").name == "model.bin,config.json"
+    assert fetched("org/it").name == "model.bin,annotator-vocab-lookups.bin,config.json"
 
 
 def test_a_model_goes_to_the_hub(folder, hub, tmp_path):

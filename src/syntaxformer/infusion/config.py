@@ -44,9 +44,6 @@ MAX_WIDTH = 2**20
 _OF_TRANSLATORS = {"place": "prepend", "tag_layers": "pos_encoder", "word_width": "concat of a translator"}
 """Keys of an embedding that only translators use, with the kind that each belongs to."""
 
-_OLDER = ("pos", "pos_width", "pos_tags")
-"""Keys that older versions used for an embedding of tags."""
-
 _STORED = "stored"
 """Context in which the settings of a trained model are validated."""
 
@@ -232,24 +229,9 @@ class InfusionConfig(_Section):
     @model_validator(mode="before")
     @classmethod
     def _in_full(cls, content: Any) -> Any:
-        """Copy from `masks` what `relation_bias` leaves out about trees: a batch has one relation tensor.
-
-        Keys of older versions are ignored if they switched nothing on.
-        """
+        """Copy from `masks` what `relation_bias` leaves out about trees: a batch has one relation tensor."""
         if not isinstance(content, Mapping):
             return content
-        if (kind := content.get("pos")) is not None:
-            raise ValueError(
-                f"pos: expected embedding={{kind: {kind}, factors: [pos]}}, which replaced it, got "
-                f"pos={kind}. Train such a model anew."
-            )
-        if "pos" in content:
-            content = {key: value for key, value in content.items() if key not in _OLDER}
-        elif older := [key for key in _OLDER if key in content]:
-            raise ValueError(
-                f"{older[0]}: expected embedding.width or embedding.values, which replaced "
-                f"{' and '.join(_OLDER[1:])}, got {content[older[0]]!r}."
-            )
         masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
         if masks is not None:
             preset = str(masks.get("preset") or content.get("preset"))

@@ -37,7 +37,7 @@ from syntaxformer.syntax import (
 from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.decoding import source_pad_id
 from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
-from syntaxformer.translation.translator import MAX_SOURCE_PIECES, Translator
+from syntaxformer.translation.translator import Translator
 from syntaxformer.trees import Sentence
 
 
@@ -246,7 +246,8 @@ def attention_spread(
             if head is not None and head >= len(one):
                 raise ConfigError(f"head: expected below {len(one)}, got {head}.")
             owners = source_owners(translator.encoder, [sentences[row]])
-            kept = owners.values[fitting_pieces(owners.splits, MAX_SOURCE_PIECES)]
+            end_length = translator.encoder.end_length
+            kept = owners.values[fitting_pieces(owners.splits, translator.longest, end_length=end_length)]
             found = spread_of_weights(_mean(one, head), kept, sentences[row])
             for measure, value in found.items():
                 values[measure][row] = value

@@ -110,9 +110,11 @@ def translator_text(
     encoded = encoder.encode([sentence.text], words, translator.longest)
     assert encoded.syntax is not None, "it was asked for the words"
     read = encoded
-    if encoder.columns and translator.annotator is not None:  # which may give other tags than the parser
-        words = WordColumns.from_sentences(translator.annotator.annotate([sentence.text]))
-        read = encoder.encode([sentence.text], words, translator.longest)
+    if encoder.factors and translator.annotator is not None:  # which may give other tags than the parser
+        (own,) = translator.annotator.annotate([sentence.text])
+        read = encoder.encode([sentence.text], WordColumns.from_sentences([own]), translator.longest)
+        if own.words == sentence.words:  # its pieces are, too, of which `prepend` makes tags
+            encoded = read
     factors = {
         name: encoder.vocabularies[name].decode(read.factors[:, column])
         for column, name in enumerate(encoder.columns)

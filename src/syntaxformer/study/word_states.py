@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
     from syntaxformer.translation.translator import Translator
 
-BATCH_SENTENCES, LONGEST_SOURCE = 64, 1024
+BATCH_SENTENCES = 64
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def translator_words(translator: Translator) -> WordEncoder:
     config = translator.model.config  # T5 has another name for it
     n_states = getattr(config, "encoder_layers", config.num_hidden_layers) + 1
     owners = partial(source_owners, encoder)
-    return WordEncoder(translator.model.get_encoder(), n_states, LONGEST_SOURCE, owners, inputs)
+    return WordEncoder(translator.model.get_encoder(), n_states, translator.longest, owners, inputs)
 
 
 def load_word_encoder(

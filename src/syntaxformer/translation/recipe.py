@@ -386,10 +386,12 @@ class Recipe(RunConfig):
         """Problems with names and widths; the annotator is only checked when it is loaded."""
         try:
             names = self.embedding.factors or [name for name, _ in self.width_plan().factors]
-            if unused := sorted(self.data.factor_files.keys() - {*names}):
-                return [f"data.factor_files: expected names of infusion.factors, got {', '.join(unused)}."]
             if self.embedding.kind != "none":
                 check_factors(names, PER_WORD, self.data.factor_files)
+            if unused := sorted(self.data.factor_files.keys() - {*names}):
+                remedy = "Leave it out, or add it to infusion.factors."
+                found = ", ".join(unused)
+                return [f"data.factor_files: expected names of infusion.factors, got {found}. {remedy}"]
             self.width_plan()
         except ConfigError as error:
             return error.problems

@@ -433,7 +433,7 @@ class SourceEncoder:
         kept, left = slice(None), splits
         if longest is not None and (1 + n_tags) * np.diff(splits).max(initial=0) > longest:
             is_first = first_of_words(owners, splits) if n_tags else None
-            kept = fitting_pieces(splits, longest, is_first, n_tags, self._end_length)
+            kept = fitting_pieces(splits, longest, is_first, n_tags, self.end_length)
             left = np.searchsorted(kept, splits)
         if words is None or owners is None:
             encoded = EncodedText(pieces[kept], left, np.zeros((int(left[-1]), 0), np.int32))
@@ -442,7 +442,7 @@ class SourceEncoder:
         return replace(encoded, is_cut=np.diff(splits) != np.diff(left))
 
     @property
-    def _end_length(self) -> int:
+    def end_length(self) -> int:
         """Pieces after the text: the end piece, and mBART's code behind it."""
         added = self.tokenizer.backend_tokenizer.encode("a").special_tokens_mask
         return max(1, next(n for n, one in enumerate([*added[::-1], 0]) if not one))

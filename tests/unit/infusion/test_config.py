@@ -78,11 +78,6 @@ def test_values_of_factors_are_stored_and_those_of_open_ones_come_from_sentences
     assert list(config.fitted(sentences).vocabularies["deprel"].values) == ["det", "root"]
 
 
-def test_keys_of_an_older_version_that_switched_nothing_on_are_passed_over():
-    older = {"masks": {}, "pos": None, "pos_width": 20, "pos_tags": ["NOUN"]}
-    assert InfusionConfig.from_json(older, "x") == InfusionConfig(masks={})
-
-
 def test_biases_take_the_trees_of_masks():
     config = InfusionConfig(masks=MaskConfig(max_distance=5, random=True), relation_bias={"layers": [0]})
     assert config.relation_bias.max_distance == 5
@@ -103,9 +98,6 @@ def test_a_tree_left_out_is_no_longer_used():
         ({"masks": {"layer": 1}}, "infusion: masks.layer: unknown key. Nearest: layers."),
         ({"seed": -1}, "infusion: seed: expected greater than or equal to 0, got -1."),
         ({"seed": 2**32}, "infusion: seed: expected less than or equal to 4294967295, got 4294967296."),
-        ({"pos": "add"},
-         "infusion: pos: expected embedding={kind: add, factors: [pos]}, which replaced it, got pos=add. "
-         "Train such a model anew."),
         ({"masks": {"max_distance": 85}},
          "infusion: masks.max_distance: expected less than or equal to 84, got 85."),
         ({"masks": {"trees": ["dependency", "dependency"]}},

@@ -503,7 +503,6 @@ def test_a_family_that_was_altered_is_refused(tmp_path, change):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"pos_width": 64}, "pos_width: expected embedding.width"),
         (
             {"embedding": {"kind": "let", "word_width": 5}},
             "infusion.word_width: expected nothing for kind 'let'",

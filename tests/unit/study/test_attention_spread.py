@@ -21,6 +21,7 @@ from syntaxformer.study.attention import (
     cross_attention,
     spread_of_weights,
 )
+from syntaxformer.study.word_states import translator_words
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
@@ -138,6 +139,16 @@ def test_the_command_reads_entities_once(monkeypatch, tmp_path):
     written = "he said &quot; three words"
     assert spread("he said &amp;quot; three words", unescape=True) == spread(written)
     assert spread(written, unescape=True) == spread('he said " three words') != spread(written)
+
+
+def test_a_network_of_fewer_positions(monkeypatch):
+    """As of Marian, whose position table ends at 512: its lines are cut there."""
+    seen, translator = _seen_owners(monkeypatch), _translator()
+    translator.decoder.longest = 128
+    attention_spread(translator, [Sentence.from_words(["three"] * 300)], targets=["he"])
+    ((n_pieces, owners),) = seen
+    assert n_pieces == len(owners) == 128
+    assert translator_words(translator).longest == 128
 
 
 def test_a_line_that_is_cut(monkeypatch):

@@ -151,7 +151,7 @@ def test_widths_that_do_not_add_up_show_the_sum():
         ),
         (
             ["infusion.kind=sum_then_concat", "data.factor_files={ner: ner}"],
-            "data.factor_files: expected names of infusion.factors, got ner.",
+            "data.factor_files: expected names of infusion.factors, got ner. Leave it out, or add it to infusion.factors.",
         ),
     ],
 )  # fmt: skip

@@ -388,7 +388,8 @@ class Recipe(RunConfig):
             names = self.embedding.factors or [name for name, _ in self.width_plan().factors]
             if self.embedding.kind != "none":
                 check_factors(names, PER_WORD, self.data.factor_files)
-            if unused := sorted(self.data.factor_files.keys() - {*names}):
+            unused = sorted(self.data.factor_files.keys() - {*names})
+            if unused and self.embedding.kind != "none":  # a baseline may be given them, too
                 remedy = "Leave it out, or add it to infusion.factors."
                 found = ", ".join(unused)
                 return [f"data.factor_files: expected names of infusion.factors, got {found}. {remedy}"]

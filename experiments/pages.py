@@ -24,6 +24,7 @@ from scipy.stats import t as student_t
 from syntaxformer.study.document import Table, to_markdown
 from syntaxformer.study.experiments import RunStore, load_spec, write_report
 from syntaxformer.study.experiments.groups import compare_groups, group_runs, metric_names, paper_gain
+from syntaxformer.study.experiments.store import tuned
 
 HERE = Path(__file__).resolve().parent
 PAGES = {
@@ -36,6 +37,7 @@ PAGES = {
     "bai2021_learning_rate": ("learning_rate", "learning_rate"),
     "masks_lisa_cola": ("masks_lisa_cola", "masks_lisa_cola"),
     "backtranslation_tatoeba": ("backtranslation", "backtranslation_tatoeba"),
+    "pretrained_multi30k": ("pretrained", "pretrained_multi30k"),
 }
 """Experiment → its store, and its page."""
 
@@ -43,6 +45,14 @@ PAGES = {
 FOREST = [
     ("BLEU", "sundararaman2019_table1_tatoeba", "Tatoeba", "baseline, untied", ["baseline", "add"]),
     ("BLEU", "sundararaman2019_table1_multi30k", "Multi30k", "baseline, untied", ["baseline"]),
+    ("BLEU", "pretrained_multi30k", "Marian", "plain", ["from scratch", "add, permuted tags"]),
+    (
+        "BLEU",
+        "pretrained_multi30k",
+        "Marian, against permuted tags",
+        "add, permuted tags",
+        ["from scratch", "plain", "relation_bias"],
+    ),
     ("Matthews × 100", "bai2021_glue_minilm", "MiniLM", "plain", ["masks as printed"]),
 ]
 """Unit, experiment, its data or model, the system without syntax, and systems that are left out.
@@ -83,7 +93,8 @@ def contrasts() -> list[Contrast]:
     found = []
     for unit, name, data, against, left_out in FOREST:
         spec, store = load_spec(HERE / f"{name}.yaml"), RunStore(HERE / "stores" / PAGES[name][0])
-        groups = group_runs(spec, store.runs())
+        runs = store.runs()
+        groups = group_runs(spec := tuned(spec, runs), runs)
         metric, scale = metric_names(spec, groups)[0], spec.report.scale
         for group in groups:
             one = compare_groups(spec, store, group, groups, metric, {"system": against})

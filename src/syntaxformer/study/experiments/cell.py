@@ -136,7 +136,10 @@ def check_recipe(runs: Iterable[StoredRun]) -> None:
         if stored is None:
             continue  # stored by an earlier version
         now = recipe_settings(resolve(run.cell))
-        for key, (expected, got) in differing_settings(stored, now).items():
+        differing = differing_settings(stored, now)
+        if now.get("model.init_from"):  # whose pieces are kept
+            differing.pop("subwords.vocab_size", None)
+        for key, (expected, got) in differing.items():
             raise ConfigError(
                 f"{run.cell.recipe or run.cell.verb}: expected {key}={expected!r}, as in the "
                 f"finished run {run.cell.name}, got {got!r}. Set it back, or give the experiment "

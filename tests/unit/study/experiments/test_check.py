@@ -261,6 +261,23 @@ def test_keys_of_a_mapping_and_an_empty_one_are_an_edit(one_run, store):
     check_experiment(spec, store.runs())
 
 
+def test_a_number_of_pieces_that_nobody_reads_is_no_edit(one_run, store):
+    """A translator that training starts from keeps its pieces; without one, the number counts."""
+    recipe, file, spec, cell = one_run
+    finished = recipe_settings(resolve(cell)) | {"subwords.vocab_size": 301}
+    assert "expected subwords.vocab_size=301, as in the finished run" in _refusal(spec, store, cell, finished)
+    start = str(Path(__file__).parents[4] / "experiments/marian_tatoeba_en_de")
+    recipe = yaml.safe_load((RECIPES / "finetune_translator.yaml").read_text())
+    recipe["model"]["init_from"], recipe["data"]["dir"] = start, "corpus"
+    file.write_text(yaml.safe_dump(recipe))
+    store.finish(
+        cell.key,
+        1.0,
+        {"metrics": {}, "recipe": recipe_settings(resolve(cell)) | {"subwords.vocab_size": 301}},
+    )
+    check_experiment(spec, store.runs())
+
+
 def test_settings_of_another_version_are_no_edit():
     assert (
         differing_settings({"a.b": 1, "old": 2}, {"a.b": 1, "new": None, "a.new": 3, "lisa.layers": 4}) == {}

@@ -76,8 +76,8 @@ def prepare(
     from syntaxformer.annotate import AnnotatedBefore, load_annotator
 
     annotator = load_annotator(name)
-    is_ours = isinstance(name, str)  # an object of the user's own stays as it is
-    if is_ours and only is not None and (limit := getattr(annotator, "limited_to", None)) is not None:
+    limit = getattr(annotator, "limited_to", None)
+    if isinstance(name, str) and only is not None and limit is not None:  # the user's own object stays whole
         annotator = cast("Annotator", limit(only))
     if "constituency" in needs and "governors" in annotator.provides:
         annotator = with_constituency(annotator)

@@ -436,9 +436,8 @@ class OneLabel(TaskType):
             return self
         if has_decoder():
             written, known = WrittenLabel.over(self.labels), dict[str, str]()
-            for word, pieces in zip(
-                written.words, tokenizer(text_target=[*written.words])["input_ids"], strict=True
-            ):
+            ids = tokenizer(text_target=[*written.words])["input_ids"]
+            for word, pieces in zip(written.words, ids, strict=True):
                 if (other := known.setdefault(str(pieces), word)) != word:
                     raise ConfigError(
                         "head: expected labels that the tokenizer tells apart, got the same pieces for "

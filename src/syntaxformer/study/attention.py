@@ -238,6 +238,7 @@ def attention_spread(
     if targets is None:
         targets = [best[0].text for best in translator.translate(lines)]
     values = {measure: np.full(len(lines), np.nan) for measure in MEASURES}
+    end = translator.encoder.end_length
     order = [row for row in np.argsort([-len(line) for line in lines], kind="stable") if lines[row].strip()]
     for start in track(range(0, len(order), BATCH_LINES), "attention", unit="batches"):
         rows = [int(row) for row in order[start : start + BATCH_LINES]]
@@ -246,8 +247,7 @@ def attention_spread(
             if head is not None and head >= len(one):
                 raise ConfigError(f"head: expected below {len(one)}, got {head}.")
             owners = source_owners(translator.encoder, [sentences[row]])
-            end_length = translator.encoder.end_length
-            kept = owners.values[fitting_pieces(owners.splits, translator.longest, end_length=end_length)]
+            kept = owners.values[fitting_pieces(owners.splits, translator.longest, end_length=end)]
             found = spread_of_weights(_mean(one, head), kept, sentences[row])
             for measure, value in found.items():
                 values[measure][row] = value

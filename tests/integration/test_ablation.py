@@ -17,6 +17,10 @@ def test_a_translator_with_spoiled_factors(cli, digits):
     assert spoiled["difference"] < 0
     named = json.loads(cli(*command, "--blank", "pos,case,subword", "--baseline", digits.sum_then_concat).out)
     assert named == spoiled
+    both = "--baseline", digits.none, "--baseline", digits.sum_then_concat
+    three = json.loads(cli(*command, "--blank", "pos,case,subword", *both).out)
+    names = [str(digits.sum_then_concat), str(digits.none), "the model as it is"]
+    assert list(three["systems"]) == names
     done = cli(*command, "--shuffle", "depth")
     assert (done.code, done.err) == (
         2, "error: --shuffle: expected what the model reads, got depth. Known: case, pos, subword.\n"

@@ -15,7 +15,7 @@ from syntaxformer.cli import options
 from syntaxformer.cli.predict import UNCHANGED, predict
 
 if TYPE_CHECKING:
-    from syntaxformer.study.ablation import Ablation
+    from syntaxformer.study.ablation import Ablation, ablate_translator
     from syntaxformer.translation.translator import Translator
 
 
@@ -55,7 +55,7 @@ def evaluate(
     syntaxformer evaluate runs/bias held_out.csv --baseline runs/plain
     """
     from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.study.ablation import Ablation
+    from syntaxformer.study.ablation import Ablation, ablate_translator
     from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
     from syntaxformer.translation.translator import Translator
 
@@ -78,12 +78,14 @@ def evaluate(
     sources, references = list(read_lines(src)), list(read_lines(ref))
     options.check_parallel(src, sources, {ref: references})
     systems: dict[str, Translator] = {}
+    ablation = Ablation.parse(shuffle, blank)
     for one in (model, *(baseline or ())):
-        name = f"{one}{' (again)' * (str(one) in systems)}"
+        is_itself = bool(ablation and systems) and one.resolve() == model.resolve()
+        name = UNCHANGED if is_itself else f"{one}{' (again)' * (str(one) in systems)}"
         systems[name] = Translator.load(one, annotator, device, None, trust_annotator)
-    if ablation := Ablation.parse(shuffle, blank):
-        is_alone = not baseline or any(one.resolve() == model.resolve() for one in baseline)
-        systems = _ablated(systems, ablation, is_alone)
+    if ablation:
+        (name, intact), *others = systems.items()
+        systems = {name: ablate_translator(intact, ablation), **dict(others or [(UNCHANGED, intact)])}
     infos = [one.info for one in systems.values()]
     common = common_scoring(infos, "--baseline")
     options.check_factor_names(options.read_factors(factor), systems.values())
@@ -108,16 +110,6 @@ def evaluate(
         told = _table_note(model, Path(name))
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
     echo(json.dumps(report)) if as_json else _print(report)
-
-
-def _ablated(systems: dict[str, Translator], ablation: Ablation, is_alone: bool) -> dict[str, Translator]:
-    """The first system without its syntax, and the others, or itself unchanged where there are none."""
-    from syntaxformer.study.ablation import ablate_translator
-
-    (name, intact), *others = systems.items()
-    if is_alone:
-        others = [(UNCHANGED, intact)]
-    return {name: ablate_translator(intact, ablation), **dict(others)}
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -20,20 +20,17 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.files import atomic_file, read_lines
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.study import (
-    Ablation,
-    ablate_translator,
+from syntaxformer.study.ablation import Ablation, ablate_translator
+from syntaxformer.study.attention import (
+    MEASURES,
     attention_spread,
     cross_attention,
-    draw_attention,
-    draw_subnetwork,
     plain_attention_beside,
     subnetwork_view,
 )
-from syntaxformer.study.attention import MEASURES
 from syntaxformer.study.cases import Case, case_blocks, cases_of_lines
 from syntaxformer.study.document import Block, Figure, Heading, Paragraph, Table, to_markdown
-from syntaxformer.study.plots import Curve, draw_curves
+from syntaxformer.study.plots import Curve, draw_attention, draw_curves, draw_subnetwork
 from syntaxformer.translation.scoring import (
     check_directions,
     compare_translations,

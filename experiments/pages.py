@@ -22,9 +22,10 @@ from matplotlib.figure import Figure
 from scipy.stats import t as student_t
 
 from syntaxformer.study.document import Table, to_markdown
-from syntaxformer.study.experiments import RunStore, load_spec, write_report
 from syntaxformer.study.experiments.groups import compare_groups, group_runs, metric_names, paper_gain
-from syntaxformer.study.experiments.store import tuned
+from syntaxformer.study.experiments.report import write_report
+from syntaxformer.study.experiments.spec import load_spec
+from syntaxformer.study.experiments.store import RunStore, tuned
 
 HERE = Path(__file__).resolve().parent
 PAGES = {

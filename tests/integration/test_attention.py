@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import spacy
 
-from syntaxformer.study import cross_attention
+from syntaxformer.study.attention import cross_attention
 from syntaxformer.translation.translator import Translator
 
 

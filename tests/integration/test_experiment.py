@@ -10,8 +10,10 @@ import yaml
 from sacrebleu import corpus_chrf
 from sacrebleu.metrics import TER
 
-from syntaxformer.study.experiments import RunStore, load_spec, run_cell, write_report
-from syntaxformer.study.experiments.cell import HYPOTHESES, write_cell
+from syntaxformer.study.experiments.cell import HYPOTHESES, run_cell, write_cell
+from syntaxformer.study.experiments.report import write_report
+from syntaxformer.study.experiments.spec import load_spec
+from syntaxformer.study.experiments.store import RunStore
 from syntaxformer.translation.scoring import score_translations
 
 SETTINGS = {

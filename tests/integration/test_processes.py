@@ -23,7 +23,7 @@ SMALL = (
 KILLED = """
 import os, signal
 from syntaxformer.cli.main import main
-from syntaxformer.translation.trainer import Flow
+from syntaxformer.runs.trainer import Flow
 
 def kill(self, args, state, control, **_):
     if state.global_step == 20 and os.environ["RANK"] == "1":

@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from syntaxformer.base.errors import SyntaxformerError
-from syntaxformer.study.experiments import RunStore, load_spec, run_experiment
+from syntaxformer.study.experiments.runner import run_experiment
+from syntaxformer.study.experiments.spec import load_spec
+from syntaxformer.study.experiments.store import RunStore
 
 pytest.importorskip("ray", reason="ray is not installed")
 

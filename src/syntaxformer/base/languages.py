@@ -92,7 +92,6 @@ def identifier() -> Any:
     """py3langid's identifier with probabilities.
 
     Raises:
-        ImportError: It is not installed.
         OSError: There is no room to unpack its model.
     """
     from py3langid.langid import MODEL_FILE, LanguageIdentifier

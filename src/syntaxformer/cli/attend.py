@@ -116,7 +116,8 @@ def _cross_attention(
     layer: int,
     head: int | None,
 ) -> None:
-    from syntaxformer.study import cross_attention, draw_attention
+    from syntaxformer.study.attention import cross_attention
+    from syntaxformer.study.plots import draw_attention
 
     maps = {}
     for folder, translator in translators.items():
@@ -158,7 +159,8 @@ def _subnetworks(
     layer: int,
     head: int | None,
 ) -> None:
-    from syntaxformer.study import draw_subnetwork, plain_attention_beside, subnetwork_view
+    from syntaxformer.study.attention import plain_attention_beside, subnetwork_view
+    from syntaxformer.study.plots import draw_subnetwork
 
     *beside, (_, infused) = classifiers
     view = subnetwork_view(infused, text)
@@ -184,8 +186,7 @@ def _spread(
     from syntaxformer.annotate import prepare
     from syntaxformer.base.files import read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_side
-    from syntaxformer.study import attention_spread
-    from syntaxformer.study.attention import MEASURES
+    from syntaxformer.study.attention import MEASURES, attention_spread
 
     *beside, model = map(str, folders)
     info, preparation = translators[model].info, translators[model].encoder.preparation

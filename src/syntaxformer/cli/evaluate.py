@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,6 @@ from syntaxformer.cli import options
 from syntaxformer.cli.predict import UNCHANGED, predict
 
 if TYPE_CHECKING:
-    from syntaxformer.study.ablation import Ablation, ablate_translator
     from syntaxformer.translation.translator import Translator
 
 
@@ -94,7 +94,7 @@ def evaluate(
         own, told = options.read_factors(factor), f"translating with {name}"
         scored = sources, references, beam_size, own, told
         found = score_translator(one, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
-        report |= {} if report else {"model": name, **found.scores.as_dict(), "n_loops": found.n_loops}
+        report |= {} if report else {"model": name, **asdict(found.scores), "n_loops": found.n_loops}
         texts[name] = found.hypotheses
     if output is not None:
         with atomic_text(output) as file:

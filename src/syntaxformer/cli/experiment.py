@@ -14,8 +14,8 @@ from syntaxformer.cli import options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syntaxformer.study.experiments import RunStore, Spec
-    from syntaxformer.study.experiments.spec import Only
+    from syntaxformer.study.experiments.spec import Only, Spec
+    from syntaxformer.study.experiments.store import RunStore
 
 experiment = Typer(
     name="experiment",
@@ -52,8 +52,8 @@ def run(
 
     syntaxformer experiment run experiments/sundararaman2019_table1_multi30k.yaml --jobs 2
     """
-    from syntaxformer.study.experiments import LocalExecutor, load_spec, run_experiment
-    from syntaxformer.study.experiments.runner import RayExecutor
+    from syntaxformer.study.experiments.runner import LocalExecutor, RayExecutor, run_experiment
+    from syntaxformer.study.experiments.spec import load_spec
 
     options.refuse_lone_address(engine, address)
     loaded = load_spec(spec, settings or ())
@@ -82,7 +82,8 @@ def report(
 
     syntaxformer experiment report experiments/sundararaman2019_table1_multi30k.yaml
     """
-    from syntaxformer.study.experiments import load_spec, write_report
+    from syntaxformer.study.experiments.report import write_report
+    from syntaxformer.study.experiments.spec import load_spec
 
     loaded = load_spec(spec, settings or ())
     opened = _store(loaded, store)
@@ -94,7 +95,7 @@ def report(
 @experiment.command(hidden=True)
 def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
     """Do one run; `experiment run` starts this command in a separate process."""
-    from syntaxformer.study.experiments import run_cell
+    from syntaxformer.study.experiments.cell import run_cell
 
     run_cell(folder)
 
@@ -110,14 +111,16 @@ def _parts(settings: Sequence[str]) -> Only:
 
 
 def _store(spec: Spec, folder: Path | None) -> RunStore:
-    from syntaxformer.study.experiments import RunStore
+    from syntaxformer.study.experiments.store import RunStore
 
     return RunStore(folder or Path("runs/experiments") / spec.name)
 
 
 def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:
-    from syntaxformer.study.experiments import check_experiment, estimate_seconds, planned_cells
+    from syntaxformer.study.experiments.cell import check_experiment
+    from syntaxformer.study.experiments.runner import estimate_seconds
     from syntaxformer.study.experiments.spec import in_words
+    from syntaxformer.study.experiments.store import planned_cells
 
     runs = store.runs()
     cells = planned_cells(spec, runs, only)

@@ -15,7 +15,8 @@ from pathlib import Path
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.demo.corpus import write_corpus
 from syntaxformer.runs.run_folder import empty_folder
-from syntaxformer.study import cross_attention, draw_attention
+from syntaxformer.study.attention import cross_attention
+from syntaxformer.study.plots import draw_attention
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import (
     Comparison,

@@ -85,11 +85,12 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
         scorer = info.task_type.scorer(collator.tokenizer)
         inputs = _write_graph(folder / GRAPH, model, scorer, batches[-1], shortest, collator.max_length)
         stored = OnnxInfo(inputs=inputs, **origin(model_folder, PACKAGES))
-        stored.write(folder / ONNX)
+        (folder / ONNX).write_text(stored.model_dump_json(indent=1), "utf-8")
         network = OnnxNetwork.load(folder)
         difference = max(_largest_difference(model, network, scorer, batch) for batch in batches)
         check_difference(difference, LARGEST_DIFFERENCE, "logits")
-        stored.model_copy(update={"largest_difference": difference}).write(folder / ONNX)
+        stored.largest_difference = difference
+        (folder / ONNX).write_text(stored.model_dump_json(indent=1), "utf-8")
     _log.info("wrote %s; logits within %.1e", output, difference)
     return output
 

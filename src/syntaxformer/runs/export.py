@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from fnmatch import fnmatch
@@ -28,10 +27,6 @@ class ExportInfo(BaseModel):
     largest_difference: float = 0.0
     weights_sha256: str
     versions: dict[str, str]
-
-    def write(self, path: Path) -> None:
-        """Write it as JSON."""
-        path.write_text(json.dumps(self.model_dump(), indent=1), "utf-8")
 
 
 def origin(model_folder: Path, packages: Sequence[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from operator import le
 from pathlib import Path
 from typing import Any
@@ -97,12 +98,11 @@ class RunTrainer:
         n_updates: int,
         curves: Path,
         best_by: str = "score",
-        callbacks: Iterable[TrainerCallback] = (),
         **given: Any,
     ) -> None:
-        self.config, self.batches, self.rate = config, batches, rate
+        self.config, self.batches, self.rate, self.n_updates = config, batches, rate, n_updates
         self.patience = Patience(config.patience, best_by)
-        every = [Beginning(batches), *callbacks, self.patience, ProgressLines(n_updates), Interruption()]
+        every = [Flow(batches), self.patience, ProgressLines(n_updates), Interruption()]
         every += [Curves(curves)] if config.tensorboard else []
         super().__init__(model, arguments, callbacks=every, **given)
         if config.sharded:
@@ -230,7 +230,7 @@ class RunTrainer:
 
     def _is_finished(self, state: TrainerState) -> bool:
         """Whether nothing is left to train."""
-        return state.global_step >= state.max_steps or self.patience.is_out(state)
+        return state.global_step >= self.n_updates or self.patience.is_out(state)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint, then delete those that are no longer needed."""
@@ -276,8 +276,8 @@ class RunTrainer:
             load_random_state(Path(checkpoint), self.args.process_index, self.args.seed)
 
 
-class Beginning(TrainerCallback):
-    """Prepares a process before its first update, and sets the order of the data of each epoch."""
+class Flow(TrainerCallback):
+    """Prepares a process before its first update, orders the data of each epoch, and logs the last update."""
 
     def __init__(self, batches: Any) -> None:
         self.batches = batches
@@ -291,6 +291,10 @@ class Beginning(TrainerCallback):
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Choose the batches of the epoch, the same however often training was interrupted."""
         self.batches.set_epoch(int((state.epoch or 0) + 1e-9))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Log after the last update, whatever its number."""
+        control.should_log |= state.global_step >= state.max_steps
 
 
 class Interruption(TrainerCallback):
@@ -367,7 +371,7 @@ class ProgressLines(TrainerCallback):
         )
         step, seconds = state.global_step, max(time.monotonic() - self._start, 1e-9)
         rate = (step - self._first_step) / seconds
-        left = _clock((self.max_steps - step) / rate if rate else 0.0)
+        left = timedelta(seconds=int((self.max_steps - step) / rate if rate else 0))
         line = f"step {step}/{self.max_steps}  {shown}  {rate:.2f} updates/s  {left} left"
         if self._bar is None:
             _log.info("%s", line)
@@ -376,12 +380,6 @@ class ProgressLines(TrainerCallback):
 
 
 _SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_n_loops", "eval_score")
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"
 
 
 class Curves(TrainerCallback):

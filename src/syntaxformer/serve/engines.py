@@ -35,7 +35,8 @@ from syntaxformer.trees import Sentence, parse_tree, spans_of
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
     from syntaxformer.encoders.classifier import Classifier
-    from syntaxformer.study import Parser, SubnetworkView, TextView
+    from syntaxformer.study.attention import SubnetworkView
+    from syntaxformer.study.text_view import Parser, TextView
     from syntaxformer.translation.source import EncodedText
     from syntaxformer.translation.translator import Translator
 
@@ -111,7 +112,7 @@ class TranslatorEngine(Engine):
             pieces = encoder.piece_names(source.pieces[start:stop])
             translation.source = Source(pieces=pieces, factors=factors)
         if show & {"alignment", "attention"} and translation.text:
-            from syntaxformer.study import cross_attention
+            from syntaxformer.study.attention import cross_attention
 
             looked = cross_attention(self.translator, line, translation=translation.text)
             weights = looked.average()
@@ -229,7 +230,8 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
     Raises:
         ConfigError: There is no such layer, head or sub-network, or the model reads the user's own factors.
     """
-    from syntaxformer.study import cross_attention, parser_for, subnetwork_view, translator_text
+    from syntaxformer.study.attention import cross_attention, subnetwork_view
+    from syntaxformer.study.text_view import parser_for, translator_text
 
     translator, info = engine.translator, engine.translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
@@ -266,7 +268,8 @@ def explain_classification(
     Raises:
         ConfigError: There is no such layer, head or sub-network.
     """
-    from syntaxformer.study import classifier_text, encoder_attention, parser_for, subnetwork_view
+    from syntaxformer.study.attention import encoder_attention, subnetwork_view
+    from syntaxformer.study.text_view import classifier_text, parser_for
 
     classifier = engine.classifier
     item: Any = texts[0] if len(texts) == 1 else texts

@@ -91,16 +91,11 @@ class Probe(nn.Module):
 
     Edges between two words are predicted by d(i, j)² = ‖B (h_i − h_j)‖², edges to the root by ‖B h_i‖².
 
-    Raises:
-        ValueError: The rank is not between 1 and `d_model`.
-
     Source: Hewitt & Manning (2019), eq. 1 and section 2.2.
     """
 
     def __init__(self, d_model: int, rank: int, finds: Literal["distances", "depths"]) -> None:
         super().__init__()
-        if not 1 <= rank <= d_model:
-            raise ValueError(f"rank: expected 1 to the width of the vectors, {d_model}, got {rank}.")
         self.finds = finds
         self.map = nn.Parameter(torch.empty(d_model, rank).uniform_(-INITIAL_BOUND, INITIAL_BOUND))
 

@@ -99,7 +99,7 @@ def normalizes_punctuation(path: str) -> bool:
 
 def stored_infusion(path: str) -> InfusionConfig | None:
     """What a checkpoint is infused with; None for a plain one."""
-    if not is_infused(path):
+    if not (Path(path) / INFUSION_FILE).is_file():
         return None
     return InfusionConfig.from_json(read_json(Path(path) / INFUSION_FILE)["infusion"], path)
 
@@ -114,7 +114,8 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
     with checkpoint_errors(path, "model.init_from: expected a translator"), quiet_loading():
         config = AutoConfig.from_pretrained(path)
         _set_dropouts(getattr(config, "host", config), dropouts)
-        read: Any = load_infused if is_infused(path) else AutoModelForSeq2SeqLM.from_pretrained
+        is_infused = (Path(path) / INFUSION_FILE).is_file()
+        read: Any = load_infused if is_infused else AutoModelForSeq2SeqLM.from_pretrained
         model, report = read(
             path, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
         )
@@ -137,11 +138,6 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
         forced_bos_token_id=first if rest else None,  # a code, or BART's first piece
     )
     return model
-
-
-def is_infused(path: str | Path) -> bool:
-    """Whether a folder holds an infused model."""
-    return (Path(path) / INFUSION_FILE).is_file()
 
 
 def _set_dropouts(config: Any, dropouts: Mapping[str, float]) -> None:

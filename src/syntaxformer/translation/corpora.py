@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -187,7 +186,6 @@ class ParallelText:
     """Parallel lines: lists, or `StoredLines` if they are many.
 
     Args:
-        n_tabs: Lines whose tabs were read as spaces.
         sha256: Hash of both sides.
         rows: Numbers of these lines in the files, ascending; None if they are all lines.
         n_synthetic: Number of synthetic pairs, which come last.
@@ -198,7 +196,6 @@ class ParallelText:
     tgt: Sequence[str]
     src_path: Path
     tgt_path: Path
-    n_tabs: int = 0
     sha256: str = field(default="", repr=False)
     rows: Sequence[int] | None = field(default=None, repr=False)
     n_file_lines: int = 0
@@ -261,24 +258,23 @@ def read_split(config: CorpusConfig, split: str) -> ParallelText:
         DataError: The files have different numbers of lines, a line has a tab or is not UTF-8, a row
             holds no text, or no pair has words on both sides.
     """
-    tabs: Counter[str] = Counter()
-    pairs = list(_pairs(config, split, tabs))
+    pairs = list(_pairs(config, split))
     src, tgt = [one for one, _ in pairs], [other for _, other in pairs]
     sha256 = hash_lines(src, tgt)
-    return ParallelText(src, tgt, *_paths(config, split), tabs.total(), sha256, n_file_lines=len(src))
+    return ParallelText(src, tgt, *_paths(config, split), sha256, n_file_lines=len(src))
 
 
-def _pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterator[tuple[str, str]]:
-    """The pairs of a split, clean, one at a time; lines with tabs are counted. Errors as in `read_split`."""
+def _pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
+    """The pairs of a split, clean, one at a time. Errors as in `read_split`."""
     of_files = config.dataset is None or split == SYNTHETIC
-    pairs = _file_pairs(config, split, tabs) if of_files else _dataset_pairs(config, split)
+    pairs = _file_pairs(config, split) if of_files else _dataset_pairs(config, split)
     clean_src, clean_tgt = config.preparation(config.src).clean, config.preparation(config.tgt).clean
     return ((clean_src(src), clean_tgt(tgt)) for src, tgt in pairs)
 
 
-def _file_pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterator[tuple[str, str]]:
+def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
     src_path, tgt_path = _paths(config, split)
-    number = n_filled = n_alike = n_other = 0
+    number = n_tabs = n_filled = n_alike = n_other = 0
     for number, (src, tgt) in enumerate(zip_longest(read_lines(src_path), read_lines(tgt_path)), 1):
         if src is None or tgt is None:
             n_src, n_tgt = count_lines(src_path), count_lines(tgt_path)
@@ -295,7 +291,7 @@ def _file_pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterato
                     path,
                     number,
                 )
-            tabs[split] += "\t" in line
+            n_tabs += "\t" in line
         n_filled += bool(src.strip() and tgt.strip())
         n_alike, n_other = n_alike + bool(src.strip()), n_other + (src != tgt)
         yield src, tgt
@@ -305,8 +301,8 @@ def _file_pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterato
         raise DataError(
             f"expected at least one pair of lines with text, got {number} lines without text.", src_path
         )
-    if tabs[split]:
-        _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, tabs[split])
+    if n_tabs:
+        _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, n_tabs)
 
 
 def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
@@ -393,7 +389,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
 
     def build(folder: Path) -> None:
         text = _joined(config, lambda pairs: StoredLines.write(folder, pairs))
-        about = {name: getattr(text, name) for name in ("n_tabs", "sha256", "n_file_lines", "n_synthetic")}
+        about = {name: getattr(text, name) for name in ("sha256", "n_file_lines", "n_synthetic")}
         (folder / "about.json").write_text(json.dumps(about), "utf-8")
 
     folder = stored_folder(config.cache, "text", made_from, build)
@@ -421,7 +417,6 @@ Sides = tuple[Sequence[str], Sequence[str], Sequence[int]]
 
 def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]], Sides]) -> ParallelText:
     """The training splits as one text with the paths of the first split; `keep` stores its pairs."""
-    tabs: Counter[str] = Counter()
     reasons = _reasons(config)
     left_out = dict.fromkeys(reasons, 0)
     n_lines = n_synthetic = 0
@@ -429,7 +424,7 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     def kept() -> Iterator[tuple[str, str, int]]:
         nonlocal n_lines, n_synthetic
         for split in config.train_splits:
-            for src, tgt in _pairs(config, split, tabs):
+            for src, tgt in _pairs(config, split):
                 if split in config.detokenize:
                     src, tgt = _detokenized(src, config, config.src), _detokenized(tgt, config, config.tgt)
                 reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
@@ -447,7 +442,7 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     if n_out:
         shown = ", ".join(f"{count} {name}" for name, count in left_out.items() if count)
         _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
-    facts = (tabs.total(), hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, config.tag)
+    facts = (hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, config.tag)
     return ParallelText(src, tgt, *paths, *facts)
 
 

@@ -22,7 +22,6 @@ from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_fi
 
 FILE = "data_report.json"
 """Its name in the folder of a run."""
-INSTALL = 'python -m pip install "py3langid>=0.4"'
 LANGUAGE_SAMPLE = 10_000
 """Pairs whose language is looked at for a report; some 0.3 ms each."""
 RATIO, RATIO_CHARACTERS = 3.0, 10
@@ -286,8 +285,8 @@ def _add_languages(
 ) -> None:
     try:
         identify = identifier()
-    except (ImportError, OSError) as error:  # its model is unpacked into a temporary file
-        remedy = f"Run: {INSTALL}" if isinstance(error, ImportError) else "Make room for temporary files."
+    except OSError as error:  # its model is unpacked into a temporary file
+        remedy = "Make room for temporary files."
         report.notes.append(f"The language of the lines was not checked: {error}. {remedy}")
         return
     for side, code in zip(("source", "target"), languages, strict=True):

@@ -110,7 +110,7 @@ def export_translator(
         copy_side_files(folder, model_folder, REPLACED)
         exported = info.model_copy(update={"backend": "ctranslate2"})
         (folder / INFO).write_text(exported.model_dump_json(indent=1), "utf-8")
-        export.write(folder / EXPORT)
+        (folder / EXPORT).write_text(export.model_dump_json(indent=1), "utf-8")
     _log.info(
         "wrote %s, %s; log-probabilities within %.1e of the model's%s",
         output,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,13 +198,7 @@ class AnnotatedChunks(Sequence[WordColumns]):
     def __len__(self) -> int:
         return -(-len(self.text) // CHUNK_LINES)
 
-    @overload
-    def __getitem__(self, index: int) -> WordColumns: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[WordColumns]: ...
-    def __getitem__(self, index: int | slice) -> WordColumns | list[WordColumns]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+    def __getitem__(self, index: Any) -> Any:
         if not 0 <= index < len(self):
             raise IndexError(f"chunk: expected 0 to {len(self) - 1}, got {index}.")
         start = index * CHUNK_LINES

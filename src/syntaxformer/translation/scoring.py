@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +38,6 @@ class TranslationScores:
     bleu_signature: str
     chrf_signature: str
     n_lines: int
-
-    def as_dict(self) -> dict[str, float | str | int]:
-        """The scores as a dictionary for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

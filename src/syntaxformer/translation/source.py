@@ -20,13 +20,12 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from syntaxformer.base.errors import BackendMissingError
 from syntaxformer.base.files import read_json
 from syntaxformer.syntax import (
     SUBWORD_POSITIONS,
@@ -132,11 +131,7 @@ class TextPreparation:
         return [(int(places[start]), int(places[end])) for start, end in offsets]
 
     def prepare(self, lines: Sequence[str]) -> PreparedLines:
-        """Prepare clean lines for the tokenizer.
-
-        Raises:
-            BackendMissingError: `moses` or `punctuation` is set and the package sacremoses is not installed.
-        """
+        """Prepare clean lines for the tokenizer."""
         if not self.moses and not self.punctuation:
             return PreparedLines([lower_case(line) for line in lines] if self.lowercase else list(lines))
         split = list(lines)
@@ -167,23 +162,14 @@ def lower_case(line: str) -> str:
 
 
 def detokenize(line: str, language: str) -> str:
-    """Join what Moses' tokenizer split.
-
-    Raises:
-        BackendMissingError: The package sacremoses is not installed.
-    """
+    """Join what Moses' tokenizer split."""
     return _moses(language, "MosesDetokenizer").detokenize(line.split(), unescape=False)
 
 
 @lru_cache(maxsize=16)
 def _moses(language: str, kind: str = "MosesTokenizer") -> Any:
-    try:
-        import sacremoses
-    except ImportError as error:
-        raise BackendMissingError(
-            "sacremoses, Moses' tokenizer for data.moses and data.detokenize,",
-            "python -m pip install sacremoses",
-        ) from error
+    import sacremoses
+
     return getattr(sacremoses, kind)(lang=language)
 
 
@@ -517,12 +503,7 @@ def with_tags(
 
     Returns:
         Pieces, splits and owners, with the tags included.
-
-    Raises:
-        ValueError: There is no such place.
     """
-    if place not in get_args(TagPlace):
-        raise ValueError(f"place of tags: expected one of {', '.join(get_args(TagPlace))}, got {place!r}.")
     is_first, n_tags = first_of_words(owners, splits), tags.shape[1]
     n_before = np.concatenate([[0], np.cumsum(is_first) * n_tags])  # tags of words that begin before a piece
     lengths = np.diff(splits)

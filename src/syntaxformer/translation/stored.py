@@ -31,7 +31,7 @@ from syntaxformer.annotate.corpora.cached import cache_folder, one_at_a_time
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import PARTIAL, atomic_folder, read_json, verify_manifest
 
-FORMAT = 4
+FORMAT = 5
 """Version of the folders' content, which is part of every hash."""
 
 CHUNK = 10_000

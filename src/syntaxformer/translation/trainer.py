@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import PreTrainedModel, Trainer, TrainingArguments
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
@@ -111,7 +111,6 @@ class SyntaxTrainer(RunTrainer, Trainer):
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
             best_by=config.best_by,
-            callbacks=[Flow()],
             data_collator=TranslationCollator(
                 train_pairs, pad_id, dropout, share, EpochDraws(recipe.seed, batches)
             ),
@@ -119,9 +118,6 @@ class SyntaxTrainer(RunTrainer, Trainer):
             eval_dataset=dev_pairs,
         )
         self.model_accepts_loss_kwargs = True  # also of a pretrained translator, whose loss is made here
-
-    def _is_finished(self, state: TrainerState) -> bool:
-        return state.global_step >= self.config.max_steps or self.patience.is_out(state)
 
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
         """Parameters that syntax adds may have a rate of their own."""
@@ -268,12 +264,3 @@ class SyntaxTrainer(RunTrainer, Trainer):
         history = self.state.log_history
         every = [{"step": step, **scores_at(step, history)} for step in evaluations(history)]
         return chosen, {**dev, **steps, "evaluations": every}
-
-
-class Flow(TrainerCallback):
-    """Evaluates after the last update."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Evaluate and save after the last update, whatever its number."""
-        if state.global_step >= args.max_steps:
-            control.should_evaluate = control.should_save = control.should_log = True

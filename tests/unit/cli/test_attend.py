@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from syntaxformer.cli.main import app
-from syntaxformer.study import CrossAttentionMap
+from syntaxformer.study.attention import CrossAttentionMap
 
 SHAPES = {"large": (3, 5), "flat": (2, 5), "narrow": (3, 2)}
 """Layers and heads of the models."""
@@ -30,7 +30,7 @@ def attend(monkeypatch, tmp_path):
         return CrossAttentionMap(["a", "b"], ["c", "d"], weights, {}, "c d")
 
     monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", translator)
-    monkeypatch.setattr("syntaxformer.study.cross_attention", attention)
+    monkeypatch.setattr("syntaxformer.study.attention.cross_attention", attention)
 
     def call(beside, *more):
         arguments = ["attend", "large", "a b", "--beside", beside, "-o", str(tmp_path / "a.png"), *more]

@@ -13,14 +13,8 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.serve.engines import explain_translation
 from syntaxformer.serve.schemas import ExplainSettings
-from syntaxformer.study import (
-    classifier_text,
-    cross_attention,
-    encoder_attention,
-    parser_for,
-    subnetwork_view,
-    translator_text,
-)
+from syntaxformer.study.attention import cross_attention, encoder_attention, subnetwork_view
+from syntaxformer.study.text_view import classifier_text, parser_for, translator_text
 from syntaxformer.syntax import dependency_relations, relation_name
 
 TEXT = "The cat sees a small dog ."

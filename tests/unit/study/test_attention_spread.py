@@ -109,7 +109,7 @@ def _seen_owners(monkeypatch):
         seen.append((weights.shape[1], owners.tolist()))
         return spread_of_weights(weights, owners, sentence)
 
-    module = import_module("syntaxformer.study.attention")  # the package has a function of that name
+    module = import_module("syntaxformer.study.attention")
     monkeypatch.setattr(module, "spread_of_weights", measured)
     return seen
 

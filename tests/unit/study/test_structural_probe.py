@@ -44,14 +44,5 @@ def test_losses_by_hand():
     assert float(probe_loss(found[:, 0], gold[:, 0], is_word)) == pytest.approx((3 / 3 + 18 / 2) / 2)
 
 
-@pytest.mark.parametrize("kind", ["distances", "depths"])
-@pytest.mark.parametrize("rank", [0, 12])
-def test_rank_is_at_most_the_width(kind, rank):
-    with pytest.raises(
-        ValueError, match=rf"^rank: expected 1 to the width of the vectors, 11, got {rank}\.$"
-    ):
-        Probe(11, rank, kind)
-
-
 def test_a_probe_has_one_parameter_of_its_rank():
     assert [tuple(one.shape) for one in Probe(11, 3, "depths").parameters()] == [(11, 3)]

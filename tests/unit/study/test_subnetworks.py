@@ -28,8 +28,8 @@ from syntaxformer.encoders.export_onnx import OnnxNetwork
 from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.study import draw_subnetwork, encoder_attention, plain_attention_beside, subnetwork_view
-from syntaxformer.study.plots import Curve
+from syntaxformer.study.attention import encoder_attention, plain_attention_beside, subnetwork_view
+from syntaxformer.study.plots import Curve, draw_subnetwork
 from syntaxformer.trees import Sentence
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "slipped", "in", "front", "##s", "."]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +25,7 @@ from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
 from syntaxformer.encoders.tables import TextSet, hash_examples
 from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import OWN_TASKS, find_task
+from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, TuneConfig, in_words
 from syntaxformer.study.experiments.store import StoredRun, own_runs
@@ -86,17 +86,6 @@ def code_versions(folder: Path) -> list[str]:
     if versions != before:
         write_text(path, json.dumps({"versions": versions}))
     return versions
-
-
-def count_parameters(folder: Path) -> int:
-    """The number of parameters in a folder's safetensors files; a tied table is stored and counted once."""
-    from safetensors import safe_open
-
-    total = 0
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, "np") as tensors:
-            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-    return total
 
 
 def checkpoint_sha256(model: str) -> str | None:
@@ -328,7 +317,7 @@ def _facts(model: Path, curve: list[dict[str, float]], recipe: Recipe | Finetune
     run = read_json(model / "run.json")
     return {
         **_only(run, *_FACTS),
-        "n_parameters": count_parameters(model),
+        "n_parameters": sum(one.numel() for one in load_tensors(model / WEIGHTS).values()),
         "curve": curve,
         "recipe": recipe_settings(recipe),
     }

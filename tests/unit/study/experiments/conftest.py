@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syntaxformer.study.experiments import RunStore, Spec, load_spec
+from syntaxformer.study.experiments.spec import Spec, load_spec
+from syntaxformer.study.experiments.store import RunStore
 
 CONTENT = {
     "name": "small",

@@ -14,13 +14,15 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
 from syntaxformer.encoders.task_data import read_finetune_data
-from syntaxformer.study.experiments import check_experiment, estimate_seconds, load_spec, run_experiment
 from syntaxformer.study.experiments.cell import (
+    check_experiment,
     checkpoint_sha256,
     differing_settings,
     recipe_settings,
     resolve,
 )
+from syntaxformer.study.experiments.runner import estimate_seconds, run_experiment
+from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.study.experiments.store import FAILED, own_runs
 
 RECIPES = Path(__file__).resolve().parents[4] / "recipes"

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from transformers import set_seed
 
-from syntaxformer.study.experiments import load_spec
 from syntaxformer.study.experiments.cell import resolve
+from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.translation.corpora import read_train
 from syntaxformer.translation.prepare import nested_fraction

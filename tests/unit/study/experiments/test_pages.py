@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.study.experiments import RunStore, load_spec
 from syntaxformer.study.experiments import groups as figures
 from syntaxformer.study.experiments.cell import check_recipe
-from syntaxformer.study.experiments.store import DONE, own_runs
+from syntaxformer.study.experiments.spec import load_spec
+from syntaxformer.study.experiments.store import DONE, RunStore, own_runs
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -19,11 +19,10 @@ from syntaxformer.base.statistics import bootstrap_rows, detectable_effect
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments import groups as figures
-from syntaxformer.study.experiments import load_spec, write_report
 from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, resolve
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
-from syntaxformer.study.experiments.report import mixtures
-from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText
+from syntaxformer.study.experiments.report import mixtures, write_report
+from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText, load_spec
 from syntaxformer.study.experiments.store import tuned
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 

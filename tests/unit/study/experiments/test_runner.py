@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli.main import app
 from syntaxformer.runs.run_folder import Stopwatch, counted_seconds
-from syntaxformer.study.experiments import RunStore, estimate_seconds, load_spec, run_experiment, write_report
 from syntaxformer.study.experiments.cell import recipe_settings, resolve
-from syntaxformer.study.experiments.runner import MOST_KILLS, LocalExecutor
-from syntaxformer.study.experiments.spec import Contrast
-from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, own_runs
+from syntaxformer.study.experiments.report import write_report
+from syntaxformer.study.experiments.runner import MOST_KILLS, LocalExecutor, estimate_seconds, run_experiment
+from syntaxformer.study.experiments.spec import Contrast, load_spec
+from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, RunStore, own_runs
 from syntaxformer.translation.recipe import load_recipe
 
 RESULT = "import json, pathlib, sys; p = pathlib.Path(sys.argv[1]); f = p / 'runs'; n = len(f.read_text()) if f.exists() else 0; f.write_text('x' * (n + 1)); "
@@ -155,7 +155,9 @@ def test_each_run_is_killed_so_often_and_not_more(spec, store):
 
 RUNNER = """
 import sys
-from syntaxformer.study.experiments import RunStore, load_spec, run_experiment
+from syntaxformer.study.experiments.runner import run_experiment
+from syntaxformer.study.experiments.spec import load_spec
+from syntaxformer.study.experiments.store import RunStore
 command = lambda folder: [sys.executable, "-c", sys.argv[3], str(folder)]
 run_experiment(load_spec(sys.argv[1]), RunStore(sys.argv[2]), command=command)
 """

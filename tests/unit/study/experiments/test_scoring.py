@@ -8,6 +8,8 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from syntaxformer import __version__
 from syntaxformer.study.experiments import cell as cell_run
@@ -78,6 +80,7 @@ def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, 
             "last_step": 7,
         }
         (config.output / "run.json").write_text(json.dumps(run))
+        save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4)}, config.output / "model.safetensors")
 
     monkeypatch.setattr("syntaxformer.encoders.finetuning.finetune", finetune)
     settings = {"task": "cola", "model": str(encoder), "infuse": "masks", "training.epochs": 2}
@@ -87,6 +90,7 @@ def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, 
     assert (found["best_step"], found["last_step"]) == (7, 7)  # of which the report warns
     assert found["recipe"]["training.epochs"] == 2
     assert "output" not in found["recipe"]
+    assert found["n_parameters"] == 10
     assert found["model_sha256"] == checkpoint_sha256(str(encoder))
     json.dumps(found)
 
@@ -122,6 +126,7 @@ def _trained(monkeypatch, losses, dev_loss):
         recipe.output.mkdir(parents=True)
         every = [{"step": 10 * (place + 1), "loss": loss} for place, loss in enumerate(losses)]
         (recipe.output / "run.json").write_text(json.dumps({"dev_loss": dev_loss, "evaluations": every}))
+        save_file({"a": torch.zeros(1)}, recipe.output / "model.safetensors")
 
     monkeypatch.setattr("syntaxformer.translation.training.train_translator", train_translator)
 

@@ -10,8 +10,10 @@ import sys
 import pytest
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError
-from syntaxformer.study.experiments import RunStore, load_spec, planned_cells, run_experiment, write_report
-from syntaxformer.study.experiments.store import best_trial, next_trial
+from syntaxformer.study.experiments.report import write_report
+from syntaxformer.study.experiments.runner import run_experiment
+from syntaxformer.study.experiments.spec import load_spec
+from syntaxformer.study.experiments.store import RunStore, best_trial, next_trial, planned_cells
 
 # A run whose loss is smallest at width 20.
 SCRIPT = (

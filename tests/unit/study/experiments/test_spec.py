@@ -12,9 +12,8 @@ import pytest
 from syntaxformer.base.config import apply_overrides
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.finetune_config import load_finetune
-from syntaxformer.study.experiments import check_experiment, load_spec
-from syntaxformer.study.experiments.cell import resolve
-from syntaxformer.study.experiments.spec import ReportConfig
+from syntaxformer.study.experiments.cell import check_experiment, resolve
+from syntaxformer.study.experiments.spec import ReportConfig, load_spec
 
 
 @pytest.fixture

@@ -333,7 +333,7 @@ def test_a_broken_network_and_a_device_that_is_not_there(model_folder, tmp_path,
 
 
 def test_attention_needs_the_trained_folder(model_folder, tmp_path, load):
-    from syntaxformer.study import cross_attention
+    from syntaxformer.study.attention import cross_attention
 
     translator = load(export_translator(model_folder(), tmp_path / "exported"))
     message = r"^model: expected a folder that `train` wrote, got one exported to ctranslate2, which gives no attention"

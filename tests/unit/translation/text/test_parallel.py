@@ -22,7 +22,6 @@ def test_lines_in_pairs(tmp_path):
     assert text.src == ["A cat.", "", "A dog."]
     assert text.tgt == ["Eine Katze.", "", "Ein Hünd."]
     assert len(text) == 3
-    assert text.n_tabs == 0
 
 
 def test_packed_files_and_mixed_ones(tmp_path):
@@ -76,7 +75,6 @@ def test_tabs_as_spaces_are_counted_and_reported(tmp_path, caplog):
         text = read_split(config, "train")
     assert text.src == ["a b", "c"]
     assert text.tgt == [" d", "e f"]
-    assert text.n_tabs == 3
     assert "3 lines with tabs, read as spaces" in caplog.text
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
-from syntaxformer.base.errors import BackendMissingError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.source import SourceEncoder, TextPreparation, detokenize, lower_case, unescape
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
@@ -76,12 +73,6 @@ def test_output_is_joined_again():
     assert TextPreparation("en", moses=True).restore('he said , " do n\'t " .') == 'he said, "do n\'t".'
     assert detokenize("das ist gut , oder ?", "de") == "das ist gut, oder?"
     assert TextPreparation("en").restore("a .") == "a ."
-
-
-def test_sacremoses_is_asked_for_by_its_command(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sacremoses", None)
-    with pytest.raises(BackendMissingError, match=r"sacremoses.* Run: python -m pip install sacremoses$"):
-        TextPreparation("xx", moses=True).prepare(["a"])
 
 
 @pytest.mark.parametrize("moses", [False, True])

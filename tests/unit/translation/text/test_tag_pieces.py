@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,13 +39,6 @@ def test_two_tags_a_word():
     assert _lines(pieces, splits)[0] == [70, 90, 10, 71, 91, 11, 12, 2]
     pieces, splits, _ = with_tags(PIECES, SPLITS, OWNERS, tags, "prefix")
     assert _lines(pieces, splits)[0] == [70, 90, 71, 91, 10, 11, 12, 2]
-
-
-def test_another_place_is_refused():
-    with pytest.raises(
-        ValueError, match=r"^place of tags: expected one of interleaved, prefix, got 'suffix'\.$"
-    ):
-        with_tags(PIECES, SPLITS, OWNERS, TAGS, "suffix")
 
 
 def test_the_limit_counts_tags():

@@ -364,7 +364,7 @@ def test_a_classifiers_trees_are_english_where_its_task_is(task, lacks, monkeypa
 
     asked = []
     monkeypatch.setattr(
-        "syntaxformer.study.parser_for",
+        "syntaxformer.study.text_view.parser_for",
         lambda own, name, language, tokenized: asked.append(language) or 1 / 0,
     )
     classifier = SimpleNamespace(annotator=None, info=SimpleNamespace(task=task))

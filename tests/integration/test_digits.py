@@ -44,7 +44,7 @@ def test_file_stdin_and_output_agree(digits, cli, tmp_path):
 
 def test_through_a_real_process(digits):
     """One line in, one line out, nothing on stderr: pipes, encodings and imports as a user has them."""
-    command = [sys.executable, "-m", "syntaxformer.cli.main", "translate", digits.sum_then_concat]
+    command = [sys.executable, "-m", "syntaxformer.cli.main", "translate", digits.sum_then_concat, "-"]
     done = subprocess.run(command, input=b"3 1 7\n\n4 4 2 1\r\n", capture_output=True)
     assert done.stdout.decode().splitlines() == ["7 1 3", "", "1 2 4 4"]
     assert done.stderr.decode() == ""

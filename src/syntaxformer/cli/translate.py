@@ -16,7 +16,7 @@ from syntaxformer.cli import options
 
 def translate(
     paths: Annotated[
-        list[Path], Argument(metavar="MODEL... [IN]", help="Model folders; then a text, default: stdin.")
+        list[Path], Argument(metavar="MODEL... [IN]", help="Model folders; then a text, default or -: stdin.")
     ],
     output: Annotated[
         Path | None, Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
@@ -56,6 +56,7 @@ def translate(
     from syntaxformer.translation.translator import Translator
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
+    source = None if source == Path("-") else source
     options.refuse_inputs(output, [source, *options.factor_files(factor).values()])
     _spare_torch(models[0], annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)

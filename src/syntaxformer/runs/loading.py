@@ -42,7 +42,8 @@ _NO_PRODUCTS = {
     "recipe.yaml": "a run that is not finished. Wait for it, or go on with --resume.",
     INFUSION_FILE: "an infused model without task and annotator. `syntaxformer.load` and a `SyntaxCollator` "
     "take it; `syntaxformer finetune` writes a whole one.",
-    "config.json": "a checkpoint of transformers. `transformers.pipeline` takes it.",
+    "config.json": "a checkpoint of transformers. `transformers.pipeline` takes it; `syntaxformer train "
+    "finetune_translator` (model.init_from) and `syntaxformer finetune` (--model) train it on.",
 }
 """File → what a folder that has it and is no product is; the first counts."""
 
@@ -113,6 +114,8 @@ def verify_folder(folder: Path, wanted: str) -> None:
             f"{folder}: expected a finished model, got a run that is not finished. "
             f"Wait for it, or continue it with {writer[:-1]} … --resume`."
         )
+    if (folder / "config.json").exists() and not (folder / MANIFEST).exists():
+        product_of(folder)  # which says what the folder is
     verify_manifest(folder)
     if not (folder / wanted).exists():
         raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")

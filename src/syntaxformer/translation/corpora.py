@@ -6,6 +6,7 @@ sentences of the test sets. It is held in memory, or on disk if it is large.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import logging
@@ -309,16 +310,23 @@ def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]
     """Pairs of a dataset; line breaks inside a text become spaces, so that a row is one line."""
     dataset, name = _load(config, split), _paths(config, split)[0]
     columns = [_column(dataset, config, ending) for ending in (config.src, config.tgt)]
-    row = n_other = 0
+    row = n_other = n_quoted = 0
     for row, pair in enumerate(zip(*columns, strict=True), 1):
         for text in pair:
             if not isinstance(text, str):
                 raise DataError(f"expected text, got {type(text).__name__}.", name, row)
+            inner = text[1:-1] if text[:1] == text[-1:] == '"' else ""
+            n_quoted += '""' in inner and '"' not in inner.replace('""', "")
         src, tgt = (" ".join(text.splitlines()) for text in pair)
         n_other += src != tgt
         yield src, tgt
     if not row:
         raise DataError("expected at least one pair, got none.", name)
+    if n_quoted:
+        _log.warning(
+            "%s: %d texts are quoted as in CSV. The quotes of a TSV are part of its texts. If they should "
+            "not be, save it as CSV.", name, n_quoted,
+        )  # fmt: skip
     if not n_other:
         raise DataError("expected a target unlike the source, got the same text. Check data.columns.", name)
 
@@ -331,13 +339,23 @@ def _load(config: CorpusConfig, split: str) -> Any:
     disable_progress_bar()
     say_download(str(config.dataset), ".*", "dataset")
     try:
-        return load_dataset(config.dataset, config.dataset_config, split=split)
+        own = _table_settings(Path(str(config.dataset)))
+        return load_dataset(config.dataset, config.dataset_config, split=split, **own)
     except (DatasetsError, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error.__cause__ or error).split())[:200]
         raise ConfigError(
             f"data.dataset: expected the split {split} of {config.dataset}, got: {reason}. "
             "Check data.dataset, data.dataset_config and the names of the splits; give a folder if offline."
         ) from error
+
+
+def _table_settings(folder: Path) -> dict[str, Any]:
+    """How a folder's tables are read: no cell is a missing value, and the quotes of a TSV are text."""
+    kinds = {path.name.removesuffix(".gz").rpartition(".")[2] for path in folder.rglob("*.*")}
+    if not kinds & {"csv", "tsv"} or kinds & {"parquet", "json", "jsonl", "arrow"}:
+        return {}
+    settings = {"keep_default_na": False, "encoding": "utf-8-sig"}
+    return settings if "csv" in kinds else settings | {"quoting": csv.QUOTE_NONE}
 
 
 def _column(dataset: Any, config: CorpusConfig, language: str) -> Any:

@@ -149,6 +149,31 @@ def test_rows_without_text_and_splits_without_rows(tmp_path):
         read_train(CorpusConfig(dataset=str(tmp_path)))
 
 
+TABLES = {
+    "tsv": (
+        b'\xef\xbb\xbfen\tde\n"Who is it?" "It is me."\t"Wer ist da?"\nNA\tNone\nnull\t\na "b\tc\n',
+        [('"Who is it?" "It is me."', '"Wer ist da?"'), ("NA", "None"), ("null", ""), ('a "b', "c")],
+    ),
+    "csv": (b'en,de\n"a, ""b""",c\nnan,"d\ne"\n', [('a, "b"', "c"), ("nan", "d e")]),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_cells_of_tables_are_texts(tmp_path, kind, caplog):
+    """A TSV has no quoting, and no cell is a missing value."""
+    content, pairs = TABLES[kind]
+    (tmp_path / f"train.{kind}").write_bytes(content)
+    text = read_split(CorpusConfig(dataset=str(tmp_path)), "train")
+    assert list(zip(text.src, text.tgt, strict=True)) == pairs
+    assert "quoted" not in caplog.text
+
+
+def test_a_tsv_that_is_quoted_like_csv_is_told_of(tmp_path, caplog):
+    (tmp_path / "train.tsv").write_text('en\tde\n"He said ""no""."\t"Nein."\n')
+    read_split(CorpusConfig(dataset=str(tmp_path)), "train")
+    assert "train: 1 texts are quoted as in CSV. The quotes of a TSV are part of its texts" in caplog.text
+
+
 def test_one_column_for_both_sides_is_refused(parquet):
     columns = {"en": "translation.en", "de": "translation.en"}
     with pytest.raises(DataError) as caught:

@@ -133,6 +133,11 @@ def test_no_folder_a_file_and_another_folder(tmp_path):
     assert _message(tmp_path / "other") == (
         f"{tmp_path / 'other' / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?"
     )
+    (tmp_path / "other" / "config.json").write_text("{}")
+    assert _message(tmp_path / "other").endswith(
+        "got a checkpoint of transformers. `transformers.pipeline` takes it; `syntaxformer train "
+        "finetune_translator` (model.init_from) and `syntaxformer finetune` (--model) train it on."
+    )
 
 
 def test_a_folder_of_models(folder):

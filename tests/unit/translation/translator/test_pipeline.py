@@ -135,7 +135,11 @@ def test_the_task_of_the_other_product(folder):
     [
         ((), "got a folder without syntaxformer.json and classifier.json."),
         (None, "got no folder."),
-        (("config.json",), "got a checkpoint of transformers. `transformers.pipeline` takes it."),
+        (
+            ("config.json",),
+            "got a checkpoint of transformers. `transformers.pipeline` takes it; `syntaxformer train "
+            "finetune_translator` (model.init_from) and `syntaxformer finetune` (--model) train it on.",
+        ),
         (
             ("config.json", "infusion.json"),
             "got an infused model without task and annotator. `syntaxformer.load` and a `SyntaxCollator` take it; "

@@ -187,7 +187,7 @@ MOST_REPEATS = 50
 def next_trial(
     spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Only | None = None
 ) -> Cell | None:
-    """A waiting trial, or a new trial of a study in which none is running; None if there is nothing to do.
+    """A waiting trial, or a new one; None if there is nothing to do. Only a grid has trials side by side.
 
     Raises:
         BackendMissingError: Optuna is needed but not installed.
@@ -197,8 +197,8 @@ def next_trial(
             continue
         trials = study_trials(spec, search, runs, labels)
         cell = next((one.cell for one in trials if one.state == WAITING), None)
-        ended = all(one.state in (DONE, FAILED, KILLED) for one in trials)
-        if ended and len(trials) < search.trials:
+        is_free = search.sampler == "grid" or all(one.state in (DONE, FAILED, KILLED) for one in trials)
+        if cell is None and is_free and len(trials) < search.trials:
             cell = _propose(spec, search, labels, trials)
         if cell is not None:
             return cell

@@ -54,6 +54,22 @@ def test_a_grid_takes_each_value_once(search, store, tmp_path):
     assert (tmp_path / "report" / "trials_system-sit_infusion.width.png").exists()
 
 
+@pytest.mark.parametrize(("sampler", "n_started"), [("grid", 3), ("random", 1)])
+def test_only_a_grid_has_trials_side_by_side(search, store, sampler, n_started):
+    """Its values do not depend on what others found; a sampler's do."""
+    if sampler == "random":
+        pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    spec, found = search(sampler=sampler, trials=3), []
+    with store.lock():
+        while (cell := next_trial(spec, spec.search, store.runs())) is not None:
+            store.add([cell])
+            assert next_trial(spec, spec.search, store.runs()).key == cell.key  # while it waits
+            store.start(cell.key)
+            found.append(cell.settings["infusion.width"])
+    assert len(found) == n_started
+    assert sampler == "random" or found == [8, 16, 20]
+
+
 def test_optuna_goes_on_from_the_store(search, store):
     pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
     space = {
@@ -106,16 +122,6 @@ def test_a_small_space_is_left_when_it_is_seen(search, store):
     pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
     spec = search(sampler="random", trials=30)
     assert run_experiment(spec, store, command=_command) == {"done": 5}
-
-
-def test_one_trial_of_a_study_at_a_time(search, store):
-    spec = search(sampler="grid", trials=5)
-    cell = next_trial(spec, spec.search, {})
-    store.add([cell])
-    assert next_trial(spec, spec.search, store.runs()).key == cell.key
-    store.start(cell.key)
-    with store.lock():
-        assert next_trial(spec, spec.search, store.runs()) is None
 
 
 def test_an_edited_search_does_not_take_old_trials_for_its_own(search, content, store, tmp_path):

@@ -349,6 +349,19 @@ def test_files_to_translate_that_are_no_text(digits, cli, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bad.en"]
 
 
+def test_the_language_of_a_side_by_its_name(digits, cli, tmp_path):
+    src, ref = digits.corpus / "test.en", digits.corpus / "test.de"
+    done = cli("evaluate", digits.none, "--src", src, "--ref", src)
+    assert (done.code, done.err) == (2, f"error: {src}: expected another text than in {src}, got the same.\n")
+    for turned in (
+        cli("evaluate", digits.none, "--src", ref, "--ref", src, "--device", "cpu"),
+        cli("translate", digits.none, ref, "-o", tmp_path / "out.en"),
+        cli("backtranslate", digits.none, ref, "-o", tmp_path / "pairs"),
+    ):
+        assert turned.code == 0
+        assert f"{ref}: expected en, as of the model, got a file of de by its name" in turned.err
+
+
 def test_evaluation_of_files_that_do_not_fit(digits, cli):
     src, ref = digits.corpus / "test.en", digits.corpus / "dev.de"
     _refused(
@@ -363,7 +376,7 @@ def test_evaluation_of_files_that_do_not_fit(digits, cli):
         (("translate", "{model}", "{src}", "--n-best", "3"), "--n-best: expected at most the beam size, 2, got 3."),
         (("translate", "{model}", "{src}", "--factor", "tone"), "--factor: expected NAME=FILE, got tone."),
         (("translate", "{model}", "{src}", "--factor", "tone={src}"), "user factors: expected none, as in training, got tone."),
-        (("evaluate", "{model}", "--src", "{src}", "--ref", "{src}", "--factor", "tone={src}"), "--factor: expected a factor of the model, got tone."),
+        (("evaluate", "{model}", "--src", "{src}", "--ref", "{ref}", "--factor", "tone={src}"), "--factor: expected a factor of the model, got tone."),
         (("translate", "{model}", "{src}", "--factor", "tone=/none"), "user factors: expected none, as in training, got tone."),
         (("attend", "{model}", " "), "text: expected a sentence, got an empty one."),
         (("attend", "{model}", "3 1", "--layer", "7"), "layer, head: expected below 2 and 4, got 7 and None."),
@@ -373,7 +386,8 @@ def test_evaluation_of_files_that_do_not_fit(digits, cli):
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit(digits, cli, arguments, message):
-    given = [one.format(model=digits.none, src=digits.corpus / "test.en") for one in arguments]
+    texts = {"src": digits.corpus / "test.en", "ref": digits.corpus / "test.de"}
+    given = [one.format(model=digits.none, **texts) for one in arguments]
     _refused(cli(*given), message)
 
 

@@ -77,6 +77,8 @@ def evaluate(
     options.refuse_inputs(output, [src, ref, *options.factor_files(factor).values()])
     sources, references = list(read_lines(src)), list(read_lines(ref))
     options.check_parallel(src, sources, {ref: references})
+    if sources == references:
+        raise DataError(f"expected another text than in {src}, got the same.", ref)
     systems: dict[str, Translator] = {}
     ablation = Ablation.parse(shuffle, blank)
     for one in (model, *(baseline or ())):
@@ -87,6 +89,7 @@ def evaluate(
         (name, intact), *others = systems.items()
         systems = {name: ablate_translator(intact, ablation), **dict(others or [(UNCHANGED, intact)])}
     infos = [one.info for one in systems.values()]
+    options.check_languages(infos[0], src, ref)
     common = common_scoring(infos, "--baseline")
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}

@@ -5,10 +5,11 @@ What a check does not accept, it refuses by a `ConfigError`, or by a `DataError`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
@@ -16,6 +17,8 @@ from syntaxformer.base.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
+
+_log = logging.getLogger("syntaxformer.data")
 
 
 class Engine(StrEnum):
@@ -110,6 +113,18 @@ def check_parallel(src: Path, sources: Sequence[object], others: Mapping[Path, S
         if len(lines) != len(sources) or not sources:
             raise DataError(
                 f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
+            )
+
+
+def check_languages(info: Any, *paths: Path | None) -> None:
+    """Warn of a source or target file whose name says another language than the model's."""
+    from syntaxformer.base.languages import language_of_file, language_of_side
+
+    for path, ending in zip(paths, (info.src, info.tgt), strict=False):
+        found, expected = path and language_of_file(path).code, language_of_side(info, ending).code
+        if found and expected and found != expected:
+            _log.warning(
+                "%s: expected %s, as of the model, got a file of %s by its name", path, expected, found
             )
 
 

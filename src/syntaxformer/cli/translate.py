@@ -62,6 +62,7 @@ def translate(
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
+    options.check_languages(translator.info, source)
     lines = standard_input() if source is None else read_lines(source)
     factors = options.read_factors(factor)
     results = translator.translate(
@@ -107,6 +108,7 @@ def backtranslate(
     from syntaxformer.translation.translator import Translator
 
     translator = Translator.load(model, annotator, device, None, trust_annotator)
+    options.check_languages(translator.info, mono)
     search = {"beam_size": beam_size, "batch_size": batch_size, "temperature": temperature}
     own = options.factor_files(factor)
     done = backtranslate(translator, model, mono, output, own, **search, top_k=top_k, seed=seed)

@@ -53,29 +53,38 @@ class ClassificationPipeline:
     def __init__(self, classifier: Classifier) -> None:
         self.classifier = classifier
 
-    def __call__(self, texts: Text | Sequence[Text], *, top_k: int | None = 1) -> Any:
+    def __call__(
+        self, texts: Text | Sequence[Text], *, top_k: int | None = 1, batch_size: int | None = None
+    ) -> Any:
         """Classify a text or a pair, or a list of them.
 
         Args:
             texts: Raw text; a pair as `{"text": …, "text_pair": …}`.
             top_k: How many labels, likeliest first; None for all. But for 1 there is a list for each text.
+            batch_size: Number of texts in a batch; None for the folder's setting.
 
         Returns:
             `{"label": …, "score": …}` for each text: the likeliest label and its probability, or "score" and
             the score. For several labels or scores a list of these; for words a list of their tags and for a
             question the answer, as transformers gives them. The answer to a single text is in a list, that to
             a single pair is not. Cut texts are warned of.
+
+        Raises:
+            ValueError: `top_k` is below 1.
         """
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k: expected at least 1, or None for all labels, got {top_k}.")
         single = isinstance(texts, str | tuple | Mapping)
-        found = self.classifier.predict([_as_tuple(one) for one in ([texts] if single else texts)])
+        rows = [_as_tuple(one) for one in ([texts] if single else texts)]
+        found = self.classifier.predict(rows, batch_size)
         if found.n_truncated:
             warnings.warn(self.classifier.cut_note(found), stacklevel=2)
         if self.classifier.task_type.parts or self.classifier.task_type.takes_lists:
             answers = [_listed(**one) for one in self.classifier.answers(found)]
             return answers[0] if single else answers
         names = self.classifier.task_type.names or ("score",)
-        rows = found.probabilities or [[score] for score in found.labels]
-        ranked = [_ranked(names, row) for row in rows]
+        scores = found.probabilities or [[score] for score in found.labels]
+        ranked = [_ranked(names, row) for row in scores]
         if top_k != 1:
             return ranked[0][:top_k] if single else [one[:top_k] for one in ranked]
         return ranked[0][0] if single and not isinstance(texts, str) else [one[0] for one in ranked]
@@ -108,7 +117,7 @@ def pipeline(
     folder: str | Path,
     task: str | None = None,
     annotator: Any = None,
-    device: str | None = None,
+    device: Any = None,
     trust_annotator: bool = False,
 ) -> Any:
     """Load a model folder as a function.
@@ -117,7 +126,8 @@ def pipeline(
         folder: What `train`, `export` or `finetune` wrote; or the name on the Hub to which it was pushed.
         task: "translation" or "classification", to refuse the other; None takes what the folder is.
         annotator: A name or an object, as `load_annotator` takes it; None for the one that the folder names.
-        device: "cpu", "cuda", …; None for the best there is.
+        device: "cpu", "cuda", …, or as transformers takes it: 0 for the first GPU, -1 for the processor; None
+            for the best there is.
         trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 
     Returns:
@@ -135,6 +145,9 @@ def pipeline(
         raise ConfigError(
             f"task: expected one of {', '.join(TASKS)}, got {task!r}. {swapped or nearest(task, TASKS)}"
         )
+    if isinstance(device, int):
+        device = "cpu" if device < 0 else f"cuda:{device}"
+    device = device and str(device)
     path = fetched(folder)
     is_classifier = product_of(path) == CLASSIFIER
     if task == "classification" or (task is None and is_classifier):

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored_name, trusted_annotator
+from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, check_pieces, disk_errors, write_manifest
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
@@ -192,10 +193,11 @@ class Classifier:
         return self.task_type.score(self.info.metrics, gold, self.task_type.encode(predictions.labels))
 
     def _example(self, text: Text, number: int) -> TextExample:
-        parts = (text,) if isinstance(text, str) else tuple(text)
-        if len(parts) != self.info.n_texts:
+        parts = tuple(text) if isinstance(text, tuple | list) else (text,)
+        strange = next((type(one).__name__ for one in parts if not isinstance(one, str)), None)
+        if len(parts) != self.info.n_texts or strange:
             wanted = "one text" if self.info.n_texts == 1 else "a pair of texts"
-            raise DataError(f"text: expected {wanted}, got {len(parts)}.", line=number)
+            raise DataError(f"text: expected {wanted}, got {strange or len(parts)}.", line=number)
         return raw_example(parts, number, keep_places=bool(self.task_type.parts))
 
 
@@ -306,9 +308,9 @@ def save(
     """
     folder, config, told = Path(folder), collator.config, sorted(collator.annotators)
     infusion: Any = getattr(getattr(model, "infusion", None), "config", InfusionConfig())
-    compared = "tree_options", "vocabularies", "lisa"
-    if any(getattr(infusion, key) != getattr(config, key) for key in compared):
-        parts = " and ".join(", ".join(one.parts) or "nothing" for one in (infusion, config))
+    read = [(one.tree_options, list(one.vocabularies.items()), one.lisa) for one in (infusion, config)]
+    if read[0] != read[1]:
+        parts = " and ".join(sections_in_words(one.parts) or "nothing" for one in (infusion, config))
         raise ConfigError(f"collator: expected the model's InfusionConfig, got another: {parts}.")
     if (folder / TRANSLATOR).exists() or (folder / "recipe.yaml").exists():
         raise ConfigError(f"folder: expected a new one or Trainer's, got {folder}, a run. Choose another.")

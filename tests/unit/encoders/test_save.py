@@ -82,6 +82,16 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     ):
         sf.pipeline(folder)
     (answer,) = sf.pipeline(folder, annotator=TableAnnotator())(TEXTS[:1])
+    for device in (-1, torch.device("cpu")):
+        classify = sf.pipeline(folder, annotator=TableAnnotator(), device=device)
+        assert classify(TEXTS[:1], batch_size=1) == [answer]
+    for cell in (None, float("nan"), b"the cat"):
+        with pytest.raises(
+            DataError, match=rf"^line 2: text: expected one text, got {type(cell).__name__}\.$"
+        ):
+            classify([TEXTS[0], cell])
+    with pytest.raises(ValueError, match=r"^top_k: expected at least 1, or None for all labels, got 0\.$"):
+        classify(TEXTS, top_k=0)
     expected = logits(model, collator, TableAnnotator(), TEXTS[0]).softmax(0)
     assert answer["label"] == ("bad", "good")[int(expected.argmax())]
     assert answer["score"] == pytest.approx(float(expected.max()), abs=1e-5)
@@ -146,6 +156,13 @@ def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
         sf.save(model, for_plain, tmp_path / "a", "en")
     with pytest.raises(ConfigError, match="got another: nothing and relation_bias"):
         sf.save(plain, collator, tmp_path / "a", "en")
+    near = sf.SyntaxCollator(collator.tokenizer, sf.InfusionConfig(relation_bias={"max_distance": 5}))
+    with pytest.raises(ConfigError, match=r"got another: relation_bias and relation_bias \(max_distance 5\)\.$"):  # fmt: skip
+        sf.save(model, near, tmp_path / "a", "en")
+    kinds = [sf.InfusionConfig(embedding={"kind": "add", "factors": names}) for names in (("pos", "case"), ("case", "pos"))]  # fmt: skip
+    tagged = sf.infuse(made("none")[0], kinds[0])
+    with pytest.raises(ConfigError, match=r"factors pos case, .* and embedding \(kind add, factors case pos, "):  # fmt: skip
+        sf.save(tagged, sf.SyntaxCollator(collator.tokenizer, kinds[1]), tmp_path / "a", "en")
     reader, of_reader = made("none", AutoModelForQuestionAnswering)
     with pytest.raises(ConfigError, match=r"model: expected a head for classes, scores or tags, .* got BertForQuestionAnswering"):  # fmt: skip
         sf.save(reader, of_reader, tmp_path / "a")

@@ -39,7 +39,7 @@ def test_options_that_give_more_than_a_text(folder, options, named):
 def _classifier(probabilities, labels):
     seen = []
 
-    def predict(texts):
+    def predict(texts, batch_size=None):
         seen.append(texts)
         return Predictions(labels[: len(texts)], probabilities and probabilities[: len(texts)])
 

@@ -136,6 +136,14 @@ def test_load_takes_what_from_pretrained_takes(tmp_path):
     assert_close(_logits(half, batch).float(), _logits(model, batch), atol=0.1, rtol=0.1)
 
 
+def test_a_plain_model_is_sent_to_who_loads_it(tmp_path):
+    _plain().save_pretrained(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=r"got a plain one: no infusion\.json\. An Auto class of transformers"
+    ):
+        sf.load(tmp_path)
+
+
 def test_relations_of_another_definition_are_refused(tmp_path):
     _infused("masks").save_pretrained(tmp_path)
     path = tmp_path / "infusion.json"

@@ -205,12 +205,11 @@ def check_lines(lines: object, what: str = "lines") -> None:
     """Check that lines are not one string; `what` is their name in the message.
 
     Raises:
-        TypeError: They are one string, which would be read as a list of characters.
+        TypeError: They are one string, which would be read as a list of characters, or a mapping.
     """
-    if isinstance(lines, str):
-        raise TypeError(
-            f"{what}: expected a list of strings, got the string {lines[:40]!r}. Put it into a list."
-        )
+    if isinstance(lines, str | Mapping):
+        shown = f"the string {lines[:40]!r}. Put it into a list" if isinstance(lines, str) else "a mapping"
+        raise TypeError(f"{what}: expected a list of strings, got {shown}.")
 
 
 def check_words(sentences: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:

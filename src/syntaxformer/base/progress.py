@@ -221,8 +221,6 @@ def is_waiting_for(lines: object) -> bool:
 def lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
     """The next lines, at least one; of `LiveLines` only those that have come, so no line waits for others."""
     chunk = list(islice(lines, 1))
-    while chunk and len(chunk) < limit and not is_waiting_for(lines):
-        if (line := next(lines, None)) is None:
-            break
-        chunk.append(line)
+    while chunk and len(chunk) < limit and not is_waiting_for(lines) and (more := list(islice(lines, 1))):
+        chunk += more
     return chunk

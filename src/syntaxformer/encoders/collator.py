@@ -32,6 +32,7 @@ from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
+from syntaxformer.runs.loading import TARGET_TOKENIZER
 from syntaxformer.syntax import (
     FACTORS,
     SyntaxInputs,
@@ -132,7 +133,8 @@ class SyntaxCollator:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
                 "tokenizer: expected a fast one, which gives character offsets, got "
-                f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True)."
+                f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True). "
+                "Marian's and M2M100's have no fast form: `syntaxformer train` (model.init_from) takes them."
             )
         _check_length(tokenizer, max_length, pad_to_multiple_of)
         self.stride, self.tags, self.pad_to_multiple_of = stride, tags, pad_to_multiple_of
@@ -463,6 +465,11 @@ class SyntaxCollator:
         if missing or len({isinstance(label, str) for label in labels}) > 1:
             raise DataError("labels: expected one kind for all examples or none, got a mixture.")
         if isinstance(labels[0], str):
+            if (Path(self.tokenizer.name_or_path) / TARGET_TOKENIZER).is_file():
+                raise ConfigError(
+                    f"labels: expected a model whose two sides have the same pieces, got {TARGET_TOKENIZER} "
+                    f"in {self.tokenizer.name_or_path}. Train it with `syntaxformer train`, model.init_from."
+                )
             written = self.tokenizer(
                 text_target=labels, padding="longest", truncation=True, return_tensors="pt"
             )

@@ -188,6 +188,11 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
 def _stored(folder: Path) -> tuple[dict[str, Any], InfusionConfig, Family | None]:
     """Read and check `infusion.json`."""
     path = folder / INFUSION_FILE
+    if (folder / "config.json").is_file() and not path.exists():
+        raise CheckpointError(
+            f"{folder}: expected an infused model, got a plain one: no {INFUSION_FILE}. An Auto class of "
+            "transformers loads it; `syntaxformer.pipeline` uses a folder that `train` or `finetune` wrote."
+        )
     stored = read_json(path)
     version = stored.get("relations", 1)
     if version != RELATIONS_VERSION:

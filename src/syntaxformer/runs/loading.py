@@ -26,6 +26,9 @@ TRANSLATOR = "syntaxformer.json"
 CLASSIFIER = "classifier.json"
 """File in the folder of every fine-tuned model."""
 
+TARGET_TOKENIZER = "target_tokenizer.json"
+"""File in the folder of a translator whose target side has other pieces than its source side."""
+
 _KINDS = {
     TRANSLATOR: ("a translator", "`syntaxformer train`", "`syntaxformer translate` or `evaluate`"),
     CLASSIFIER: ("a fine-tuned model", "`syntaxformer finetune`", "`syntaxformer predict`"),

@@ -19,12 +19,12 @@ from pydantic import Field, ValidationError
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.config import config_error
-from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
+from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import check_pieces, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.runs.config import Section
-from syntaxformer.runs.loading import TRANSLATOR, load_written, to_device, verify_folder
+from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written, to_device, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
 from syntaxformer.translation.decoding import (
@@ -64,7 +64,6 @@ MAX_SOURCE_PIECES = 1024
 
 
 INFO = TRANSLATOR
-TARGET_TOKENIZER = "target_tokenizer.json"
 FORMAT_VERSION = 1
 
 
@@ -344,6 +343,9 @@ class Translator:
         self._check_user_factors(given)
         values = {name: iter(rows) for name, rows in given.items()}
         while chunk := lines_at_hand(lines, size):
+            for number, line in enumerate(chunk, done + 1):
+                if not isinstance(line, str):
+                    raise DataError(f"text: expected a string, got {type(line).__name__}.", line=number)
             part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
             for name, rows in part.items():
                 if len(rows) < len(chunk):

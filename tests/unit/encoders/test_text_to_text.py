@@ -82,6 +82,19 @@ def test_the_encoder_runs_once_for_all_labels(t5, infuse):
             torch.testing.assert_close(found[:, column], expected)
 
 
+def test_targets_of_a_folder_with_two_tokenizers_are_refused(t5, tmp_path):
+    """Marian's: the folder's tokenizer has the pieces of the source."""
+    tokenizer = AutoTokenizer.from_pretrained(t5)
+    row = sf.SyntaxExample((sf.Sentence.from_words(["the", "cat"]),), "true false")
+    assert sf.SyntaxCollator(tokenizer, "none")([row])["labels"].tolist() == [[3, 4, 1]]
+    tokenizer.name_or_path = str(tmp_path)
+    (tmp_path / "target_tokenizer.json").write_text("{}")
+    with pytest.raises(
+        ConfigError, match=r"whose two sides have the same pieces, got target_tokenizer\.json in"
+    ):
+        sf.SyntaxCollator(tokenizer, "none")([row])
+
+
 def test_labels_of_several_lengths_are_scored_to_their_end(t5):
     model, tokenizer = (
         T5ForConditionalGeneration.from_pretrained(t5).eval(),

@@ -9,7 +9,7 @@ import warnings
 import pytest
 import torch
 
-from syntaxformer.base.errors import AlignmentError, ConfigError
+from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.syntax import UnseenFactorValueWarning
 from syntaxformer.translation import translator as translator_module
 from syntaxformer.translation.decoding import batches_of
@@ -57,6 +57,19 @@ def test_a_string_is_no_list_of_lines(plain):
             call()
     with pytest.raises(TypeError, match=message):
         plain.as_written("the cat")
+
+
+@pytest.mark.parametrize("cell", [None, float("nan"), 3, ["the cat"]])
+def test_a_cell_without_text_is_refused_by_its_number(plain, cell):
+    """None once ended the lines: what came after it stood beside other lines."""
+    for lines in ([cell], ["the cat", cell, "the dog"]):
+        with pytest.raises(DataError) as caught:
+            list(plain.translate(lines))
+        assert (
+            str(caught.value) == f"line {len(lines[:2])}: text: expected a string, got {type(cell).__name__}."
+        )
+    with pytest.raises(TypeError, match=r"^lines: expected a list of strings, got a mapping\.$"):
+        list(plain.translate({"text": "the cat"}))
 
 
 def test_nothing_in_nothing_out(infused):

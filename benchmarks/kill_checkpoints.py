@@ -29,7 +29,7 @@ import torch
 from transformers.utils import logging as hf_logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "training"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "translation" / "training"))
 
 from conftest import make_recipe, make_trainer
 from syntaxformer.base.files import MANIFEST, remove_partials, verify_manifest

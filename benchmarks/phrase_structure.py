@@ -15,15 +15,18 @@ import argparse
 import gzip
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from bracket_score import bracket_score
 from syntaxformer.annotate import load_annotator
 from syntaxformer.trees import (
     Tree,
-    bracket_score,
     leaves_of,
     parse_tree,
     phrase_structure,

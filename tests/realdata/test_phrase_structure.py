@@ -2,9 +2,9 @@
 
 import pytest
 
+from bracket_score import bracket_score
 from syntaxformer.annotate import load_annotator
 from syntaxformer.trees import (
-    bracket_score,
     leaves_of,
     phrase_structure,
     read_conllu,

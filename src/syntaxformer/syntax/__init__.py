@@ -38,7 +38,6 @@ from syntaxformer.syntax.pieces import (
     row_of_item,
     segment_offsets,
     subword_codes,
-    uncovered_words,
     word_of_piece,
 )
 from syntaxformer.syntax.relations import (
@@ -106,7 +105,6 @@ __all__ = [
     "row_of_item",
     "segment_offsets",
     "subword_codes",
-    "uncovered_words",
     "word_depths",
     "word_factor",
     "word_of_piece",

@@ -8,9 +8,9 @@ A batch is flat: the offsets of all pieces, one after the other, and `row_splits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,7 +52,7 @@ def batch_word_of_piece(
     A piece *covers* a word if they share at least one character. It *belongs* to the word that covers most of
     its characters, on a tie to the first one; a piece that covers no word (specials, padding, a lone space)
     belongs to none. So a piece has at most one word, but a word may be covered and yet own no piece: "▁zum"
-    belongs to the first of "zu" and "dem" (see `uncovered_words`).
+    belongs to the first of "zu" and "dem".
 
     Words may overlap or share characters. "First" is the order of their starts, then of their indices.
 
@@ -118,36 +118,6 @@ def _longest_overlap(pieces: NDArray[np.int64], words: NDArray[np.int64]) -> NDA
     return best
 
 
-def uncovered_words(
-    words_of_pieces: ArrayLike,
-    piece_row_splits: ArrayLike,
-    word_row_splits: ArrayLike,
-) -> NDArray[np.int64]:
-    """Words that own no piece, so that their factors and relations do not reach the model.
-
-    This is normal for the second word of "zum" = "zu dem" and for characters that a tokenizer's normaliser
-    removes; a large number means that the words and the pieces come from different texts.
-
-    Args:
-        words_of_pieces: `[pieces]`, as `batch_word_of_piece` returns.
-        piece_row_splits: `[rows + 1]`.
-        word_row_splits: `[rows + 1]`.
-
-    Returns:
-        Positions in the flat list of words, ascending; their number is to be reported.
-
-    Raises:
-        AlignmentError: The row splits do not cut the pieces into rows.
-    """
-    owners = np.asarray(words_of_pieces, np.int64)
-    splits = np.asarray(word_row_splits, np.int64)
-    rows = row_of_item(piece_row_splits, len(owners), "piece_row_splits")
-    owned = np.zeros(int(splits[-1]), bool)
-    has_word = owners != NO_WORD
-    owned[splits[rows[has_word]] + owners[has_word]] = True
-    return np.flatnonzero(~owned)
-
-
 def row_of_item(row_splits: ArrayLike, n_items: int, what: str = "row_splits") -> NDArray[np.int64]:
     """Row that each of `n_items` items of a flat list belongs to; errors name `what`.
 
@@ -188,15 +158,12 @@ def encoding_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]
     """Offsets of all pieces of single-segment encodings.
 
     Args:
-        encoded: `tokenizers.Encoding` objects, a `BatchEncoding` of a fast tokenizer, or offset lists.
+        encoded: `tokenizers.Encoding` objects, or a `BatchEncoding` of a fast tokenizer.
 
     Returns:
         `(piece_offsets [pieces, 2], piece_row_splits [rows + 1])`.
-
-    Raises:
-        AlignmentError: `encoded` has no offsets.
     """
-    rows = [item.offsets if _is_encoding(item) else item for item in _items(encoded)]
+    rows = [item.offsets for item in getattr(encoded, "encodings", encoded)]
     return _flat(rows), splits_of(list(map(len, rows)))
 
 
@@ -208,19 +175,14 @@ def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]
     words of the sentences in the same order (first, second, first, second, …). The order of pieces stays.
 
     Args:
-        encoded: `tokenizers.Encoding` objects or a `BatchEncoding`; offset lists do not say the segments.
+        encoded: As in `encoding_offsets`.
 
     Returns:
         `(piece_offsets [pieces, 2], piece_row_splits [2 * pairs + 1])`.
-
-    Raises:
-        AlignmentError: `encoded` has no offsets or no segments.
     """
     rows: list[OffsetList] = []
     lengths: list[int] = []
-    for item in _items(encoded):
-        if not _is_encoding(item):
-            raise AlignmentError("segments: expected encodings with sequence_ids, got bare offsets.")
+    for item in getattr(encoded, "encodings", encoded):
         segments = item.sequence_ids
         first = segments.index(1) if 1 in segments else len(segments)
         rows.append(item.offsets)
@@ -228,35 +190,10 @@ def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]
     return _flat(rows), splits_of(lengths)
 
 
-def _is_encoding(item: Any) -> bool:
-    # The class is asked, since hasattr on an object would build the whole list.
-    return hasattr(cast("type[object]", type(item)), "offsets")
-
-
-def _items(encoded: Any) -> list[Any]:
-    """The encodings of any accepted form, one per row."""
-    if _is_encoding(encoded):
-        raise AlignmentError(
-            "encodings: expected a list, one per sentence, got a single one. Put it into a list."
-        )
-    if hasattr(encoded, "encodings"):
-        encoded = encoded.encodings
-        if not encoded:
-            raise AlignmentError(
-                "encodings: expected a fast tokenizer's result, with character offsets, got a slow one's. "
-                "Load the tokenizer with use_fast=True."
-            )
-    return list(encoded)
-
-
 def _flat(rows: Sequence[OffsetList]) -> NDArray[np.int32]:
     """Join all rows into one `[pieces, 2]` array; `fromiter` over single numbers is the fastest way."""
-    n_numbers = 2 * sum(map(len, rows))
     numbers = chain.from_iterable(chain.from_iterable(rows))
-    try:
-        return np.fromiter(cast("Iterable[int]", numbers), np.int32, n_numbers).reshape(-1, 2)
-    except (TypeError, ValueError) as error:
-        raise AlignmentError(f"offsets: expected a (start, end) pair for each piece, got {error}.") from error
+    return np.fromiter(numbers, np.int32, 2 * sum(map(len, rows))).reshape(-1, 2)
 
 
 SUBWORD_POSITIONS = ("B", "M", "E", "O")

@@ -1,6 +1,5 @@
 """Sentences and trees: plain Python, no torch, no model."""
 
-from syntaxformer.trees.bracket_score import BracketScore, bracket_score, bracket_spans
 from syntaxformer.trees.conllu import format_conllu, parse_conllu, read_conllu, write_conllu
 from syntaxformer.trees.constituency import (
     Span,
@@ -28,12 +27,9 @@ from syntaxformer.trees.sentence import ROOT, Sentence
 
 __all__ = [
     "ROOT",
-    "BracketScore",
     "Sentence",
     "Span",
     "Tree",
-    "bracket_score",
-    "bracket_spans",
     "check_governors",
     "children_of",
     "depths_of",

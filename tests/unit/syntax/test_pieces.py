@@ -7,10 +7,8 @@ import pytest
 
 from syntaxformer.base.errors import AlignmentError
 from syntaxformer.syntax import (
-    NO_WORD,
     batch_word_of_piece,
     row_of_item,
-    uncovered_words,
     word_of_piece,
 )
 
@@ -84,12 +82,6 @@ def test_a_long_line_of_shared_characters():
         (2 * n_words, 2 * n_words + 3),
     ]
     assert word_of_piece(pieces, words).tolist() == [*range(n_words), 0, n_words]
-
-
-def test_uncovered_words():
-    # Rows: "zum" = zu dem (dem goes without), an empty row, "a\x00" whose control character was dropped.
-    found = uncovered_words([0, 0, NO_WORD], [0, 1, 1, 3], [0, 2, 2, 4])
-    assert found.tolist() == [1, 3]
 
 
 def test_row_of_item():

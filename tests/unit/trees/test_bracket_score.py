@@ -1,7 +1,8 @@
 import pytest
 
+from bracket_score import bracket_score, bracket_spans
 from syntaxformer.base.errors import TreeError
-from syntaxformer.trees import bracket_score, bracket_spans, parse_tree
+from syntaxformer.trees import parse_tree
 
 GOLD = parse_tree("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .))")
 FLAT = parse_tree("(S (NP (DT the) (NN dog)) (VBZ sees) (NP (DT a) (NN cat) (. .)))")

@@ -152,9 +152,7 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
     stored = run.settings.output / "checkpoints" / DATA
     if run.resume and stored.exists():
         found, before = inputs.sha256, read_json(stored)
-        # Older runs stored no order. Where labels are numbers, equal ones show that it is the same.
-        same = isinstance(inputs.data.train.examples[0].label, int) and found["train"] == before.get("train")
-        if not same and found.get("labels") != before.get("labels"):
+        if found.get("labels") != before.get("labels"):
             problem = "labels: expected the order of the interrupted run, got another."
             raise ConfigError(f"{problem} Begin anew with --overwrite.")
         same_data(found, before)

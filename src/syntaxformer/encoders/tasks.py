@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -138,7 +137,7 @@ class ClassifierInfo(BaseModel):
     format_version: int = FORMAT_VERSION
     task: str
     type: str
-    """One of `TYPES`; absent in folders of older versions."""
+    """One of `TYPES`."""
     labels: tuple[str, ...] | None = None
     words: tuple[str, ...] | None = None
     """Words that a text-to-text model writes for each label; None for a model with a classifier."""
@@ -164,15 +163,6 @@ class ClassifierInfo(BaseModel):
     quotes: str = "auto"
     """How quotes in a TSV are read; see `data.quotes`."""
     eval_batch_size: int = Field(default=64, ge=1, le=2**20)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_type(cls, content: Any) -> Any:
-        """Add the type to the record of an older folder."""
-        if not isinstance(content, dict) or "type" in content:
-            return content
-        with_labels = "label" if content.get("words") is None else "text"
-        return {**content, "type": "score" if content.get("labels") is None else with_labels}
 
     @model_validator(mode="after")
     def _check_type(self) -> ClassifierInfo:

@@ -6,8 +6,7 @@ from syntaxformer.infusion.families import Family
 from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
 from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.infusion.model_card import push_to_hub
-from syntaxformer.infusion.param_groups import param_groups
-from syntaxformer.infusion.plug_in import infuse, infusion_parameters
+from syntaxformer.infusion.plug_in import infuse, infusion_parameters, param_groups
 
 __all__ = [
     "INFUSION_FILE",

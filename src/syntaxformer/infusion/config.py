@@ -381,12 +381,11 @@ class InfusionConfig(_Section):
         return self.model_copy(update={"embedding": self.embedding.model_copy(update={"values": values})})
 
     @classmethod
-    def parse(cls, names: str, **more: Any) -> InfusionConfig:
+    def parse(cls, names: str) -> InfusionConfig:
         """Read the command line's shorthand: `masks,lisa,pos_add`; "none" or "" for a plain model.
 
         Args:
             names: Keys of `SHORTHAND`, separated by commas.
-            more: Further fields of the class.
 
         Raises:
             ConfigError: A name is unknown or given twice, or there are two kinds of embedding.
@@ -403,7 +402,7 @@ class InfusionConfig(_Section):
             if key in content:
                 raise ConfigError(f"infuse: expected {key} once, got it twice in {names!r}.")
             content[key] = value
-        return validate(cls, {**content, **more}, "infuse")
+        return validate(cls, content, "infuse")
 
     @classmethod
     def of(cls, config: InfusionConfig | str) -> InfusionConfig:

@@ -31,7 +31,7 @@ from syntaxformer.nn import (
     TopicalAttention,
     governor_hits,
 )
-from syntaxformer.nn.kernels.on_cpu import reads_values
+from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 from syntaxformer.nn.relation_index import check_ids
 from syntaxformer.syntax.inputs import Omitted
 
@@ -399,7 +399,7 @@ def _as_bytes(relations: Tensor | None) -> Tensor:
     if relations.is_floating_point():
         raise ValueError(problem)
     fits = ((relations >= 0) & (relations <= 255)).all()
-    if not reads_values(relations.device):
+    if not takes_cpu_path(relations.device):
         torch._assert_async(fits, problem)
     elif not fits:
         raise ValueError(problem)

@@ -27,12 +27,12 @@ from syntaxformer.nn import (
     syntax_attention,
     syntax_attention_graph,
 )
-from syntaxformer.nn.kernels.on_cpu import reads_values
+from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 
 
 def mask_of_host(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
     """The host's mask; off the CPU it is not read whether there is padding, so that nothing waits."""
-    if attention_mask is not None and not reads_values(attention_mask.device):
+    if attention_mask is not None and not takes_cpu_path(attention_mask.device):
         options["allow_is_bidirectional_skip"] = False
     return sdpa_mask(*args, attention_mask=attention_mask, **options)
 

@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from syntaxformer.nn.kernels.on_cpu import reads_values
+from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 from syntaxformer.nn.relation_index import RelationIndex, mask_of
 
 
@@ -49,7 +49,7 @@ class _Gather(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         (relations,) = ctx.saved_tensors
-        if not reads_values(grad.device):
+        if not takes_cpu_path(grad.device):
             return None, _sums_without_atomics(relations, grad, ctx.n_ids).to(ctx.dtype)
         per_row = grad.new_zeros(
             *grad.shape[:3], ctx.n_ids, dtype=torch.promote_types(grad.dtype, torch.float32)

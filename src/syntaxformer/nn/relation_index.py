@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from syntaxformer.nn.kernels.on_cpu import reads_values, sorts_bytes
+from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 
 _LARGEST_INT32 = 2**31 - 1
 
@@ -101,7 +101,7 @@ class RelationIndex:
         batch, n_trees, n_keys, _ = relations.shape
         n_ids = 3 * max_distance + 2
         check_ids(relations, n_ids)
-        is_read, is_masked = reads_values(relations.device), key_mask is not None
+        is_read, is_masked = takes_cpu_path(relations.device), key_mask is not None
         if key_mask is None:
             key_mask = relations.new_ones(batch, n_keys, dtype=torch.bool)
         ids = (relations * key_mask[:, None, None, :]).transpose(1, 2).reshape(-1, n_trees, n_keys)
@@ -186,7 +186,7 @@ def check_ids(relations: Tensor, n_ids: int) -> None:
         return
     largest, expected = relations.max(), f"expected ids 0 to {n_ids - 1} (3 * max_distance + 1)"
     remedy = "Use the max_distance with which the relations were made."
-    if not reads_values(relations.device):
+    if not takes_cpu_path(relations.device):
         torch._assert_async(largest < n_ids, f"relations: {expected}. {remedy}")
     elif int(largest) >= n_ids:
         raise ValueError(f"relations: {expected}, got {int(largest)}. {remedy}")
@@ -205,7 +205,7 @@ def _slots(
     counts = torch.zeros(n_rows, n_slots, dtype=dtype, device=device)
     flat = in_row.flatten(1).to(torch.int64)
     counts.scatter_add_(1, flat, counts.new_ones(()).expand_as(flat))
-    if sorts_bytes(device):
+    if takes_cpu_path(device):
         order = torch.from_numpy(np.argsort(ids.numpy(), axis=-1, kind="stable"))
     else:
         order = ids.argsort(dim=-1, stable=True)

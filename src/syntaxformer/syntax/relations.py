@@ -126,31 +126,27 @@ def batch_dependency_relations(
     governors: ArrayLike,
     n_words: ArrayLike,
     max_distance: int = MAX_DISTANCE,
-    *,
-    first_line: int | None = None,
 ) -> RelationArray:
     """Relations of many sentences at once.
 
     Governors are `[rows, words]`, with any values as padding; `n_words` is the number of words of each row,
-    `[rows]`; `first_line` is the 1-based line of the first row, for messages.
+    `[rows]`.
 
     Returns:
         `[rows, words, words]`; 0 wherever a word is padding.
 
     Raises:
-        TreeError: A governor is out of range, or there is a cycle; the message names the words and the line.
+        TreeError: A governor is out of range, or there is a cycle; the message names the words.
         ValueError: `max_distance` is not between 1 and 84.
     """
-    parents, sizes = _parents_and_sizes(governors, n_words, first_line)
+    parents, sizes = _parents_and_sizes(governors, n_words)
     shared = _shared_ancestors(parents, sizes)
     return relations_of_steps(
         sizes[:, :, None] - shared, sizes[:, None, :] - shared, shared > 0, max_distance
     )
 
 
-def batch_dependency_distances(
-    governors: ArrayLike, n_words: ArrayLike, *, first_line: int | None = None
-) -> NDArray[np.int32]:
+def batch_dependency_distances(governors: ArrayLike, n_words: ArrayLike) -> NDArray[np.int32]:
     """Number of edges between every two words, whatever their relation: the targets of a structural probe.
 
     Returns:
@@ -158,24 +154,22 @@ def batch_dependency_distances(
 
     Args and raises as `batch_dependency_relations`.
     """
-    parents, sizes = _parents_and_sizes(governors, n_words, first_line)
+    parents, sizes = _parents_and_sizes(governors, n_words)
     shared = _shared_ancestors(parents, sizes).astype(np.int32)
     depths = sizes.astype(np.int32)
     return np.where(shared > 0, depths[:, :, None] + depths[:, None, :] - 2 * shared, NO_PATH)
 
 
-def dependency_depths(
-    governors: ArrayLike, n_words: ArrayLike, *, first_line: int | None = None
-) -> NDArray[np.integer[Any]]:
+def dependency_depths(governors: ArrayLike, n_words: ArrayLike) -> NDArray[np.integer[Any]]:
     """Edges between each word and the root, plus one: 1 for a root, 0 for padding, `[rows, words]`.
 
     Args and raises as `batch_dependency_relations`.
     """
-    return _parents_and_sizes(governors, n_words, first_line)[1]
+    return _parents_and_sizes(governors, n_words)[1]
 
 
 def _parents_and_sizes(
-    governors: ArrayLike, n_words: ArrayLike, first_line: int | None
+    governors: ArrayLike, n_words: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
     """Checked `flat_parents`, and numbers of ancestors `[rows, words]`, which count the word itself."""
     given, lengths = np.asarray(governors, np.int64), np.asarray(n_words, np.int64)
@@ -186,8 +180,7 @@ def _parents_and_sizes(
     parents, depths, is_wrong = flat_parents(of_words, first, np.repeat(lengths, width))
     if is_wrong.any():
         row = int(is_wrong.argmax()) // width
-        line = None if first_line is None else first_line + row
-        check_governors(given[row, : lengths[row]].tolist(), line=line)
+        check_governors(given[row, : lengths[row]].tolist())
     counted = np.where(is_word, depths.reshape(given.shape) + 1, 0)
     return parents, counted.astype(np.min_scalar_type(int(counted.max(initial=0))))
 

@@ -171,14 +171,6 @@ INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_
 
 
 @pytest.mark.parametrize(
-    ("content", "name"),
-    [({"labels": ("a", "b")}, "label"), ({}, "score"), ({"labels": ("a", "b"), "words": ("a", "b")}, "text")],
-)
-def test_folders_that_do_not_name_their_type(content, name):
-    assert ClassifierInfo(**INFO, **content).task_type.name == name
-
-
-@pytest.mark.parametrize(
     ("content", "problem"),
     [
         (

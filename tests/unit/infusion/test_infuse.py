@@ -33,7 +33,7 @@ def _bert(**more):
 
 def _refused(model, names="masks", **fields):
     with pytest.raises(ConfigError) as caught:
-        sf.infuse(model, sf.InfusionConfig.parse(names, **fields))
+        sf.infuse(model, sf.InfusionConfig(**fields) if fields else names)
     return str(caught.value)
 
 
@@ -287,7 +287,7 @@ def test_new_parameters_do_not_disturb_the_random_state():
     sf.infuse(model, sf.InfusionConfig.parse("masks"))
     assert torch.equal(torch.rand(3), expected)
     again = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
-    other = sf.infuse(_bert(), sf.InfusionConfig.parse("masks", seed=1))
+    other = sf.infuse(_bert(), sf.InfusionConfig(masks={}, seed=1))
     key = model.infusion.topical["shared"].key
     assert torch.equal(key, again.infusion.topical["shared"].key)
     assert not torch.equal(key, other.infusion.topical["shared"].key)

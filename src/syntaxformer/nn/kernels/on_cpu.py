@@ -77,18 +77,12 @@ def rows_dtype(states: Tensor) -> torch.dtype | None:
     return dtype if dtype.itemsize == 2 else None
 
 
-def draws_bits(device: torch.device) -> bool:
-    """Whether dropout draws 15 bits for each element (`drop`): on a CPU, in an eighth of the time."""
-    return not _is_plain() and device.type == "cpu"
+def takes_cpu_path(device: torch.device) -> bool:
+    """Whether operations take their own path for a CPU, since the plain one is slow there.
 
-
-def reads_values(device: torch.device) -> bool:
-    """Whether a tensor's values are read to choose smaller shapes: on a CPU. Elsewhere each reading waits."""
-    return not _is_plain() and device.type == "cpu"
-
-
-def sorts_bytes(device: torch.device) -> bool:
-    """Whether NumPy sorts relation ids: on a CPU its radix sort of bytes takes a tenth of the time."""
+    Dropout draws 15 bits for each element (`drop`), in an eighth of the time. NumPy's radix sort of bytes
+    takes a tenth. A tensor's values are read to choose smaller shapes; elsewhere each reading waits.
+    """
     return not _is_plain() and device.type == "cpu"
 
 
@@ -113,7 +107,7 @@ def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
         raise ValueError(f"prob: expected at least 0 and less than 1, got {prob}.")
     if prob == 0.0:
         return states
-    if not draws_bits(states.device):
+    if not takes_cpu_path(states.device):
         return F.dropout(states, prob)
     n_dropped = _dropped_levels(prob)
     scale = _LEVELS / (_LEVELS - n_dropped)
@@ -126,7 +120,7 @@ def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
 
 def keep_mask(shape: Sequence[int], prob: float, device: torch.device) -> Bool[Tensor, "*shape"]:
     """False with probability `prob`, which is rounded to 1/32768 on a CPU."""
-    if not draws_bits(device):
+    if not takes_cpu_path(device):
         return torch.rand(shape, device=device) >= prob
     return _minus_kept(shape, _dropped_levels(prob)).to(torch.bool)
 

@@ -314,6 +314,11 @@ def _reason_to_leave_out(row: Row, binding: Binding, source: str | Path) -> str 
     for column in binding.texts:
         if column not in row.cells:
             raise DataError(f"column {column!r}: expected it in every row, got none.", source, row.number)
+        if isinstance(row.cells[column], list | dict | bool):  # of JSON
+            problem = f"column {column!r}: expected a text, got {str(row.cells[column])[:60]}."
+            raise DataError(
+                f"{problem} Join words with spaces; texts have a column each.", source, row.number
+            )
         if not row.text(column):
             if binding.tolerant:
                 return "empty text"

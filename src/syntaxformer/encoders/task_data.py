@@ -459,7 +459,8 @@ def read_own_table(
     _refuse_other_separators(path, columns, labelled)
     table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
     if columns.given or table.has_header:
-        table, columns = _settle_columns(table, columns, path, labelled)
+        labels = USUAL.label if task_type.name != Score.name else ("score", *USUAL.label)
+        table, columns = _settle_columns(table, columns, path, labelled, labels)
     else:
         columns = replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
     rows = list(table.rows)
@@ -496,9 +497,9 @@ def _numbered(
 
 
 def _settle_columns(
-    table: Table, columns: TableColumns, path: str | Path, labelled: bool
+    table: Table, columns: TableColumns, path: str | Path, labelled: bool, labels: Sequence[str]
 ) -> tuple[Table, TableColumns]:
-    """Find the columns by the names that the user gave, or by usual names."""
+    """Find the columns by the names that the user gave, or by usual names; `labels` are those of labels."""
     first = next(table.rows, None)
     if first is None:
         raise DataError("expected rows of text and label, got none.", path)
@@ -509,8 +510,10 @@ def _settle_columns(
     pair_column = next((name for name in usual[1] if name in found and not columns.text), None)
     if columns.pair:
         pair_column = pick_column(found, (columns.pair,), pair, path)
-    names = (columns.label,) if columns.label else USUAL.label
+    names = (columns.label,) if columns.label else labels
     rows = chain([first], table.rows)
+    if pair_column is None and not columns.text and table_format(path) == "json":
+        rows = (_without_pair(one, path) for one in rows)
     if columns.label and "," in columns.label and columns.label not in found:
         several, label = columns.label.split(","), columns.label
         for name in several if labelled else ():
@@ -523,7 +526,20 @@ def _settle_columns(
     else:
         label = next((name for name in names if name in found), None)
     settled = TableColumns(text_column, label, pair_column, columns.quotes)
+    if twice := [name for name in settled.given if found.count(name) > 1]:
+        raise DataError(f"line 1: expected column {twice[0]!r} once, got it twice. Rename one.", path)
+    if labelled and (unread := {*usual[0], *labels} & set(found) - set(settled.given)):
+        read, more = ", ".join(map(repr, settled.given)), ", ".join(sorted(map(repr, unread)))
+        _log.warning("%s: %s are read, %s not. Choose by --text-column and --label-column.", path, read, more)
     return replace(table, rows=rows), settled
+
+
+def _without_pair(row: Row, path: str | Path) -> Row:
+    """The row of JSON, if it has no second text: line 1, which says the columns, has none."""
+    if more := row.cells.keys() & set(USUAL.texts[1]):
+        problem = f"row: expected the columns of line 1, got {', '.join(sorted(more))} as well."
+        raise DataError(f"{problem} Give a second text in every row, or --text-column.", path, row.number)
+    return row
 
 
 def _joined(row: Row, columns: Sequence[str], name: str) -> Row:

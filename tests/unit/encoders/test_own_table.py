@@ -161,6 +161,44 @@ def test_tables_that_cannot_be_used(table, content, kind, columns, problem):
     assert str(caught.value) == f"{path}{problem}"
 
 
+LINES = [
+    ('{"text": ["The", "dog"], "label": "a"}', 1, "column 'text': expected a text, got ['The', 'dog']. Join words with spaces; texts have a column each."),
+    ('{"text": true, "label": "a"}', 1, "column 'text': expected a text, got True. Join words with spaces; texts have a column each."),
+    ('{"text": "c", "text_pair": "d", "label": "a"}', 3, "row: expected the columns of line 1, got text_pair as well. Give a second text in every row, or --text-column."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "place", "problem"), LINES)
+def test_lines_of_json_that_hold_something_else(table, line, place, problem):
+    lines = ['{"text": "a", "label": "a"}', '{"text": "b", "label": "b"}']
+    lines.insert(place - 1, line)
+    path = table("\n".join([*lines, ""]), "mine.jsonl")
+    with pytest.raises(DataError) as caught:
+        read_own_table(path, "classify", TableColumns())
+    assert str(caught.value) == f"{path}:{place}: {problem}"
+
+
+@pytest.mark.parametrize("head", ["text,label,text", "text,label,label"])
+def test_a_column_that_is_there_twice_is_refused(table, head):
+    path = table(f"{head}\ngood,a,x\nbad,b,y\n", "mine.csv")
+    twice = head.rpartition(",")[2]
+    with pytest.raises(
+        DataError, match=rf": line 1: expected column '{twice}' once, got it twice\. Rename one\.$"
+    ):
+        read_own_table(path, "classify", TableColumns())
+
+
+def test_columns_that_are_known_but_not_read_are_named(table, messages):
+    path = table("text,label,score\ngood,1,0.7\nbad,0,0.2\nodd,1,0.3\n", "mine.csv")
+    texts, columns, _ = read_own_table(path, "regress", TableColumns())
+    assert columns.label == "score"
+    assert [one.label for one in texts.examples] == [0.7, 0.2, 0.3]
+    told = f"{path}: 'text', 'score' are read, 'label' not. Choose by --text-column and --label-column."
+    assert told in messages.text
+    assert read_own_table(path, "classify", TableColumns())[1].label == "label"
+    assert f"{path}: 'text', 'label' are read, 'score' not." in messages.text
+
+
 def test_small_tables_whose_labels_are_all_different(table):
     content = "a\tone\nb\ttwo\nc\tthree\nd\tfour\n"
     assert read_own_table(table(content), "classify", TableColumns())[2] == ("four", "one", "three", "two")

@@ -61,6 +61,7 @@ class ClassificationPipeline:
         Args:
             texts: Raw text; a pair as `{"text": …, "text_pair": …}`.
             top_k: How many labels, likeliest first; None for all. But for 1 there is a list for each text.
+                A model of several labels gives, for 1, those that it assigns.
             batch_size: Number of texts in a batch; None for the folder's setting.
 
         Returns:
@@ -70,17 +71,17 @@ class ClassificationPipeline:
             a single pair is not. Cut texts are warned of.
 
         Raises:
-            ValueError: `top_k` is below 1.
+            ValueError: `top_k` is below 1, or is not 1 for a model of tags or answers.
         """
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"top_k: expected at least 1, or None for all labels, got {top_k}.")
+        if (top_k is not None and top_k < 1) or (top_k != 1 and self.classifier.task_type.parts):
+            raise ValueError(f"top_k: expected at least 1, or None; 1 for tags and answers; got {top_k}.")
         single = isinstance(texts, str | tuple | Mapping)
         rows = [_as_tuple(one) for one in ([texts] if single else texts)]
         found = self.classifier.predict(rows, batch_size)
         if found.n_truncated:
             warnings.warn(self.classifier.cut_note(found), stacklevel=2)
         if self.classifier.task_type.parts or self.classifier.task_type.takes_lists:
-            answers = [_listed(**one) for one in self.classifier.answers(found)]
+            answers = [_listed(top_k, **one) for one in self.classifier.answers(found)]
             return answers[0] if single else answers
         names = self.classifier.task_type.names or ("score",)
         scores = found.probabilities or [[score] for score in found.labels]
@@ -96,11 +97,13 @@ def _as_tuple(text: Any) -> Any:
     return tuple(text[key] for key in ("question", "text", "text_pair", "context") if key in text)
 
 
-def _listed(**answer: Any) -> Any:
+def _listed(top_k: int | None, **answer: Any) -> Any:
     """The tags, the answer, or the labels or scores of a text, each with its name."""
     if found := answer.get("tags") or answer.get("answer"):
         return found
     known = answer.get("scores") or answer["probabilities"]
+    if top_k != 1:
+        return _ranked(list(known), list(known.values()))[:top_k]
     return [{"label": name, "score": known[name]} for name in answer.get("labels", known)]
 
 

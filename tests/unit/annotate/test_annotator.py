@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from syntaxformer.annotate.annotator import Annotator, blank_sentence
+from syntaxformer.trees import Sentence
 
 
 class Blank(Annotator):
@@ -21,3 +23,13 @@ def test_a_string_is_no_list_of_lines():
     with pytest.raises(TypeError, match=message):
         Blank().annotate("the cat")
     assert [one.text for one in Blank().annotate(["the cat", ""])] == ["the cat", ""]
+
+
+def test_columns_of_a_parser_may_be_arrays():
+    """Most parsers give governors as an array, which has no truth value and no hash."""
+    given = Sentence(
+        "a cat", ["a", "cat"], [(0, 1), (2, 5)], governors=np.array([1, -1]), upos=["DET", "NOUN"]
+    )
+    assert given == Sentence("a cat", ("a", "cat"), ((0, 1), (2, 5)), governors=(1, -1), upos=("DET", "NOUN"))
+    assert {type(one) for one in given.governors} == {int}
+    assert hash(given) == hash(Sentence(**vars(given)))

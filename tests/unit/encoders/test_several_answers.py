@@ -371,6 +371,10 @@ def test_questions_from_squads_json_to_answers(run, file, checkpoint, tmp_path):
     assert served.answer == pytest.approx(found, abs=1e-5)
     none = sf.pipeline(tmp_path / "qa")(("who runs ?", "the dog sees the house ."))
     assert none["answer"] == ""
+    with pytest.raises(
+        ValueError, match=r"^top_k: expected at least 1, or None; 1 for tags and answers; got 3\.$"
+    ):
+        sf.pipeline(tmp_path / "qa")(("who runs ?", "the dog sees the house ."), top_k=3)
 
 
 def test_questions_about_one_text_are_held_out_together(file, caplog):
@@ -573,6 +577,9 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
     assert "micro_f1 1.0000" in run("predict", tmp_path / "m", lists).out
     found = sf.pipeline(tmp_path / "m")(["the cat sees the house .", "the dog sees ."])
     assert [[one["label"] for one in labels] for labels in found] == [["animal", "place"], []]
+    (every,) = sf.pipeline(tmp_path / "m")(["the dog sees ."], top_k=None)
+    assert {one["label"] for one in every} == {"animal", "place"}
+    assert every[0]["score"] >= every[1]["score"]
     (served,) = load_engine("m", tmp_path / "m").work(None, ["the cat sees ."])
     assert (served.labels, sorted(served.probabilities)) == (["animal"], ["animal", "place"])
     assert (

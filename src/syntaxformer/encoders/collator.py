@@ -104,7 +104,8 @@ class SyntaxCollator:
 
     Args:
         tokenizer: A fast tokenizer, which gives the character offsets of pieces.
-        config: The model's infusion, or its shorthand "masks,pos_add".
+        config: The infused model, or its infusion, or the shorthand "masks,pos_add". A batch does not say for
+            which infusion it was made: another one than the model's is found only by `save`.
         max_length: Largest number of pieces, specials included; longer examples are cut and counted.
         pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
         text: Column of the text of rows without annotation, or the two columns of pairs.
@@ -120,7 +121,7 @@ class SyntaxCollator:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        config: InfusionConfig | str,
+        config: Any,
         *,
         max_length: int = 128,
         pad_to_multiple_of: int | None = None,

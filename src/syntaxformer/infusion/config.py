@@ -405,12 +405,13 @@ class InfusionConfig(_Section):
         return validate(cls, content, "infuse")
 
     @classmethod
-    def of(cls, config: InfusionConfig | str) -> InfusionConfig:
-        """The config itself, or what its shorthand means.
+    def of(cls, config: Any) -> InfusionConfig:
+        """The config itself, what its shorthand means, or that of an infused model.
 
         Raises:
-            ConfigError: It is neither, or `parse` refuses the shorthand.
+            ConfigError: It is none of these, or `parse` refuses the shorthand.
         """
+        config = getattr(getattr(config, "infusion", None), "config", config)
         if isinstance(config, str):
             return cls.parse(config)
         if not isinstance(config, cls):

@@ -151,6 +151,7 @@ def test_models_with_other_kinds_of_answer_are_not_compared(made, tmp_path):
 
 def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
     model, collator = made("relation_bias")
+    assert sf.SyntaxCollator(collator.tokenizer, model).config == collator.config
     plain, for_plain = made("none")
     with pytest.raises(ConfigError, match="collator: expected the model's InfusionConfig, got another: relation_bias and nothing"):  # fmt: skip
         sf.save(model, for_plain, tmp_path / "a", "en")

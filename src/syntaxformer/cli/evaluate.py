@@ -144,7 +144,8 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
 
     if path is None or baseline is None or any(others):
         raise ConfigError(
-            "--scores: expected --baseline-scores with it and no option but --json, got others."
+            "--scores: expected --baseline-scores with it and no option but --json, got "
+            f"{'other options' if any(others) else 'one of the two alone'}."
         )
     values = [_numbers(one) for one in (baseline, path)]
     options.check_parallel(path, values[1], {baseline: values[0]})

@@ -69,8 +69,9 @@ def test_scores_and_models_are_not_mixed(files):
         ("runs/sit", *both),
         (*both, "--device", "cpu"),
     ):
+        found = "other options" if len(arguments) > 4 else "one of the two alone"
         assert str(_evaluate(*arguments).exception) == (
-            "--scores: expected --baseline-scores with it and no option but --json, got others."
+            f"--scores: expected --baseline-scores with it and no option but --json, got {found}."
         )
 
 

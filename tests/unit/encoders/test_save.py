@@ -90,7 +90,9 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
             DataError, match=rf"^line 2: text: expected one text, got {type(cell).__name__}\.$"
         ):
             classify([TEXTS[0], cell])
-    with pytest.raises(ValueError, match=r"^top_k: expected at least 1, or None; 1 for tags and answers; got 0\.$"):
+    with pytest.raises(
+        ValueError, match=r"^top_k: expected at least 1, or None; 1 for tags and answers; got 0\.$"
+    ):
         classify(TEXTS, top_k=0)
     expected = logits(model, collator, TableAnnotator(), TEXTS[0]).softmax(0)
     assert answer["label"] == ("bad", "good")[int(expected.argmax())]

@@ -20,7 +20,7 @@ from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json
-from syntaxformer.base.languages import choose_annotator, language_of_texts
+from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_texts
 from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.classifier import (
     annotate_examples,
@@ -359,15 +359,20 @@ def _report(inputs: _Inputs, trials: list[Any], best: Any, scores: dict[str, flo
 def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str]) -> str | None:
     """The annotator that is named, or else for a table the bundled one of its language, if one is needed.
 
+    A bundled one that is named for a table of another language is warned of.
+
     Raises:
         ConfigError: There is none.
     """
     key, named = "annotation.annotator", config.annotation.annotator
-    if named or not needed or not data.task.own:
+    bundled = (named or "").partition("+")[0].partition("_")[0]
+    if not needed or not data.task.own or (named and bundled not in BUNDLED):
         return named
     examples = data.train.examples[:: len(data.train) // _N_IDENTIFIED + 1]
     texts = language_of_texts([text for one in examples for text in one.texts])
-    return choose_annotator(None, texts, key, f"{key}=en if they are English")
+    if named and texts.code != bundled:
+        _log.warning("%s: %s, but the language of %s, is %s", key, named, texts.told_by, texts.code)
+    return named or choose_annotator(None, texts, key, f"{key}=en if they are English")
 
 
 def _prepare(config: FinetuneConfig) -> _Inputs:

@@ -332,12 +332,17 @@ def test_options_for_tables_are_refused_where_files_are_none(table, read, task, 
         read(table("a\tO\n"), task=task, **data)
 
 
-def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path):
+def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path, messages):
     """Else German would be parsed as English without a word; official tasks are English."""
 
-    def chosen(*lines):
+    def chosen(*lines, named=None):
         rows = [f"{line} {row}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines * 20)]
-        options = {"task": "classify", "model": "x", "output": tmp_path / "out"}
+        options = {
+            "task": "classify",
+            "model": "x",
+            "output": tmp_path / "out",
+            "annotation": {"annotator": named},
+        }
         config = load_finetune({**options, "data": {"train": str(table("".join(rows)))}})
         return _wanted(config, read_finetune_data(config), {"upos"})
 
@@ -348,6 +353,11 @@ def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path):
         ConfigError, match=r"for fr, the language of the texts, .*, or annotation\.annotator=en if the"
     ):
         chosen("Le chat dort sur le tapis.", "Nous allons à la plage.")
+    told = "annotation.annotator: en+phrases, but the language of the texts, says py3langid, is de"
+    assert chosen(*german, named="de+phrases") == "de+phrases"
+    assert "but the language" not in messages.text
+    assert chosen(*german, named="en+phrases") == "en+phrases"
+    assert told in messages.text
 
 
 def test_a_missing_number_is_no_label(table, read):

@@ -26,6 +26,7 @@ from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.runs.config import FRACTION_SEED
 
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
+_UNREAD = (".parquet", ".arrow", ".xlsx", ".xls", ".ods", ".pkl")
 _LONGEST_CELL = 2**27
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
@@ -181,9 +182,15 @@ def n_trained_on(folder: Path, texts: TextSet) -> int:
 
 
 def table_format(path: str | Path) -> str:
-    """The format that a file's name gives: "tsv", "csv" or "json", compressed (.gz) or not."""
-    name = Path(str(path).removesuffix(".gz"))
-    return _FORMATS.get(name.suffix.lower(), "tsv")
+    """The format that a file's name gives: "tsv", "csv" or "json", compressed (.gz) or not.
+
+    Raises:
+        DataError: It names a format of tables that is not read.
+    """
+    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
+    if suffix in _UNREAD:
+        raise DataError(f"expected TSV, CSV or JSON lines, got {suffix}. Convert it, as by pandas.", path)
+    return _FORMATS.get(suffix, "tsv")
 
 
 def read_table(
@@ -395,5 +402,7 @@ def _json_rows(path: str | Path, blank_lines: bool) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise DataError(f"expected a JSON object on each line, got: {error}.", path, number) from error
         if not isinstance(cells, dict):
-            raise DataError(f"expected a JSON object on each line, got {type(cells).__name__}.", path, number)
+            remedy = " Write an object on each line, not one list." if isinstance(cells, list) else ""
+            problem = f"expected a JSON object on each line, got {type(cells).__name__}.{remedy}"
+            raise DataError(problem, path, number)
         yield Row(number, cells)

@@ -153,7 +153,10 @@ def test_bytes_that_are_no_text(tmp_path):
     with pytest.raises(DataError, match=r"train\.tsv:1: expected UTF-8, got byte 0xe9 at byte"):
         read_any_split(TASKS["cola"], tmp_path, "train")
     (tmp_path / "snli_1.0_dev.jsonl").write_text("[1]\n")
-    with pytest.raises(DataError, match=r"jsonl:1: expected a JSON object on each line, got list\.$"):
+    with pytest.raises(
+        DataError,
+        match=r"jsonl:1: expected a JSON object on each line, got list\. Write an object on each line, not one list\.$",
+    ):
         read_any_split(TASKS["snli"], tmp_path, "dev")
     (tmp_path / "snli_1.0_dev.jsonl").write_text("{\n")
     with pytest.raises(DataError, match=r"jsonl:1: expected a JSON object on each line, got: "):

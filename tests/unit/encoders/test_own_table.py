@@ -178,6 +178,13 @@ def test_lines_of_json_that_hold_something_else(table, line, place, problem):
     assert str(caught.value) == f"{path}:{place}: {problem}"
 
 
+def test_another_format_of_tables_is_named(table):
+    with pytest.raises(
+        DataError, match=r"mine\.parquet: expected TSV, CSV or JSON lines, got \.parquet\. Convert it"
+    ):
+        read_own_table(table("PAR1", "mine.parquet"), "classify", TableColumns())
+
+
 @pytest.mark.parametrize("head", ["text,label,text", "text,label,label"])
 def test_a_column_that_is_there_twice_is_refused(table, head):
     path = table(f"{head}\ngood,a,x\nbad,b,y\n", "mine.csv")

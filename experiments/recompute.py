@@ -35,7 +35,7 @@ INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
 """Axes whose list holds sections of an infusion, and not values of a key."""
 
 PLANNED = re.compile(
-    r"Chosen before the first run: (.+?) against (.+?), \d+ seeds\. .* "
+    r"Chosen(?: before the first run)?: (.+?) against (.+?), \d+ seeds\. .* "
     r"Measured over (\d+) seeds[^:]*: (\S+) (\S+?)"
     r"(?:, 95 % interval over seeds (\S+ to \S+))?"
     r"(?:, over seeds and sentences (\S+ to \S+))?"

@@ -328,10 +328,13 @@ def _primary_blocks(
     group = next((one for one in groups if matches(one.labels, primary.cell)), None)
     found = compare_groups(spec, store, group, groups, metric, primary.against) if group else None
     effect = detectable_effect(primary.seeds, primary.sd)
+    others = [one for one in groups if group and one.labels == {**group.labels, **primary.against}]
+    before = [run.result.get("primary", ...) for one in (group, *others) if one for run in one.runs.values()]
+    is_planned = all(one == primary.model_dump() for one in before)
     plan = (
-        f"Chosen before the first run: {in_words(primary.cell)} against {in_words(primary.against)}, "
-        f"{primary.seeds} seeds. If their difference has a standard deviation of {primary.sd:g} over seeds, "
-        f"a difference of {effect:.2f} {metric} is found with a probability of 80 %."
+        f"Chosen{' before the first run' * is_planned}: {in_words(primary.cell)} against "
+        f"{in_words(primary.against)}, {primary.seeds} seeds. If their difference has a standard deviation "
+        f"of {primary.sd:g} over seeds, a difference of {effect:.2f} {metric} is found with a probability of 80 %."
     )
     measured = "Not measured yet."
     if found is not None:
@@ -346,9 +349,10 @@ def _primary_blocks(
             f"Measured over {seeds}: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
             f"{_p(found.p_seeds)}; standard deviation over seeds {found.sd * scale:.2f}."
         )
-    before = [one.result.get("primary") for one in group.runs.values()] if group else []
-    if any(one is not None and one != primary.model_dump() for one in before):
-        measured += " **It was changed after these runs were made, so it was not planned.**"
+    if not is_planned and set(map(str, before)) - {str(...), str(primary.model_dump())}:
+        measured += " **It was written or changed after runs were made, so it was not planned.**"
+    elif not is_planned:
+        measured += " These runs do not record whether it was chosen before them."
     return [Heading("The comparison that was planned"), Paragraph(f"{plan} {measured}")]
 
 

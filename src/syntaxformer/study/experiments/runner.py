@@ -391,8 +391,8 @@ class _Runner:
         folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
         if (folder / RESULT).exists():
             result = read_json(folder / RESULT)
-            if (primary := self.spec.report.primary) is not None:
-                result["primary"] = primary.model_dump()
+            primary = self.spec.report.primary
+            result["primary"] = primary and primary.model_dump()  # None: nothing was planned
             self.store.finish(job.cell.key, seconds, result)
             states = Counter(one.state for one in self.store.runs().values())
             summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

@@ -16,10 +16,10 @@ from functools import reduce
 from itertools import chain, product
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from syntaxformer.base.config import MAX_SEED, apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
@@ -129,10 +129,19 @@ class ReportConfig(Section):
             return float(found[0]) if found else math.nan
 
 
+def _different(values: list[Any]) -> list[Any]:
+    if len(set(map(str, values))) < len(values):
+        raise ValueError(f"expected different values, got {values}.")
+    return values
+
+
+Values = Annotated[list[Any], AfterValidator(_different)]
+
+
 class Space(Section):
     """Values of a searched setting: a list, or bounds."""
 
-    values: list[Any] | None = Field(default=None, description="all values")
+    values: Values | None = Field(default=None, description="all values")
     low: int | float | None = Field(
         default=None, description="smallest value; if both bounds are whole numbers, so are all values"
     )
@@ -188,7 +197,7 @@ class SearchConfig(Section):
 class TuneConfig(Section):
     """Settings that are chosen on dev for each system, in runs of their own before those of the grid."""
 
-    space: dict[str, list[Any]] = Field(min_length=1, description="setting key → values to try")
+    space: dict[str, Values] = Field(min_length=1, description="setting key → values to try")
     settings: Settings = Field(
         default={"seed": 99},
         description="of these runs, in place of an axis seed: a seed that no other run has",
@@ -259,6 +268,9 @@ class Spec(Section):
             given |= {"report.primary.cell": [primary.cell], "report.primary.against": [primary.against]}
             if primary.cell == primary.against:
                 yield f"report.primary.against: expected another cell, got {in_words(primary.cell)} twice."
+            if open_axes := [one for one in self.axes if one != SEED and one not in primary.cell]:
+                missing = ", ".join(open_axes)
+                yield f"report.primary.cell: expected a level of each axis, got none of {missing}."
             if self.search is None and primary.seeds != (n_seeds := len(self.axes.get(SEED, ()))):
                 yield f"report.primary.seeds: expected the {n_seeds} of the axis seed, got {primary.seeds}."
         if self.tune is not None and self.search is not None:

@@ -612,7 +612,8 @@ def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
     }
     systems = [{"system": name} for name in ("none", "masks", "lisa")]
     content["report"] = {"baseline": systems[0], "controls": systems[2:], "effects": ["size", "system"]}
-    content["report"]["primary"] = {"cell": systems[1], "against": systems[0], "seeds": 3, "sd": 0.1}
+    planned = {"cell": systems[1] | {"size": "small"}, "against": systems[0], "seeds": 3, "sd": 0.1}
+    content["report"]["primary"] = planned
     content["report"]["metrics"] = ["accuracy"]
     content["tune"] = {"space": {"training.learning_rate": [1e-4, 2e-4]}, "metric": "accuracy"}
     spec = load_spec(write_spec(content))
@@ -626,7 +627,8 @@ def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
     for place, cell in enumerate(spec.cells()):
         constant = cell.labels == {"system": "masks", "size": "small", "seed": "2"}
         metrics = {"accuracy": 0.5 + (place * place % 7) / 100}
-        store.finish(cell.key, 1.0, {**make_result(0.0), "metrics": metrics, **(ONE if constant else BOTH)})
+        result = {**make_result(0.0), "metrics": metrics, "primary": planned, **(ONE if constant else BOTH)}
+        store.finish(cell.key, 1.0, result)
     text = write_report(spec, store, tmp_path / "out").read_text()
     planned, results, effects, against, chosen, origin = (
         text[text.index(f"\n## {one}") :].partition("\n## ")[2].partition("\n## ")[0]
@@ -668,8 +670,28 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
     spec.report.primary = Contrast(
         cell={"system": "sit", **here}, against={"system": "base", **here}, seeds=3, sd=0.5
     )
-    text = write_report(spec, store, tmp_path / "report").read_text()
-    (line,) = [line for line in text.splitlines() if line.startswith("Chosen before the first run: ")]
+
+    def told(**plans):
+        for cell in spec.cells():
+            if cell.labels["system"] in plans and cell.labels["fraction"] == "10 %":
+                result = store.runs()[cell.key].result | {"primary": plans[cell.labels["system"]]}
+                store.finish(cell.key, 60.0, result)
+        text = write_report(spec, store, tmp_path / "report").read_text()
+        (line,) = [line for line in text.splitlines() if line.startswith("Chosen")]
+        return line
+
+    planned, changed = spec.report.primary.model_dump(), "**It was written or changed after runs were made"
+    line = told()
+    assert line.startswith("Chosen: ")
+    assert "These runs do not record whether it was chosen before them." in line
+    for plan in (planned | {"seeds": 4}, None):
+        for plans in ({"sit": plan, "base": planned}, {"sit": planned, "base": plan}):
+            line = told(**plans)
+            assert line.startswith("Chosen: ")
+            assert changed in line
+    line = told(sit=planned, base=planned)
+    assert changed not in line
+    assert line.startswith("Chosen before the first run: ")
     assert "system sit, fraction 10 % against system base, fraction 10 %, 3 seeds." in line
     assert (
         f"a difference of {detectable_effect(3, 0.5):.2f} bleu is found with a probability of 80 %." in line
@@ -679,14 +701,6 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
     assert f"Measured over 3 seeds: +1.00 bleu, 95 % interval over seeds {1 - half:+.2f} to" in line
     assert f" to {1 + half:+.2f}, over seeds and sentences +" in line
     assert f"p (seeds) {p_seeds:.3f}; standard deviation over seeds 0.50." in line
-    planned = spec.report.primary.model_dump()
-    for seeds, is_told in ((3, False), (4, True)):
-        for cell in spec.cells():
-            if cell.labels["system"] == "sit" and cell.labels["fraction"] == "10 %":
-                result = store.runs()[cell.key].result | {"primary": planned | {"seeds": seeds}}
-                store.finish(cell.key, 60.0, result)
-        text = write_report(spec, store, tmp_path / "report").read_text()
-        assert ("**It was changed after these runs" in text) == is_told
     spec.report.primary.cell["fraction"] = "100 %"
     spec.report.primary.against["fraction"] = "100 %"
     assert "Not measured yet." in write_report(spec, store, tmp_path / "open").read_text()

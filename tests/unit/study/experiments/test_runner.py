@@ -67,7 +67,7 @@ def test_only_what_is_missing_runs(spec, store):
     assert run_experiment(spec, store, 1, command=_command(DONE_AT_ONCE)) == {DONE: 4}
     assert _n_runs(store) == [1, 1, 1, 1]
     runs = list(store.runs().values())
-    assert runs[0].result == {"metrics": {"bleu": 1.5}}
+    assert runs[0].result == {"metrics": {"bleu": 1.5}, "primary": None}
     assert runs[-1].result["primary"] == {"cell": sit, "against": base, "seeds": 2, "sd": 1}
     assert [one.attempts for one in runs] == [1, 1, 1, 1]
     assert all(one.seconds > 0 for one in runs)
@@ -485,6 +485,23 @@ def test_the_grid_waits_until_settings_are_chosen(tuned_spec, store):
                 }
             },
             "report.primary.against: expected another cell, got system sit twice",
+        ),
+        (
+            {
+                "axes": {
+                    "system": {"base": {}, "sit": {"infusion.kind": "add"}},
+                    "size": {"5 %": {}},
+                    "seed": [1, 2],
+                },
+                "report": {
+                    "primary": {"cell": {"system": "sit"}, "against": {"system": "base"}, "seeds": 2, "sd": 1}
+                },
+            },
+            r"report.primary.cell: expected a level of each axis, got none of size\.",
+        ),
+        (
+            {"tune": {"space": {"training.learning_rate": [1e-3, 0.001]}}},
+            r"tune.space.training.learning_rate: .*expected different values, got \[0\.001, 0\.001\]\.",
         ),
     ],
 )

@@ -374,13 +374,17 @@ def _problems(spec: Spec, cell: Cell) -> list[str]:
 
 
 def _metric_problems(spec: Spec, config: FinetuneConfig) -> Iterator[str]:
-    """Problems with a metric that the task does not have, so that no trial would get a value."""
+    """Problems with a metric that the task does not have: no trial and no row of the report would have it."""
     place, judged = _judged(spec)
+    wanted = {
+        f"{place}.metric": judged and judged.metric,
+        "report.metrics": next(iter(spec.report.metrics), None),
+    }
     names = (OWN_TASKS.get(config.task) or find_task(config.task)).metrics
     known = ["score", *names, *(["mean"] if len(names) > 1 else [])]
-    if judged is not None and judged.metric not in known:
-        expected = f"expected a metric of {config.task}, {', '.join(known)}"
-        yield f"{place}.metric: {expected}, got {judged.metric}."
+    for key, name in wanted.items():
+        if name is not None and name.removeprefix("test_") not in known:
+            yield f"{key}: expected a metric of {config.task}, {', '.join(known)}, got {name}."
 
 
 def _judged(spec: Spec) -> tuple[str, SearchConfig | TuneConfig | None]:

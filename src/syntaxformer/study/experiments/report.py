@@ -334,7 +334,8 @@ def _primary_blocks(
     plan = (
         f"Chosen{' before the first run' * is_planned}: {in_words(primary.cell)} against "
         f"{in_words(primary.against)}, {primary.seeds} seeds. If their difference has a standard deviation "
-        f"of {primary.sd:g} over seeds, a difference of {effect:.2f} {metric} is found with a probability of 80 %."
+        f"of {primary.sd:g} over seeds, a difference of {effect:.2f} {metric} is found with a probability "
+        "of 80 %."
     )
     measured = "Not measured yet."
     if found is not None:

@@ -131,6 +131,11 @@ def test_a_search_by_a_metric_that_the_task_has_not(content, write_spec):
     assert _problems(load_spec(write_spec(content))) == [
         "search.metric: expected a metric of cola, score, matthews, got pearson."
     ]
+    content["search"]["metric"], content["report"] = "score", {"metrics": ["accuracy", "matthews"]}
+    assert _problems(load_spec(write_spec(content))) == [
+        "report.metrics: expected a metric of cola, score, matthews, got accuracy."
+    ]
+    content["search"]["metric"], content["report"] = "pearson", {}
     content["settings"] |= {"task": "stsb"}
     check_experiment(load_spec(write_spec(content)), {})
     content["settings"] |= {"task": "regress"}

@@ -45,6 +45,7 @@ def make_folder(folder, checkpoint, infusion):
     SyntaxCollator(load_tokenizer(str(checkpoint), 128), config).save_pretrained(folder)
     needs = tuple(sorted(needed_columns(config)))
     info = ClassifierInfo(
+        type="label",
         task="cola", labels=("0", "1"), metrics=("matthews",), n_texts=1, annotator="en+phrases",
         annotator_version=load_annotator("en+phrases").version, needs=needs,
     )  # fmt: skip

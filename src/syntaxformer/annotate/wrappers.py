@@ -11,13 +11,12 @@ import os
 import re
 import shutil
 import signal
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -37,7 +36,7 @@ from syntaxformer.annotate.annotator import (
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import KEPT, disk_errors
 from syntaxformer.base.languages import BUNDLED
-from syntaxformer.base.progress import map_ahead
+from syntaxformer.base.progress import end_with_parent, map_ahead
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 
@@ -323,15 +322,8 @@ _annotator: Annotator | None = None
 def _load(name: str) -> None:
     global _annotator
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C, in one line
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(lambda: os._exit(1))
     _annotator = load_annotator(name)
-
-
-def _end_with_parent() -> None:
-    """End with the parent: if it is killed, it cannot end its workers, which would wait for ever."""
-    if (parent := parent_process()) is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
 
 
 def _work(work: Callable[[Annotator, T], R], item: T) -> R:

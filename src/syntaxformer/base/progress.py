@@ -10,11 +10,13 @@ import logging
 import os
 import select
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Executor, Future
 from itertools import islice
+from multiprocessing import connection, parent_process
 from typing import TypeVar
 
 from rich.console import Console
@@ -224,3 +226,10 @@ def lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
     while chunk and len(chunk) < limit and not is_waiting_for(lines) and (more := list(islice(lines, 1))):
         chunk += more
     return chunk
+
+
+def end_with_parent(end: Callable[[], object]) -> None:
+    """Call `end` once the parent is gone: if it is killed, it cannot end its workers."""
+    if (parent := parent_process()) is not None:
+        sentinel = parent.sentinel
+        threading.Thread(target=lambda: connection.wait([sentinel]) and end(), daemon=True).start()

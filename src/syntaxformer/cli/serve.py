@@ -56,7 +56,11 @@ def serve(
         raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline_s}.")
     key, where = os.environ.get("SYNTAXFORMER_API_KEY"), "SYNTAXFORMER_API_KEY: expected a key or no variable"
     if (file := given.pop("api_key_file", None)) is not None:
-        key, where = next(read_lines(file), ""), f"--api-key-file: expected a key on the first line of {file}"
+        lines = [one for one in read_lines(file) if one.strip()]
+        where = f"--api-key-file: expected a key in {file}"
+        if len(lines) > 1:
+            raise ConfigError(f"{where}, got {len(lines)} lines. A service has one key.")
+        key = "".join(lines)
     if key is not None and not (key := key.strip()):
         raise ConfigError(f"{where}, got an empty one. Without a key, everybody could ask.")
     run(ServiceConfig(**{**given, "models": name_models(models), "api_key": key}))

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from syntaxformer import __version__
@@ -33,7 +34,8 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 _work = APIRouter(route_class=gate.BoundedRoute, responses=_ERRORS)
-_probes = APIRouter()
+_models = APIRouter(responses={status: _ERRORS[status] for status in (401, 421)})
+_probes = APIRouter(responses={421: _ERRORS[421]})
 
 
 def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
@@ -64,7 +66,10 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     app.state.config, app.state.engines, app.state.batchers = config, dict(engines), batchers
     app.state.ready, app.state.metrics = False, metrics
     handle_problems(app)
-    app.include_router(_work)
+    # `Gate` checks the key; this says so in OpenAPI.
+    needs_key = [] if config.api_key is None else [Depends(HTTPBearer(auto_error=False))]
+    app.include_router(_work, dependencies=needs_key)
+    app.include_router(_models, dependencies=needs_key)
     app.include_router(_probes)
     app.add_middleware(gate.Gate, config=config, metrics=metrics)
     return app
@@ -138,12 +143,7 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
         work.cancel()  # the batcher drops jobs that are cancelled
 
 
-@_probes.get(
-    "/v1/models",
-    response_model_exclude_none=True,
-    responses={401: _ERRORS[401]},
-    summary="Models that are served",
-)
+@_models.get("/v1/models", response_model_exclude_none=True, summary="Models that are served")
 async def models(request: Request) -> schemas.ModelList:
     """List all models and what they can do."""
     return schemas.ModelList(models=[engine.description for engine in request.app.state.engines.values()])

@@ -7,6 +7,7 @@ lengths, characters, names of models. What they refuse, they raise as a `Problem
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -114,12 +115,18 @@ class Gate:
         )
 
     def _counted(self, receive: Receive) -> Receive:
-        """Pass on the body up to the limit, because a client may send more than it announced."""
-        n_bytes = 0
+        """Pass on the body up to the limits: a client may send more than it announced, or never end."""
+        n_bytes, seconds = 0, self.config.deadline_s
+        end, is_whole = time.monotonic() + seconds, False
 
         async def receiving() -> Message:
-            nonlocal n_bytes
-            message = await receive()
+            nonlocal n_bytes, is_whole
+            try:
+                async with asyncio.timeout(None if is_whole else max(0.0, end - time.monotonic())):
+                    message = await receive()
+            except TimeoutError as error:
+                raise Problem(408, f"body: expected all of it within {seconds:g} s, got a part.") from error
+            is_whole = not message.get("more_body", False)
             n_bytes += len(message.get("body", b""))
             if n_bytes > self.config.max_body_bytes:
                 raise Problem(413, self._too_large("more"))

@@ -20,6 +20,7 @@ STATUSES = {
     401: ("no_key", "The key is missing or wrong."),
     404: ("no_such_path", ""),
     405: ("wrong_method", ""),
+    408: ("too_slow", "The body did not come in time."),
     413: ("too_large", "The body is too large."),
     421: ("wrong_host", "The name in `Host` is not one of the service's."),
     422: ("invalid", "The request is not valid; the message says what to change."),

@@ -23,6 +23,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.progress import end_with_parent
 from syntaxformer.serve.app import create_app
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
@@ -148,6 +149,7 @@ def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
 def app_from_environment() -> FastAPI:
     """The application of a worker; if loading fails before any worker has succeeded, all workers end."""
     _log_as_json()
+    end_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     shared = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
     for file in shared.glob("gauge_live*.db"):  # what workers had waiting that were killed
         if not psutil.pid_exists(int(file.stem.rpartition("_")[2])):

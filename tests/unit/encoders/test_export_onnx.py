@@ -93,6 +93,7 @@ def make_folder(folder, family="bert", infusion=None, n_texts=1, **changed):
         tokenizer.model_input_names = ["input_ids", "attention_mask"]
     parser, needs = load_annotator("en+phrases"), tuple(sorted(needed_columns(config)))
     info = ClassifierInfo(
+        type="text" if "words" in changed else "label",
         task="cola", labels=("bad", "good", "odd"), metrics=("accuracy",), n_texts=n_texts, needs=needs,
         annotator=parser.name if needs else None, annotator_version=parser.version if needs else None, **changed,
     )  # fmt: skip

@@ -168,6 +168,7 @@ def _tiny_classifier(infusion, n_texts, parser):
     tokenizer = BertTokenizerFast(vocab={piece: number for number, piece in enumerate(pieces)})
     needs = tuple(sorted(needed_columns(config)))
     info = ClassifierInfo(
+        type="label",
         task="cola", labels=("bad", "good"), metrics=("matthews",), n_texts=n_texts, annotator=parser.name if needs else None,
         annotator_version=parser.version if needs else None, needs=needs,
     )  # fmt: skip

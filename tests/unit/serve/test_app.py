@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import socket
 import threading
 import time
 
+import httpx
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
@@ -174,6 +176,25 @@ def test_too_large_bodies(make_app, error_of):
         assert message == "body: expected at most 50 bytes, got more. Send the texts in several requests."
 
 
+def test_a_body_that_never_ends(make_app, error_of):
+    """Its bytes may come one by one: the deadline is that of the whole."""
+
+    async def parts():
+        while True:
+            yield b"{"
+            await asyncio.sleep(0.05)
+
+    async def ask(app):
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client:
+            kind = {"content-type": "application/json"}
+            return await client.post("/v1/translate", content=parts(), headers=kind)
+
+    answer = asyncio.run(ask(make_app(deadline_s=0.3)))
+    assert error_of(answer, 408, "too_slow") == "body: expected all of it within 0.3 s, got a part."
+
+
 def test_the_key(make_app, error_of):
     with TestClient(make_app(api_key="s3cret é")) as client:
         body = {"texts": ["x"]}
@@ -331,6 +352,9 @@ def test_a_key_in_the_environment(monkeypatch, tmp_path, given, key):
     (tmp_path / "key").write_text("abc\n")
     serve([tmp_path], api_key_file=tmp_path / "key")
     assert found == ["abc"]
+    (tmp_path / "key").write_text("abc\ndef\n")
+    with pytest.raises(ConfigError, match=r"key, got 2 lines\. A service has one key\.$"):
+        serve([tmp_path], api_key_file=tmp_path / "key")
 
 
 def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_path):
@@ -341,6 +365,9 @@ def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_pat
         (tmp_path / f"gauge_livesum_{pid}.db").touch()
         (tmp_path / f"counter_{pid}.db").touch()
     monkeypatch.setattr(server, "_build", lambda config: None)
+    ends = []
+    monkeypatch.setattr(server, "end_with_parent", ends.append)
     server.app_from_environment()
+    assert len(ends) == 1  # else it would go on answering if its parent is killed
     kept = {f"gauge_livesum_{os.getpid()}.db", f"counter_{os.getpid()}.db", f"counter_{2**30}.db"}
     assert {path.name for path in tmp_path.glob("*.db")} == kept

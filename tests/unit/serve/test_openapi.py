@@ -73,8 +73,21 @@ def test_the_document_has_examples_and_all_errors(make_app):
     assert set(document["paths"]) == {*OPERATIONS, "/v1/explain"}
     post = document["paths"]["/v1/translate"]["post"]
     assert {"200", "400", "401", "413", "422", "429", "503"} <= set(post["responses"])
+    assert "security" not in post
     example = document["components"]["schemas"]["TranslateRequest"]["examples"][0]
     assert example == {"texts": ["A man is standing on a ladder."]}
     assert post["responses"]["422"]["content"]["application/json"]["schema"] == {
         "$ref": "#/components/schemas/ErrorBody"
     }
+
+
+def test_a_key_is_in_the_document(make_app):
+    """Clients that are made of it could not send it otherwise."""
+    with TestClient(make_app(api_key="secret")) as client:
+        document = client.get("/openapi.json").json()
+    assert document["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+    secured = {
+        path for path, one in document["paths"].items() if any("security" in each for each in one.values())
+    }
+    assert secured == {"/v1/translate", "/v1/classify", "/v1/explain", "/v1/models"}
+    assert "421" in document["paths"]["/healthz"]["get"]["responses"]

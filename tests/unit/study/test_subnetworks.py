@@ -81,6 +81,7 @@ def _classifier(
         vocab={piece: number for number, piece in enumerate(PIECES)}, do_lower_case=lower_case
     )
     info = ClassifierInfo(
+        type="label",
         task="cola", labels=("bad", "good"), metrics=("matthews",), n_texts=1, annotator="flat",
         annotator_version="1", needs=("governors",),
     )  # fmt: skip

@@ -68,6 +68,7 @@ def _classifier(folder: Path, infusion: str) -> Path:
     model.save_pretrained(folder)
     sf.SyntaxCollator(tokenizer, config, max_length=31).save_pretrained(folder)
     info = ClassifierInfo(
+        type="label",
         task="cola", labels=("0", "1"), metrics=("accuracy",), n_texts=1, annotator="en+phrases",
         annotator_version="0",  # `needs` nothing: no annotator is loaded
     )  # fmt: skip
@@ -570,7 +571,8 @@ def command(monkeypatch, capsys):
 def test_every_verb_that_loads_models_asks_for_trust(
     verb, tagged, good, tmp_path, command, connections, monkeypatch
 ):
-    text = tmp_path / "text.txt"
+    text, other = tmp_path / "text.txt", tmp_path / "other.txt"
+    other.write_text("die Katze\n")
     text.write_text("cats sit\n")
     trees = tmp_path / "trees.conllu"
     trees.write_text("1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tb\tb\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
@@ -581,7 +583,7 @@ def test_every_verb_that_loads_models_asks_for_trust(
     write_manifest(labelled)
     arguments = {
         "translate": [model, text],
-        "evaluate": [model, "--src", text, "--ref", text],
+        "evaluate": [model, "--src", text, "--ref", other],
         "predict": [labelled, text],
         "attend": [model, "cats sit", "-o", tmp_path / "attention.png"],
         "compare": [model, text, "--src", text, "--ref", text],

@@ -105,6 +105,9 @@ class Batcher:
                 f"service: expected an answer within {deadline_s:g} s, got none. Send fewer texts or wait.",
                 headers={"Retry-After": "5"},
             ) from error
+        finally:  # what nobody waits for any longer makes room at once, also while a part of it is worked on
+            self._count(-len(job.left))
+            job.n_taken = len(job.items)
 
     async def close(self) -> None:
         """Finish all waiting items, then stop."""
@@ -154,8 +157,7 @@ class Batcher:
         n_items = cost = 0
         for job in self._jobs:
             left = job.left
-            if job.is_over:
-                self._count(-len(left))
+            if job.is_over:  # `submit` gives its room back
                 continue
             part = left[: self._n_fitting(left, n_items, cost)]
             if not batch or (job.settings == batch[0][0].settings and len(part) == len(left)):

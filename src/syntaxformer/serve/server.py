@@ -76,13 +76,31 @@ HEALTHCHECK_S = 60
 """A worker has as long to answer its parent: loading models on a busy machine takes time."""
 
 
+HEAD_S = 30
+"""The head of a request must come within so many seconds: a connection takes one of the process's files."""
+
+
 class SmallReads(H11Protocol):
     """HTTP that reads little at a time, because its parser blocks all others on many tiny chunks."""
 
     def connection_made(self, transport: Any) -> None:  # type: ignore[override]
         """Begin a connection; `max_size` is the number of bytes that asyncio reads at once."""
         transport.max_size = 8192
+        self._head_end: float | None = None
         super().connection_made(transport)
+        self._wait_for_a_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came, and close the connection later if it is no whole head by then."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._head_end = None
+        elif self.timeout_keep_alive_task is None:
+            self._wait_for_a_head()
+
+    def _wait_for_a_head(self) -> None:
+        self._head_end = self._head_end or self.loop.time() + HEAD_S
+        self.timeout_keep_alive_task = self.loop.call_at(self._head_end, self.timeout_keep_alive_handler)
 
 
 def name_models(folders: list[Path]) -> dict[str, Path]:
@@ -195,10 +213,26 @@ def _build(config: ServiceConfig) -> FastAPI:
     return app
 
 
+class _Repeats(logging.Filter):
+    """Lets an error of asyncio through once a second: without free files it has one for each connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written."""
+        if record.name != "asyncio" or record.created - self._last.get(str(record.msg), 0.0) >= 1:
+            self._last = {str(record.msg): record.created}
+            return True
+        return False
+
+
 def _log_as_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name in ("syntaxformer.serve", "uvicorn.error"):
+    handler.addFilter(_Repeats())
+    for name in ("syntaxformer.serve", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)

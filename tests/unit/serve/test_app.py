@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -288,6 +289,42 @@ def test_a_client_that_goes_away_ends_its_work(make_app, slow):
         server.should_exit = True
         thread.join(20)
     assert len(slow.batches) == 1
+
+
+def test_connections_that_ask_nothing_are_closed(make_app, monkeypatch):
+    """Else a few hundred would take all files that the process may open."""
+    monkeypatch.setattr(server, "HEAD_S", 0.4)
+    app = make_app()
+    running = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="error", ws="none", http=server.SmallReads)
+    )
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        while not running.started:
+            time.sleep(0.02)
+        address, head = (
+            running.servers[0].sockets[0].getsockname(),
+            b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n",
+        )
+        silent, dripping, asking = (socket.create_connection(address, timeout=5) for _ in range(3))
+        for place in range(9):  # a byte more of a head begins no new time
+            with suppress(OSError):
+                dripping.sendall(head[place : place + 1])
+            asking.sendall(head + b"\r\n")
+            assert b'{"status":"ok"}' in asking.recv(4096)
+            time.sleep(0.1)
+        for one in (silent, dripping):
+            one.settimeout(0.2)
+            with suppress(ConnectionResetError):
+                assert one.recv(4096) == b""
+        asking.sendall(head)
+        assert asking.recv(4096) == b""
+    finally:
+        for one in (silent, dripping, asking):
+            one.close()
+        running.should_exit = True
+        thread.join(20)
 
 
 def _wait_for(event):

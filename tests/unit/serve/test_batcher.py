@@ -178,9 +178,12 @@ def test_a_request_that_nobody_waits_for_ends_with_its_part(work):
     metrics = Metrics()
 
     async def main():
-        batcher = Batcher(work, max_batch=2, metrics=metrics)
+        batcher = Batcher(work, max_batch=2, max_waiting=3, metrics=metrics)
         with pytest.raises(Problem):
             await batcher.submit(list(range(100)), "a", 0.1)
+        assert (
+            'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
+        )  # others have room at once
         work.gate.set()
         answer = await batcher.submit([5], "a", 9)
         await batcher.close()

@@ -119,14 +119,20 @@ class ReportConfig(Section):
     notes: list[str] = Field(default=[], description="paragraphs for the reader")
 
     def x_number(self, level: str) -> float:
-        """The position of a level on the x axis: as given, or the first number in its name, or NaN."""
+        """The position of a level on the x axis: as given, or the first number in its name, or NaN.
+
+        A number is one that stands alone, so that 2k is not 2; 1,450 is read as 1450.
+        """
         if level in self.x_values:
             return self.x_values[level]
         try:
             return float(level)
         except ValueError:
-            found = re.search(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", level, re.IGNORECASE)
-            return float(found[0]) if found else math.nan
+            found = _ALONE.search(level)
+            return float(found[0].replace(",", "")) if found else math.nan
+
+
+_ALONE = re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,])", re.IGNORECASE)
 
 
 def _different(values: list[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from copy import deepcopy
 from itertools import pairwise
@@ -215,7 +216,10 @@ def test_metrics_are_those_of_the_verb(content, write_spec, problems):
 
 def test_where_a_level_stands():
     levels = {"0.0001": 1e-4, "2e-05": 2e-5, "-1": -1, "5 %": 5, "rate 5e-5": 5e-5, "1-5": 1, "12 cells": 12}
+    levels |= {"1,450 captions": 1450, "29,000 pairs": 29000, "1.5 GB": 1.5, "5%": 5}
     assert {level: ReportConfig().x_number(level) for level in levels} == levels
+    for unclear in ("2k", "4.5M", "depth -3", "1,45,0", "none"):
+        assert math.isnan(ReportConfig().x_number(unclear)), unclear
 
 
 FINETUNE = {"verb": "finetune", "recipe": None, "settings": {"task": "cola", "model": "m", "data.dir": "x"}}

@@ -77,8 +77,8 @@ class TranslatorEngine(Engine):
         super().__init__(name, "translation", translator, annotator, backend=info.backend, **described)
 
     def work(self, settings: TranslateSettings | ExplainSettings, items: list[str]) -> Sequence[Any]:
-        """Translate or explain texts; line breaks in a text become spaces."""
-        lines = [" ".join(text.splitlines()) for text in items]
+        """Translate or explain texts; line breaks in a text become spaces, where files have them."""
+        lines = [" ".join(text.replace("\r\n", "\n").rstrip("\n").split("\n")) for text in items]
         if isinstance(settings, ExplainSettings):
             return [explain_translation(self, line, settings) for line in lines]
         return self.translate(settings, lines)

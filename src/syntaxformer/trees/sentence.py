@@ -105,7 +105,7 @@ class Sentence:
 
     def __post_init__(self) -> None:
         for column in ("words", "offsets", *PER_WORD):
-            values = getattr(self, column)
+            values: Any = getattr(self, column)
             if values is not None and not isinstance(values, tuple):  # a parser's list or array
                 values = tuple(getattr(values, "tolist", lambda given=values: given)())
                 object.__setattr__(self, column, values)

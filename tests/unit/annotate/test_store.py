@@ -4,6 +4,7 @@ import os
 import pickle
 import resource
 import sys
+from dataclasses import replace
 
 import datasets
 import numpy as np
@@ -21,6 +22,7 @@ from syntaxformer.annotate.annotator import blank_sentence, hash_lines
 from syntaxformer.annotate.corpora import stored
 from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence
+from table_annotator import TableAnnotator
 
 CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))
 SAT = Sentence.from_words(
@@ -251,6 +253,20 @@ def test_nothing_is_tagged_twice(tmp_path):
     annotator.version = "2"
     annotate_cached(lines, annotator, tmp_path)
     assert annotator.n_lines == 9
+
+
+def test_an_annotation_that_lacks_columns_is_made_again(tmp_path):
+    """As after an object of the same name and version that gave less."""
+    fewer = TableAnnotator()
+    fewer.provides = frozenset({"upos"})
+    annotate = fewer.stream
+    fewer.stream = lambda lines, **how: (
+        replace(one, governors=None, deprels=None) for one in annotate(lines, **how)
+    )
+    assert annotate_cached(["the cat sat ."], fewer, tmp_path).header.columns == ("upos",)
+    found = annotate_cached(["the cat sat ."], TableAnnotator(), tmp_path)
+    assert {"upos", "governors", "deprels"} <= set(found.header.columns)
+    assert annotate_cached(["the cat sat ."], fewer, tmp_path).header.columns == found.header.columns
 
 
 def test_a_damaged_cache_is_made_again(tmp_path, caplog):

@@ -68,6 +68,13 @@ def test_settings_and_what_is_shown():
     assert found.source.pieces == ["0", "1", "2"]
 
 
+def test_lines_end_where_those_of_files_do(tiny_engines, monkeypatch):
+    engine, seen = tiny_engines["base"], []
+    monkeypatch.setattr(engine, "translate", lambda settings, lines: seen.extend(lines))
+    engine.work(TranslateSettings(), ["x\ny", "x\r\ny\n", "x\x85y\u2028z"])
+    assert seen == ["x y", "x y", "x\x85y\u2028z"]
+
+
 def test_what_is_shown_belongs_to_the_translation_that_is_returned(tiny_engines, monkeypatch):
     """Its settings may be others than the model's own; it is not searched for a second time."""
     engine = tiny_engines["base"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -55,7 +55,8 @@ def annotate_to_file(
     """
     lines = list(lines) if isinstance(lines, Iterator) else lines
     content_hash = content_hash or hash_lines(lines)
-    if (found := read_if_current(Path(path), (annotator.name, annotator.version, content_hash))) is not None:
+    wanted = annotator.name, annotator.version, content_hash
+    if (found := read_if_current(Path(path), wanted, annotator.provides)) is not None:
         return found
     total = len(lines) if isinstance(lines, Sized) else None
     sentences = annotator.stream(lines, n_processes=n_processes)
@@ -129,17 +130,20 @@ def one_at_a_time(path: Path) -> Generator[None, None, None]:
         lock.release()
 
 
-def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus | None:
+def read_if_current(
+    path: Path, wanted: tuple[str, str, str], columns: Collection[str] = ()
+) -> AnnotatedCorpus | None:
     """Return a file's annotation if its annotator, version and hash of the text are those wanted, else None.
 
-    A damaged file also gives None.
+    A damaged file also gives None, and so does one that lacks some of the `columns`.
     """
     if not path.is_file():
         return None
     try:
         found = read_annotations(path)
         header = found.header
-        if (header.annotator, header.version, header.content_hash) != wanted:
+        lacks = header.n_words and not {*columns} <= {*header.columns}
+        if lacks or (header.annotator, header.version, header.content_hash) != wanted:
             return None
         for _ in found.tables():
             pass

@@ -132,7 +132,7 @@ class ReportConfig(Section):
             return float(found[0].replace(",", "")) if found else math.nan
 
 
-_ALONE = re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,])", re.IGNORECASE)
+_ALONE = re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,]|\.\d)", re.IGNORECASE)
 
 
 def _different(values: list[Any]) -> list[Any]:

@@ -169,3 +169,12 @@ def test_resuming_a_finished_run_changes_nothing(digits, cli, tmp_path):
     assert (done.code, done.err, done.out) == (0, "", f"{run}\n")
     assert (run / "model.safetensors").read_bytes() == before
     assert cli("translate", run, stdin=b"3 1 7\n").out == "7 1 3\n"
+
+
+def test_what_a_trained_folder_costs(digits, cli):
+    """Its file names the tables of factors in another order than the columns have."""
+    sizes = json.loads((digits.sum_then_concat / "config.json").read_text())["factor_sizes"]
+    assert list(sizes) == ["case", "pos", "subword"]
+    done = cli("cost", digits.sum_then_concat, "--pieces", "5", "--rounds", "1", "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["parameters"]["source words and factors"] > 0

@@ -123,7 +123,8 @@ def random_batch(model: PreTrainedModel, n_rows: int, n_pieces: int) -> dict[str
 
     labels = draw(config.vocab_size, n_pieces) if config.is_encoder_decoder else draw(2)
     sizes = [len(vocabulary) for vocabulary in section.vocabularies.values()]
-    sizes += (getattr(config, "factor_sizes", None) or {}).values()
+    if own := getattr(config, "factor_sizes", None):  # a file has them by name, in another order
+        sizes += [own[name] for name in config.width_plan.factor_widths]
     if (getattr(config, "infusion", None) or {}).get("kind") == "prepend":  # tags are pieces
         n_pieces, sizes = n_pieces * (1 + len(sizes)), []
     pieces = draw(getattr(config, "source_vocab_size", None) or config.vocab_size, n_pieces)

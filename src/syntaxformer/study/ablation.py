@@ -24,6 +24,7 @@ from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.syntax import FACTORS, LineSyntax, TreeOptions, WordColumns, first_pieces
 from syntaxformer.syntax.inputs import SyntaxDropout
+from syntaxformer.syntax.piece_relations import own_functions
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.translator import Translator
 
@@ -70,7 +71,7 @@ class Ablation:
             ConfigError: It does not, or a kind of relation is to be shuffled.
         """
         both = [*factors, *(["syntax", *trees] if trees else []), *(["governors"] if has_governors else [])]
-        blanks = [*both, *([*KINDS, "pair"] if trees else [])]
+        blanks = [*both, *([*KINDS, "pair"] if {*trees} - own_functions(trees).keys() else [])]
         problems = [
             f"--{name}: expected what the model reads, got {one}. "
             + (nearest(one, known) if known else "It reads neither factors nor trees.")

@@ -104,11 +104,13 @@ class Sentence:
     constituency: _Constituency = _Constituency()
 
     def __post_init__(self) -> None:
-        for column in ("words", "offsets", *PER_WORD):
-            values: Any = getattr(self, column)
-            if values is not None and not isinstance(values, tuple):  # a parser's list or array
-                values = tuple(getattr(values, "tolist", lambda given=values: given)())
-                object.__setattr__(self, column, values)
+        for column in ("words", "offsets", *PER_WORD):  # a parser's lists or arrays
+            given: Any = getattr(self, column)
+            if given is not None and type(given) is not tuple:
+                listed = given.tolist() if hasattr(given, "tolist") else given
+                object.__setattr__(self, column, tuple(listed))
+        for column in ("offsets", *PER_WORD):
+            values = getattr(self, column)
             if values is not None and len(values) != len(self.words):
                 raise TreeError(
                     f"{column}: expected {len(self.words)} values, one per word, got {len(values)}."

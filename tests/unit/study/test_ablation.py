@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -23,6 +24,7 @@ from syntaxformer.study.ablation import (
     ablate_translator,
 )
 from syntaxformer.syntax import FactorVocabulary, SyntaxInputs, WordColumns, dependency_relations
+from syntaxformer.syntax.piece_relations import TREES
 from syntaxformer.translation.source import SourceEncoder, source_batch
 from syntaxformer.trees import Sentence
 
@@ -291,7 +293,7 @@ def test_a_translator_is_spoiled_line_by_line(letters):
         assert not np.array_equal(batch[name], intact_batch[name])
 
 
-def test_what_a_model_does_not_read():
+def test_what_a_model_does_not_read(monkeypatch):
     ablation = Ablation.parse(["pos, syntax", "parent"], ["kase"])
     assert (ablation.shuffle, ablation.blank) == (("pos", "syntax", "parent"), ("kase",))
     assert not Ablation()
@@ -305,3 +307,7 @@ def test_what_a_model_does_not_read():
     with pytest.raises(ConfigError, match="It reads neither factors nor trees"):
         Ablation(shuffle=("pos",)).check((), (), False)
     Ablation(("syntax", "dependency"), ("pair", "child")).check((), ("dependency",), False)
+    monkeypatch.setitem(TREES, "near", replace(TREES["dependency"], function=lambda sentence: None))
+    with pytest.raises(ConfigError, match=r"^--blank: expected what the model reads, got parent\."):
+        Ablation(blank=("parent",)).check((), ("near",), False)
+    Ablation(blank=("parent",)).check((), ("near", "dependency"), False)

@@ -329,7 +329,12 @@ def _primary_blocks(
     found = compare_groups(spec, store, group, groups, metric, primary.against) if group else None
     effect = detectable_effect(primary.seeds, primary.sd)
     others = [one for one in groups if group and one.labels == {**group.labels, **primary.against}]
-    before = [run.result.get("primary", ...) for one in (group, *others) if one for run in one.runs.values()]
+    before = [
+        (run.result.get("primary") or {}).get(spec.name, ...)
+        for one in (group, *others)
+        if one
+        for run in one.runs.values()
+    ]
     is_planned = all(one == primary.model_dump() for one in before)
     plan = (
         f"Chosen{' before the first run' * is_planned}: {in_words(primary.cell)} against "

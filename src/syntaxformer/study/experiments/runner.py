@@ -392,7 +392,9 @@ class _Runner:
         if (folder / RESULT).exists():
             result = read_json(folder / RESULT)
             primary = self.spec.report.primary
-            result["primary"] = primary and primary.model_dump()  # None: nothing was planned
+            result["primary"] = {
+                self.spec.name: primary and primary.model_dump()
+            }  # None: nothing was planned
             self.store.finish(job.cell.key, seconds, result)
             states = Counter(one.state for one in self.store.runs().values())
             summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

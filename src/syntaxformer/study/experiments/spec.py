@@ -132,10 +132,13 @@ class ReportConfig(Section):
             return float(found[0].replace(",", "")) if found else math.nan
 
 
+_POINTLESS = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 _ALONE = re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,]|\.\d)", re.IGNORECASE)
 
 
 def _different(values: list[Any]) -> list[Any]:
+    """The values, if none is there twice; YAML reads 1e-3, without a point, as text."""
+    values = [float(one) if isinstance(one, str) and _POINTLESS.fullmatch(one) else one for one in values]
     if len(set(map(str, values))) < len(values):
         raise ValueError(f"expected different values, got {values}.")
     return values

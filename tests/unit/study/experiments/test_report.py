@@ -627,7 +627,12 @@ def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
     for place, cell in enumerate(spec.cells()):
         constant = cell.labels == {"system": "masks", "size": "small", "seed": "2"}
         metrics = {"accuracy": 0.5 + (place * place % 7) / 100}
-        result = {**make_result(0.0), "metrics": metrics, "primary": planned, **(ONE if constant else BOTH)}
+        result = {
+            **make_result(0.0),
+            "metrics": metrics,
+            "primary": {"small": planned},
+            **(ONE if constant else BOTH),
+        }
         store.finish(cell.key, 1.0, result)
     text = write_report(spec, store, tmp_path / "out").read_text()
     planned, results, effects, against, chosen, origin = (
@@ -674,7 +679,8 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
     def told(**plans):
         for cell in spec.cells():
             if cell.labels["system"] in plans and cell.labels["fraction"] == "10 %":
-                result = store.runs()[cell.key].result | {"primary": plans[cell.labels["system"]]}
+                plan = plans[cell.labels["system"]]
+                result = store.runs()[cell.key].result | {"primary": {spec.name: plan, "other": None}}
                 store.finish(cell.key, 60.0, result)
         text = write_report(spec, store, tmp_path / "report").read_text()
         (line,) = [line for line in text.splitlines() if line.startswith("Chosen")]

@@ -67,8 +67,9 @@ def test_only_what_is_missing_runs(spec, store):
     assert run_experiment(spec, store, 1, command=_command(DONE_AT_ONCE)) == {DONE: 4}
     assert _n_runs(store) == [1, 1, 1, 1]
     runs = list(store.runs().values())
-    assert runs[0].result == {"metrics": {"bleu": 1.5}, "primary": None}
-    assert runs[-1].result["primary"] == {"cell": sit, "against": base, "seeds": 2, "sd": 1}
+    assert runs[0].result == {"metrics": {"bleu": 1.5}, "primary": {spec.name: None}}
+    planned = {"cell": sit, "against": base, "seeds": 2, "sd": 1}
+    assert runs[-1].result["primary"] == {spec.name: planned}
     assert [one.attempts for one in runs] == [1, 1, 1, 1]
     assert all(one.seconds > 0 for one in runs)
 

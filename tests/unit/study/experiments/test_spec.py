@@ -14,7 +14,7 @@ from syntaxformer.base.config import apply_overrides
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.study.experiments.cell import check_experiment, resolve
-from syntaxformer.study.experiments.spec import ReportConfig, load_spec
+from syntaxformer.study.experiments.spec import ReportConfig, Space, load_spec
 
 
 @pytest.fixture
@@ -212,6 +212,11 @@ def test_metrics_are_those_of_the_verb(content, write_spec, problems):
     assert problems() == ["report.metrics: unknown metric 'test_score'. Nearest: score."]
     spec = load_spec(write_spec(content | {"test_split": "test"}))
     assert {cell.test["split"] for cell in spec.cells()} == {"test"}
+
+
+def test_a_number_without_a_point_is_a_number():
+    """YAML reads it as text, which would be another key than 0.001, and have no place in a figure."""
+    assert Space(values=["1e-3", "3E-05", 0.1, "1e", "e5"]).values == [0.001, 3e-5, 0.1, "1e", "e5"]
 
 
 def test_where_a_level_stands():

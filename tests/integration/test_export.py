@@ -64,7 +64,7 @@ def test_serve_wants_models(cli, tmp_path):
     (tmp_path / "key").write_text("\n")
     done = cli("serve", tmp_path, "--api-key-file", tmp_path / "key")
     assert done.code == 2
-    assert "--api-key-file: expected a key on the first line of" in done.err
+    assert "--api-key-file: expected a key in" in done.err
     done = cli("serve", tmp_path / "a" / "sit", tmp_path / "b" / "sit")
     assert done.code == 2
     assert done.err.startswith("error: models: expected folders of different names, got ")

@@ -365,12 +365,12 @@ def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str])
         ConfigError: There is none.
     """
     key, named = "annotation.annotator", config.annotation.annotator
-    bundled = (named or "").partition("+")[0].partition("_")[0]
+    bundled = (named or "").partition("+")[0]
     if not needed or not data.task.own or (named and bundled not in BUNDLED):
         return named
     examples = data.train.examples[:: len(data.train) // _N_IDENTIFIED + 1]
     texts = language_of_texts([text for one in examples for text in one.texts])
-    if named and texts.code != bundled:
+    if named and texts.code != bundled.partition("_")[0]:
         _log.warning("%s: %s, but the language of %s, is %s", key, named, texts.told_by, texts.code)
     return named or choose_annotator(None, texts, key, f"{key}=en if they are English")
 

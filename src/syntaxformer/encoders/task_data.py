@@ -459,7 +459,7 @@ def read_own_table(
     _refuse_other_separators(path, columns, labelled)
     table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
     if columns.given or table.has_header:
-        labels = USUAL.label if task_type.name != Score.name else ("score", *USUAL.label)
+        labels = sorted(USUAL.label, key=lambda name: name != "score" or task_type.name != Score.name)
         table, columns = _settle_columns(table, columns, path, labelled, labels)
     else:
         columns = replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
@@ -528,7 +528,7 @@ def _settle_columns(
     settled = TableColumns(text_column, label, pair_column, columns.quotes)
     if twice := [name for name in settled.given if found.count(name) > 1]:
         raise DataError(f"line 1: expected column {twice[0]!r} once, got it twice. Rename one.", path)
-    if labelled and (unread := {*usual[0], *labels} & set(found) - set(settled.given)):
+    if labelled and not columns.given and (unread := {*usual[0], *labels} & set(found) - set(settled.given)):
         read, more = ", ".join(map(repr, settled.given)), ", ".join(sorted(map(repr, unread)))
         _log.warning("%s: %s are read, %s not. Choose by --text-column and --label-column.", path, read, more)
     return replace(table, rows=rows), settled
@@ -536,9 +536,9 @@ def _settle_columns(
 
 def _without_pair(row: Row, path: str | Path) -> Row:
     """The row of JSON, if it has no second text: line 1, which says the columns, has none."""
-    if more := row.cells.keys() & set(USUAL.texts[1]):
-        problem = f"row: expected the columns of line 1, got {', '.join(sorted(more))} as well."
-        raise DataError(f"{problem} Give a second text in every row, or --text-column.", path, row.number)
+    if more := [name for name in USUAL.texts[1] if row.text(name)]:
+        problem = f"row: expected the columns of line 1, got {', '.join(more)} as well."
+        raise DataError(f"{problem} Give a second text in every row, or in none.", path, row.number)
     return row
 
 

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ Work = Callable[[Any, list[Any]], Sequence[Any]]
 """Returns a result for each item, from settings and items."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     items: Sequence[Any]
     settings: Any
@@ -108,6 +109,8 @@ class Batcher:
         finally:  # what nobody waits for any longer makes room at once, also while a part of it is worked on
             self._count(-len(job.left))
             job.n_taken = len(job.items)
+            with suppress(ValueError):  # it may be at work
+                self._jobs.remove(job)
 
     async def close(self) -> None:
         """Finish all waiting items, then stop."""

@@ -324,8 +324,8 @@ def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]
         raise DataError("expected at least one pair, got none.", name)
     if n_quoted:
         _log.warning(
-            "%s: %d texts are quoted as in CSV. The quotes of a TSV are part of its texts. If they should "
-            "not be, save it as CSV.", name, n_quoted,
+            "%s: %d texts are quoted as in CSV. Only there are quotes no part of the text: if they should "
+            "not be, save the table as CSV.", name, n_quoted,
         )  # fmt: skip
     if not n_other:
         raise DataError("expected a target unlike the source, got the same text. Check data.columns.", name)
@@ -339,7 +339,7 @@ def _load(config: CorpusConfig, split: str) -> Any:
     disable_progress_bar()
     say_download(str(config.dataset), ".*", "dataset")
     try:
-        own = _table_settings(Path(str(config.dataset)))
+        own = _table_settings(config, split)
         return load_dataset(config.dataset, config.dataset_config, split=split, **own)
     except (DatasetsError, OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200]
@@ -349,12 +349,15 @@ def _load(config: CorpusConfig, split: str) -> Any:
         ) from error
 
 
-def _table_settings(folder: Path) -> dict[str, Any]:
-    """How a folder's tables are read: no cell is a missing value, and the quotes of a TSV are text."""
-    kinds = {path.name.removesuffix(".gz").rpartition(".")[2] for path in folder.rglob("*.*")}
-    if not kinds & {"csv", "tsv"} or kinds & {"parquet", "json", "jsonl", "arrow"}:
+def _table_settings(config: CorpusConfig, split: str) -> dict[str, Any]:
+    """How tables of a folder are read: a cell is a text, also NA, and the quotes of a TSV are part of it."""
+    folder, name = Path(str(config.dataset)), split.partition("[")[0]
+    files = [one.relative_to(folder) for one in folder.rglob("*.*") if name in str(one.relative_to(folder))]
+    kinds = {one.name.removesuffix(".gz").rpartition(".")[2] for one in files}
+    if not kinds or kinds - {"csv", "tsv"}:
         return {}
-    settings = {"keep_default_na": False, "encoding": "utf-8-sig"}
+    columns = [(config.columns or {}).get(one, one) for one in (config.src, config.tgt)]
+    settings = {"converters": dict.fromkeys(columns, str), "keep_default_na": False, "encoding": "utf-8-sig"}
     return settings if "csv" in kinds else settings | {"quoting": csv.QUOTE_NONE}
 
 

@@ -108,7 +108,7 @@ class Sentence:
             given: Any = getattr(self, column)
             if given is not None and type(given) is not tuple:
                 listed = given.tolist() if hasattr(given, "tolist") else given
-                object.__setattr__(self, column, tuple(listed))
+                object.__setattr__(self, column, tuple(map(tuple, listed) if column == "offsets" else listed))
         for column in ("offsets", *PER_WORD):
             values = getattr(self, column)
             if values is not None and len(values) != len(self.words):

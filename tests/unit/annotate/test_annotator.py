@@ -28,7 +28,7 @@ def test_a_string_is_no_list_of_lines():
 def test_columns_of_a_parser_may_be_arrays():
     """Most parsers give governors as an array, which has no truth value and no hash."""
     given = Sentence(
-        "a cat", ["a", "cat"], [(0, 1), (2, 5)], governors=np.array([1, -1]), upos=["DET", "NOUN"]
+        "a cat", ["a", "cat"], np.array([[0, 1], [2, 5]]), governors=np.array([1, -1]), upos=["DET", "NOUN"]
     )
     assert given == Sentence("a cat", ("a", "cat"), ((0, 1), (2, 5)), governors=(1, -1), upos=("DET", "NOUN"))
     assert {type(one) for one in given.governors} == {int}

@@ -164,13 +164,14 @@ def test_tables_that_cannot_be_used(table, content, kind, columns, problem):
 LINES = [
     ('{"text": ["The", "dog"], "label": "a"}', 1, "column 'text': expected a text, got ['The', 'dog']. Join words with spaces; texts have a column each."),
     ('{"text": true, "label": "a"}', 1, "column 'text': expected a text, got True. Join words with spaces; texts have a column each."),
-    ('{"text": "c", "text_pair": "d", "label": "a"}', 3, "row: expected the columns of line 1, got text_pair as well. Give a second text in every row, or --text-column."),
+    ('{"text": "c", "text_pair": "d", "label": "a"}', 3, "row: expected the columns of line 1, got text_pair as well. Give a second text in every row, or in none."),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("line", "place", "problem"), LINES)
 def test_lines_of_json_that_hold_something_else(table, line, place, problem):
     lines = ['{"text": "a", "label": "a"}', '{"text": "b", "label": "b"}']
+    lines.append('{"text": "e", "label": "b", "text_pair": null}')
     lines.insert(place - 1, line)
     path = table("\n".join([*lines, ""]), "mine.jsonl")
     with pytest.raises(DataError) as caught:

@@ -29,6 +29,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import remove_partials
 from syntaxformer.base.progress import track
 from syntaxformer.trees import Sentence
+from syntaxformer.trees.sentence import COLUMNS
 
 _LINES_AT_A_TIME = 100_000
 """Lines that are looked up together; worker processes, if any, are started again for each such group."""
@@ -142,8 +143,10 @@ def read_if_current(
     try:
         found = read_annotations(path)
         header = found.header
-        lacks = header.n_words and not {*columns} <= {*header.columns}
-        if lacks or (header.annotator, header.version, header.content_hash) != wanted:
+        if (header.annotator, header.version, header.content_hash) != wanted:
+            return None
+        if header.n_words and (lacking := {*columns} & {*COLUMNS} - {*header.columns}):
+            _log.info("annotating again: %s lacks %s", path, ", ".join(sorted(lacking)))
             return None
         for _ in found.tables():
             pass

@@ -378,7 +378,7 @@ def _metric_problems(spec: Spec, config: FinetuneConfig) -> Iterator[str]:
     place, judged = _judged(spec)
     wanted = {
         f"{place}.metric": judged and judged.metric,
-        "report.metrics": next(iter(spec.report.metrics), None),
+        "report.metrics": next(iter(spec.report.metrics), None) if "task" in spec.settings else None,
     }
     names = (OWN_TASKS.get(config.task) or find_task(config.task)).metrics
     known = ["score", *names, *(["mean"] if len(names) > 1 else [])]

@@ -154,7 +154,7 @@ TABLES = {
         b'\xef\xbb\xbfen\tde\n"Who is it?" "It is me."\t"Wer ist da?"\nNA\tNone\nnull\t\na "b\tc\n',
         [('"Who is it?" "It is me."', '"Wer ist da?"'), ("NA", "None"), ("null", ""), ('a "b', "c")],
     ),
-    "csv": (b'en,de\n"a, ""b""",c\nnan,"d\ne"\n', [('a, "b"', "c"), ("nan", "d e")]),
+    "csv": (b'en,de,n\n"a, ""b""",1,2\nnan,"2\n3",\n', [('a, "b"', "1"), ("nan", "2 3")]),
 }
 
 
@@ -163,6 +163,7 @@ def test_cells_of_tables_are_texts(tmp_path, kind, caplog):
     """A TSV has no quoting, and no cell is a missing value."""
     content, pairs = TABLES[kind]
     (tmp_path / f"train.{kind}").write_bytes(content)
+    (tmp_path / "stats.json").write_text("{}")  # is no data
     text = read_split(CorpusConfig(dataset=str(tmp_path)), "train")
     assert list(zip(text.src, text.tgt, strict=True)) == pairs
     assert "quoted" not in caplog.text
@@ -171,7 +172,7 @@ def test_cells_of_tables_are_texts(tmp_path, kind, caplog):
 def test_a_tsv_that_is_quoted_like_csv_is_told_of(tmp_path, caplog):
     (tmp_path / "train.tsv").write_text('en\tde\n"He said ""no""."\t"Nein."\n')
     read_split(CorpusConfig(dataset=str(tmp_path)), "train")
-    assert "train: 1 texts are quoted as in CSV. The quotes of a TSV are part of its texts" in caplog.text
+    assert "train: 1 texts are quoted as in CSV. Only there are quotes no part of the text" in caplog.text
 
 
 def test_one_column_for_both_sides_is_refused(parquet):

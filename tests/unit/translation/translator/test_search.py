@@ -56,7 +56,8 @@ def test_loops_are_said_by_translate_and_evaluate(looping, tmp_path):
     assert done.exit_code == 0
     assert said in done.stderr
     assert len(done.stdout.splitlines()) == 3
-    sides = ["--src", str(tmp_path / "en"), "--ref", str(tmp_path / "en")]
+    (tmp_path / "de").write_text("die Katze\n\nKatzen sitzen .\n")
+    sides = ["--src", str(tmp_path / "en"), "--ref", str(tmp_path / "de")]
     done = CliRunner().invoke(app, ["evaluate", str(looping), *sides])
     assert said in done.stderr
     done = CliRunner().invoke(app, ["evaluate", str(looping), *sides, "--json"])

@@ -107,8 +107,9 @@ class Sentence:
         for column in ("words", "offsets", *PER_WORD):  # a parser's lists or arrays
             given: Any = getattr(self, column)
             if given is not None and type(given) is not tuple:
-                listed = given.tolist() if hasattr(given, "tolist") else given
-                object.__setattr__(self, column, tuple(map(tuple, listed) if column == "offsets" else listed))
+                listed: Any = given.tolist() if hasattr(given, "tolist") else given
+                own: Any = map(tuple, listed) if column == "offsets" else listed
+                object.__setattr__(self, column, tuple(own))
         for column in ("offsets", *PER_WORD):
             values = getattr(self, column)
             if values is not None and len(values) != len(self.words):

@@ -28,10 +28,10 @@ LANGUAGE_NAMES = {
 """Names that users give instead of a code → the code that a message suggests."""
 
 _NO_LANGUAGE = {
-    "all", "ann", "bak", "bin", "bpe", "com", "csv", "dat", "dev", "doc", "err", "in", "inp", "log", "low",
-    "mis", "mul", "new", "old", "one", "org", "out", "pos", "pre", "raw", "seg", "set", "sgm", "spm", "src",
-    "sub", "sys", "tab", "tag", "tgt", "tmp", "tok", "trg", "trn", "tst", "tsv", "two", "txt",
-    "und", "val", "xml", "zxx",
+    "all", "ann", "ans", "bak", "bin", "bpe", "cap", "com", "csv", "dat", "dep", "dev", "doc", "err", "ids",
+    "in", "inp", "lab", "log", "low", "lst", "mis", "mul", "new", "old", "one", "org", "out", "pos", "pre",
+    "raw", "seg", "set", "sgm", "spm", "src", "srt", "sub", "sys", "tab", "tag", "tgt", "tmp", "tok", "trg",
+    "trn", "tst", "tsv", "two", "txt", "und", "val", "xml", "zxx",
 }  # fmt: skip
 """Endings that say what a file is for. They are also codes (`src` is Logudorese, `tok` Toki Pona, `in` was
 Indonesian), but such files are not in those languages. Codes for several languages or none are here, too."""

@@ -466,10 +466,11 @@ class SyntaxCollator:
         if missing or len({isinstance(label, str) for label in labels}) > 1:
             raise DataError("labels: expected one kind for all examples or none, got a mixture.")
         if isinstance(labels[0], str):
-            if (Path(self.tokenizer.name_or_path) / TARGET_TOKENIZER).is_file():
+            home = self.tokenizer.name_or_path
+            if home and (Path(home) / TARGET_TOKENIZER).is_file():
                 raise ConfigError(
                     f"labels: expected a model whose two sides have the same pieces, got {TARGET_TOKENIZER} "
-                    f"in {self.tokenizer.name_or_path}. Train it with `syntaxformer train`, model.init_from."
+                    f"in {home}. Train it with `syntaxformer train`, model.init_from."
                 )
             written = self.tokenizer(
                 text_target=labels, padding="longest", truncation=True, return_tensors="pt"

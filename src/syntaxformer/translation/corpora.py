@@ -357,8 +357,12 @@ def _table_settings(config: CorpusConfig, split: str) -> dict[str, Any]:
     if not kinds or kinds - {"csv", "tsv"}:
         return {}
     columns = [(config.columns or {}).get(one, one) for one in (config.src, config.tgt)]
-    settings = {"converters": dict.fromkeys(columns, str), "keep_default_na": False, "encoding": "utf-8-sig"}
-    return settings if "csv" in kinds else settings | {"quoting": csv.QUOTE_NONE}
+    settings: dict[str, Any] = {"converters": dict.fromkeys(columns, str), "keep_default_na": False}
+    settings |= {"encoding": "utf-8-sig"} | ({} if "csv" in kinds else {"quoting": csv.QUOTE_NONE})
+    head = next(csv.reader(read_lines(folder / files[0]), delimiter="," if "csv" in kinds else "\t"), [])
+    if {*columns} <= {*head}:  # else all are read, so that the message can name them
+        settings["usecols"] = columns
+    return settings
 
 
 def _column(dataset: Any, config: CorpusConfig, language: str) -> Any:

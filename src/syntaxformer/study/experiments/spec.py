@@ -110,7 +110,8 @@ class ReportConfig(Section):
     )
     x: str | None = Field(default=None, description="axis along which a curve is drawn")
     x_values: dict[str, float] = Field(
-        default={}, description="level of the x axis → number; otherwise the number in its name is used"
+        default={},
+        description="level of the x axis → number; otherwise the number that stands alone in its name",
     )
     x_label: str = Field(default="", description="label of the x axis")
     paper: list[PaperNumber] = Field(default=[], description="numbers of a paper to show next to ours")

@@ -169,6 +169,16 @@ def test_cells_of_tables_are_texts(tmp_path, kind, caplog):
     assert "quoted" not in caplog.text
 
 
+def test_other_columns_of_a_table_are_not_read(tmp_path):
+    """pandas guesses the type of a column anew for every 10,000 rows, and an empty cell is no number."""
+    rows = [f"a {row},b {row},{row if row < 10_500 else ''}" for row in range(11_000)]
+    (tmp_path / "train.csv").write_text("\n".join(["en,de,score", *rows, ""]))
+    assert read_split(CorpusConfig(dataset=str(tmp_path)), "train").tgt[-1] == "b 10999"
+    (tmp_path / "train.csv").write_text("en,de,score\na,b,1\n")
+    with pytest.raises(ConfigError, match=r"data\.columns: .* for fr, got fr\. Known: en, de, score\."):
+        read_split(CorpusConfig(dataset=str(tmp_path), tgt="fr"), "train")
+
+
 def test_a_tsv_that_is_quoted_like_csv_is_told_of(tmp_path, caplog):
     (tmp_path / "train.tsv").write_text('en\tde\n"He said ""no""."\t"Nein."\n')
     read_split(CorpusConfig(dataset=str(tmp_path)), "train")

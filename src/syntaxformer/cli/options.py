@@ -121,8 +121,8 @@ def check_languages(info: Any, *paths: Path | None) -> None:
     from syntaxformer.base.languages import language_of_file, language_of_side
 
     for path, ending in zip(paths, (info.src, info.tgt), strict=False):
-        found, expected = path and language_of_file(path).code, language_of_side(info, ending).code
-        if found and expected and found != expected:
+        found = path and language_of_file(path).code
+        if found and (expected := language_of_side(info, ending).code) not in (None, found):
             _log.warning(
                 "%s: expected %s, as of the model, got a file of %s by its name", path, expected, found
             )

@@ -47,7 +47,7 @@ from syntaxformer.study.experiments.store import (
     tuned,
 )
 
-_DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
+_DECIDES = {"infuse": "infusion", "seed": "infusion.seed", "model.init_from": "data.normalize_punctuation"}
 """Setting → another place of the recipe that it also decides."""
 _TRAINS = ("torch", "transformers")
 _TABLE = "model.share_source_embedding"

@@ -21,8 +21,8 @@ from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table,
 from syntaxformer.study.experiments import groups as figures
 from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, resolve
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
-from syntaxformer.study.experiments.report import mixtures, write_report
-from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText, load_spec
+from syntaxformer.study.experiments.report import _deciding, mixtures, write_report
+from syntaxformer.study.experiments.spec import Cell, Contrast, PaperNumber, ScoredText, load_spec
 from syntaxformer.study.experiments.store import tuned
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 
@@ -987,3 +987,12 @@ def test_effects_are_tested_over_examples_too(two_by_two, store, tmp_path, test)
         row = _row(text, name)
         assert row[-2] == (f"{max(p_values):.3f}" if agree else "seeds disagree")
         assert row[-1] == f"{low:+.2f} to {high:+.2f}"
+
+
+def test_a_checkpoint_decides_how_punctuation_is_read():
+    """A system from scratch beside fine-tuned ones has another value, and no other recipe."""
+    places = [
+        _deciding(Cell("train", None, {}, {"model.init_from": one}, None), "data.normalize_punctuation")
+        for one in (None, "x")
+    ]
+    assert places[0] != places[1]

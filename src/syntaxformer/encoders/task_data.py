@@ -459,7 +459,8 @@ def read_own_table(
     _refuse_other_separators(path, columns, labelled)
     table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
     if columns.given or table.has_header:
-        labels = sorted(USUAL.label, key=lambda name: name != "score" or task_type.name != Score.name)
+        first = ["score"] if task_type.name == Score.name else []
+        labels = list(dict.fromkeys([*first, *USUAL.label]))
         table, columns = _settle_columns(table, columns, path, labelled, labels)
     else:
         columns = replace(columns, text="1", label="2" if len(table.columns) == 2 else None)

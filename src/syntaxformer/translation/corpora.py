@@ -349,13 +349,18 @@ def _load(config: CorpusConfig, split: str) -> Any:
         ) from error
 
 
+_KINDS = {"csv", "tsv", "parquet", "json", "jsonl", "arrow", "txt"}
+"""Endings of files that `datasets` reads; others, such as training.md, may lie beside them."""
+
+
 def _table_settings(config: CorpusConfig, split: str) -> dict[str, Any]:
     """How tables of a folder are read: a cell is a text, also NA, and the quotes of a TSV are part of it."""
     folder, name = Path(str(config.dataset)), split.partition("[")[0]
     files = [one.relative_to(folder) for one in folder.rglob("*.*") if name in str(one.relative_to(folder))]
-    kinds = {one.name.removesuffix(".gz").rpartition(".")[2] for one in files}
+    kinds = {one.name.removesuffix(".gz").rpartition(".")[2] for one in files} & _KINDS
     if not kinds or kinds - {"csv", "tsv"}:
         return {}
+    files = [one for one in files if {*one.suffixes} & {".csv", ".tsv"}]
     columns = [(config.columns or {}).get(one, one) for one in (config.src, config.tgt)]
     settings: dict[str, Any] = {"converters": dict.fromkeys(columns, str), "keep_default_na": False}
     settings |= {"encoding": "utf-8-sig"} | ({} if "csv" in kinds else {"quoting": csv.QUOTE_NONE})

@@ -355,7 +355,7 @@ def _primary_blocks(
             f"Measured over {seeds}: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
             f"{_p(found.p_seeds)}; standard deviation over seeds {found.sd * scale:.2f}."
         )
-    if not is_planned and set(map(str, before)) - {str(...), str(primary.model_dump())}:
+    if any(one is not ... and one != primary.model_dump() for one in before):
         measured += " **It was written or changed after runs were made, so it was not planned.**"
     elif not is_planned:
         measured += " These runs do not record whether it was chosen before them."

@@ -163,7 +163,8 @@ def test_cells_of_tables_are_texts(tmp_path, kind, caplog):
     """A TSV has no quoting, and no cell is a missing value."""
     content, pairs = TABLES[kind]
     (tmp_path / f"train.{kind}").write_bytes(content)
-    (tmp_path / "stats.json").write_text("{}")  # is no data
+    (tmp_path / "stats.json").write_text("{}")  # no split
+    (tmp_path / "about_training.md").write_text("how train.tsv was made")
     text = read_split(CorpusConfig(dataset=str(tmp_path)), "train")
     assert list(zip(text.src, text.tgt, strict=True)) == pairs
     assert "quoted" not in caplog.text

@@ -167,6 +167,8 @@ def _subnetworks(
     _check_place(layer, head, *view.logits.shape[:2])
     plain = {name: plain_attention_beside(view, one, text, layer, head) for name, one in beside}
     chosen = view.strongest(1)[0] if network is None else view.network(network)
+    if not view.masks[chosen].any():
+        echo(f"No pieces of this text are related by {network}: the picture shows equal weights.", err=True)
     draw_subnetwork(view, output, chosen, layer, head=head, plain=plain)
     echo(f"prediction: {view.prediction}")
     weights = view.topical_weights().mean(0)

@@ -48,7 +48,7 @@ def load_tokenizer(path: str, max_length: int) -> Any:
     if max_length > tokenizer.model_max_length:
         raise ConfigError(
             f"training.max_length: expected up to {tokenizer.model_max_length}, the checkpoint's positions, "
-            f"got {max_length}."
+            f"got {max_length}. Set training.max_length={tokenizer.model_max_length}."
         )
     tokenizer.padding_side = "right"  # heads read the first piece, which must not be padding
     return tokenizer
@@ -93,7 +93,8 @@ def load_pretrained(
         )
     if max_length > (longest := longest_input(model)):
         raise ConfigError(
-            f"training.max_length: expected up to {longest}, the checkpoint's positions, got {max_length}."
+            f"training.max_length: expected up to {longest}, the checkpoint's positions, got {max_length}. "
+            f"Set training.max_length={longest}."
         )
     return model if infusion.is_plain else infuse(model, infusion)
 

@@ -515,7 +515,7 @@ def test_more_length_than_positions(config_of):
     with pytest.raises(ConfigError) as caught:
         finetune(config_of("training.max_length=65"))
     assert str(caught.value) == (
-        "training.max_length: expected up to 64, the checkpoint's positions, got 65."
+        "training.max_length: expected up to 64, the checkpoint's positions, got 65. Set training.max_length=64."
     )
 
 
@@ -528,7 +528,7 @@ def test_positions_are_those_of_the_network(config_of, checkpoint, tmp_path):
     with pytest.raises(ConfigError) as caught:
         finetune(config_of("training.max_length=65", model=str(folder)))
     assert str(caught.value) == (
-        "training.max_length: expected up to 64, the checkpoint's positions, got 65."
+        "training.max_length: expected up to 64, the checkpoint's positions, got 65. Set training.max_length=64."
     )
 
 

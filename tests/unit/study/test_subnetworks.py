@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.attend import _subnetworks
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.export_onnx import OnnxNetwork
@@ -86,6 +87,16 @@ def _classifier(
         annotator_version="1", needs=("governors",),
     )  # fmt: skip
     return Classifier(infuse(model.eval(), config), SyntaxCollator(tokenizer, config), info, FlatAnnotator())
+
+
+def test_the_picture_of_a_relation_that_no_pieces_have_is_announced(tmp_path, capsys):
+    model, figure = [("model", _classifier(preset="paper"))], tmp_path / "a.png"
+
+    _subnetworks(model, "john slipped .", figure, "dependency sibling 3", -1, None)
+    assert "related by dependency sibling 3: the picture shows equal weights" in capsys.readouterr().err
+
+    _subnetworks(model, "john slipped .", figure, "dependency parent 1", -1, None)
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("preset", ["paper", "preserving"])

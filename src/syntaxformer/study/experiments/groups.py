@@ -23,7 +23,7 @@ from syntaxformer.base.statistics import Spread, bootstrap_rows, paired_t_test, 
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS, score_predictions
 from syntaxformer.study.document import Block, Figure, Heading
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
-from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig, Spec, matches
+from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig, Spec, in_words, matches
 from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun, trial_value
 from syntaxformer.study.plots import Curve, draw_curves
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
@@ -345,11 +345,13 @@ def x_figures(
 def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
     """Figures of learning curves on dev, averaged over seeds; compared systems share a figure."""
     compared = set(spec.report.baseline) or {axis for axis in spec.axes if axis != "seed"}
+    scale = 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
     panels: dict[str, dict[str, Curve]] = {}
     for group in groups:
         panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
-        name = ", ".join(level for axis, level in group.labels.items() if axis in compared)
-        panels.setdefault(panel, {}).update(_curve(name or "run", _mean_curve(group)))
+        own = {axis: level for axis, level in group.labels.items() if axis in compared}
+        name = in_words(own) if len(own) > 1 else "".join(own.values())
+        panels.setdefault(panel, {}).update(_curve(name or "run", _mean_curve(group), scale))
     # A curve of one point shows no more than the table.
     drawn = {panel: some for panel, some in panels.items() if any(len(one.x) > 1 for one in some.values())}
     files = file_names([panel or "all" for panel in drawn])
@@ -372,7 +374,12 @@ def _mean_curve(group: Group) -> list[tuple[float, float, float]]:
 
 
 def trial_figures(
-    search: SearchConfig, title: str, trials: Sequence[StoredRun], folder: Path, files: Mapping[str, str]
+    spec: Spec,
+    search: SearchConfig,
+    title: str,
+    trials: Sequence[StoredRun],
+    folder: Path,
+    files: Mapping[str, str],
 ) -> list[Block]:
     """Figures of the judged metric by each searched number; `files` maps "TITLE_SETTING" to a file."""
     blocks: list[Block] = []
@@ -385,7 +392,9 @@ def trial_figures(
         ]
         if len(points) > 1:
             file = f"trials_{files[f'{title}_{name}']}.png"
-            draw_curves(_curve("trials", points), folder / file, name, search.metric, space.log)
+            draw_curves(
+                _curve("trials", points, spec.report.scale), folder / file, name, search.metric, space.log
+            )
             blocks.append(Figure(file, f"{search.metric} by {name}"))
     return blocks
 

@@ -301,14 +301,14 @@ def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
     """A table of the settings that were tried on dev for each combination, and which were chosen."""
     if (tuning := spec.tuning()) is None or (search := tuning.search) is None:
         return []
-    axes, rows = list(tuning.axes), []
+    axes, rows, scale = list(tuning.axes), [], spec.report.scale
     for labels in tuning.combinations():
         trials = study_trials(tuning, search, runs, labels)
         best = best_trial(search, trials)
         shown = []
         for one in trials:
             values = ", ".join(str(one.cell.settings[name]) for name in search.space)
-            text = f"{values}: {_number(trial_value(search, one))}{ONE_CLASS * is_constant(one)}"
+            text = f"{values}: {_number(trial_value(search, one), scale)}{ONE_CLASS * is_constant(one)}"
             shown.append(f"{text} (chosen)" if one is best else text)
         rows.append([*(labels[axis] for axis in axes), "; ".join(shown) or NONE])
     tried = ", ".join(search.space)
@@ -523,18 +523,18 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
             [
                 one.cell.labels["trial"] + (" (best)" if one is best else ""),
                 *(str(one.cell.settings[name]) for name in names),
-                *(_number(one.metrics.get(metric)) for metric in metrics),
+                *(_number(one.metrics.get(metric), spec.report.scale) for metric in metrics),
                 one.state + ONE_CLASS * is_constant(one),
             ]
             for one in trials
         ]
         blocks += [Heading(title), Table(["trial", *names, *metrics, "state"], rows)]
-        blocks += trial_figures(search, title, trials, folder, files)
+        blocks += trial_figures(spec, search, title, trials, folder, files)
     return blocks
 
 
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:.4g}"
+def _number(value: float | None, scale: float = 1.0) -> str:
+    return NONE if value is None else f"{scale * value:.4g}"
 
 
 def _missing_blocks(runs: Sequence[StoredRun]) -> list[Block]:

@@ -24,6 +24,7 @@ from syntaxformer.study.experiments.groups import compare_groups, group_runs
 from syntaxformer.study.experiments.report import _deciding, mixtures, write_report
 from syntaxformer.study.experiments.spec import Cell, Contrast, PaperNumber, ScoredText, load_spec
 from syntaxformer.study.experiments.store import tuned
+from syntaxformer.study.plots import draw_curves
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -614,7 +615,7 @@ def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
     content["report"] = {"baseline": systems[0], "controls": systems[2:], "effects": ["size", "system"]}
     planned = {"cell": systems[1] | {"size": "small"}, "against": systems[0], "seeds": 3, "sd": 0.1}
     content["report"]["primary"] = planned
-    content["report"]["metrics"] = ["accuracy"]
+    content["report"] |= {"metrics": ["accuracy"], "scale": 100}
     content["tune"] = {"space": {"training.learning_rate": [1e-4, 2e-4]}, "metric": "accuracy"}
     spec = load_spec(write_spec(content))
     for cell in spec.tuning().combinations():
@@ -658,7 +659,7 @@ def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
     assert [_row(effects, "system masks")[place] for place in (3, 4)] == ["–", "–"]
     assert _row(effects, "system lisa")[1] == "3"
     assert "–" not in _row(effects, "system lisa")
-    assert "| 0.0001: 0.0001, one class; 0.0002: 0.0002 (chosen) |" in chosen
+    assert "| 0.0001: 0.01, one class; 0.0002: 0.02 (chosen) |" in chosen  # on the scale of the scores
     assert chosen.count("one class") == 2  # both sizes
     assert [line.split("|")[2] for line in origin.splitlines() if "one class" in line][2:] == [
         f" accuracy {0.5 + 7 * 7 % 7 / 100:.4g}, one class "
@@ -726,9 +727,16 @@ def test_runs_that_end_at_their_best_step_are_named(filled, make_result, tmp_pat
 
 
 def test_fine_tuned_runs_without_steps_are_judged_by_their_scores(
-    content, write_spec, store, tmp_path, make_result
+    content, write_spec, store, tmp_path, make_result, monkeypatch
 ):
     """Runs of an earlier version, which stored no steps; the first of equal scores is the best."""
+    drawn = []
+
+    def draw(curves, *how):
+        drawn.append(curves)
+        draw_curves(curves, *how)
+
+    monkeypatch.setattr(figures, "draw_curves", draw)
     content.update(verb="finetune", recipe=None, report={"metrics": ["accuracy"], "scale": 100})
     content["settings"] = {"model": "encoder", "task": "rte", "data.dir": "x"}
     content["axes"] = {"seed": [1, 2, 3]}
@@ -740,6 +748,7 @@ def test_fine_tuned_runs_without_steps_are_judged_by_their_scores(
     text = write_report(spec, store, tmp_path / "report").read_text()
     assert "The best evaluation of 1 of 3 runs was their last. " in text
     assert "| small | 1 | +10.000 |" in text, "on the scale of the scores"
+    assert drawn[0]["run"].y == pytest.approx([80 / 3, 80 / 3])
 
 
 def _second_program():

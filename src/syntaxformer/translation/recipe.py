@@ -163,6 +163,9 @@ class TrainingConfig(RunTraining):
     best_by: Literal["loss", "bleu", "both"] = Field(
         default="loss", description="dev score that chooses the best checkpoint; both: BLEU, then the loss"
     )
+    dev_beam_size: int | None = Field(
+        default=None, ge=1, le=256, description="beam for BLEU on dev; null: decoding.beam_size, 1 is fastest"
+    )
     keep_checkpoints: int = Field(
         default=5,
         ge=0,

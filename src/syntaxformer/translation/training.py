@@ -172,7 +172,7 @@ def _train(run: Run[Recipe]) -> None:
         data.train,
         data.dev,
         data.encoder.tokenizer.pad_token_id,
-        lambda: dev_bleu(model, data, recipe.data),
+        lambda: dev_bleu(model, data, recipe),
     )
     trainer.train_from(checkpoint)
     chosen, scores = trainer.choose_checkpoints()
@@ -502,11 +502,11 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     )
 
 
-def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> dict[str, float]:
-    """BLEU on the development set with the recipe's beam, and how many translations loop."""
+def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
+    """BLEU on the development set, and how many translations loop."""
     from syntaxformer.annotate import annotator_in_chunks
 
-    was_training = model.training
+    corpus, was_training = recipe.data, model.training
     lines, annotator = data.dev_text.src, data.annotator
     annotator = annotator and annotator_in_chunks(annotator, corpus.dev, lines)
     clean = data.info.model_copy(update={"unescape": False})  # the lines are already unescaped
@@ -517,7 +517,8 @@ def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> dict[str, floa
         for name in data.encoder.factors
         if name in corpus.factor_files
     }
-    found = score_translator(translator, lines, data.dev_text.tgt, user_factors=user_factors)
+    beam_size = recipe.training.dev_beam_size
+    found = score_translator(translator, lines, data.dev_text.tgt, beam_size, user_factors)
     model.train(was_training)
     return {"bleu": found.scores.bleu, "n_loops": found.n_loops}
 

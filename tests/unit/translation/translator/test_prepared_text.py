@@ -13,6 +13,7 @@ from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import score_translations, scoring
+from syntaxformer.translation.torch_decoder import TorchDecoder
 from syntaxformer.translation.training import train_translator
 from syntaxformer.translation.translator import Translator, load_source_encoder, read_info
 
@@ -53,6 +54,20 @@ def test_dev_bleu_is_that_of_the_lines_whose_loss_is_taken(tmp_path, monkeypatch
     (tmp_path / "dev.de").write_text("Er &amp;quot; lief &quot;\n" * len(EN), "utf-8")
     train_translator(load_recipe("tiny", [*settings, "training.max_steps=1"]))
     assert seen == {'Er &quot; lief "'}
+
+
+@pytest.mark.parametrize(("settings", "beam"), [((), 4), (("training.dev_beam_size=1",), 1)])
+def test_dev_bleu_may_have_a_beam_of_its_own(tmp_path, monkeypatch, settings, beam):
+    beams, decode = [], TorchDecoder.decode
+
+    def seeing(self, source, rows, search):
+        beams.append(search.beam_size)
+        return decode(self, source, rows, search)
+
+    monkeypatch.setattr(TorchDecoder, "decode", seeing)
+    folder = train_translator(load_recipe("tiny", [*_settings(tmp_path), *settings]))
+    assert set(beams) == {beam}
+    assert Translator.load(folder).info.decoding.beam_size == 4, "users get the beam of the recipe"
 
 
 def test_each_side_has_its_vocabulary_and_table(folder):

@@ -100,7 +100,6 @@ def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, t
 
 
 def test_unknown_keys_and_sums(train, tmp_path, tiny):
-    recipe = f"{Path(__file__).resolve().parents[2] / 'recipes' / 'tiny.yaml'}"
     _refused(
         train("training.lerning_rate=1", "modle.d_ff=3"),
         "command line: training.lerning_rate: unknown key. Nearest: learning_rate.",
@@ -108,7 +107,7 @@ def test_unknown_keys_and_sums(train, tmp_path, tiny):
     )
     _refused(
         train("infusion.kind=sum_then_concat", "infusion.word_width=11"),
-        f"{recipe}: infusion widths: expected a word width of at least 1 and a sum of d_model = 12, got 11 (word) + "
+        "command line: infusion widths: expected a word width of at least 1 and a sum of d_model = 12, got 11 (word) + "
         "5 (pos + case + subword, summed) = 16. Change infusion.width, infusion.widths or infusion.word_width.",
     )
     assert not (tmp_path / "run").exists()

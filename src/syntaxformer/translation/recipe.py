@@ -504,7 +504,7 @@ class Recipe(RunConfig):
 def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from: str | None = None) -> Recipe:
     """Read a recipe from a YAML file or by the name of a bundled one, and apply settings "key.sub=value".
 
-    Problems of a setting name `overrides_from`, where the settings stand, if it is given, or else the file.
+    Problems that the file alone does not have name `overrides_from`, where the settings stand, if it is given.
 
     Raises:
         DataError: The file cannot be read.
@@ -519,12 +519,13 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
     except ConfigError as error:
         if overrides_from is None:
             raise
-        keys = [setting.partition("=")[0] for setting in settings]
-        keys += [section for key in keys if (section := key.partition(".")[0]) not in of_file]
-        theirs = tuple(f"{path}: {key}:" for key in keys)
+        try:
+            validate(Recipe, of_file, str(path))
+            own = []
+        except ConfigError as without:
+            own = without.problems
         problems = [
-            f"{overrides_from}{one.removeprefix(str(path))}" if one.startswith(theirs) else one
-            for one in error.problems
+            one if one in own else f"{overrides_from}{one.removeprefix(str(path))}" for one in error.problems
         ]
         raise ConfigError(problems) from error
 

@@ -452,7 +452,7 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
     like = [(one.seconds, _stored_amount(one)) for one in done if one.cell.settings.get("task") == task]
     known = [(seconds, work) for seconds, work in like if work is not None]
     if known:
-        whole = cell if cell.settings.keys() >= set(spec.searched) else spec.sample_cell(cell.labels)
+        whole = replace(cell, settings={**spec.searched, **cell.settings})
         work = _amount(cell.verb, recipe_settings(resolve(whole)))
         return work * sum(seconds for seconds, _ in known) / sum(work for _, work in known)
     return spec.seconds

@@ -414,12 +414,6 @@ class Spec(Section):
             return {_level_of_infusion(value): {f"infusion.{axis}": value} for value in given}
         return {str(value): {axis: value} for value in given}
 
-    @property
-    def searched(self) -> list[str]:
-        """The keys of the searched settings, or of those chosen before the runs of the grid."""
-        source = self.search or self.tune
-        return [] if source is None else list(source.space)
-
     def tuning(self) -> Spec | None:
         """The search that comes before the grid: the same combinations, without their seeds."""
         if self.tune is None:
@@ -444,11 +438,15 @@ class Spec(Section):
         """All runs of the grid, in the order of the axes; none if there is a search."""
         return [self.cell(labels) for labels in self.combinations()] if self.search is None else []
 
+    @property
+    def searched(self) -> Settings:
+        """Some value for each searched setting, or for each that is chosen before the runs of the grid."""
+        search = self.tune.as_search() if self.tune else self.search
+        return {} if search is None else {name: one.first for name, one in search.space.items()}
+
     def sample_cell(self, labels: Mapping[str, str]) -> Cell:
         """The run of one combination, with some value for each searched setting."""
-        search = self.tune.as_search() if self.tune else self.search
-        space = {} if search is None else search.space
-        return self.cell(labels, {name: one.first for name, one in space.items()})
+        return self.cell(labels, self.searched)
 
     def combinations(self) -> list[dict[str, str]]:
         """Axis → level of each run, in order, without excluded combinations."""

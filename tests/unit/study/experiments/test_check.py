@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from syntaxformer.study.experiments.cell import (
 )
 from syntaxformer.study.experiments.runner import estimate_seconds, run_experiment
 from syntaxformer.study.experiments.spec import load_spec
-from syntaxformer.study.experiments.store import FAILED, own_runs
+from syntaxformer.study.experiments.store import FAILED, RunStore, own_runs, planned_cells
 
 RECIPES = Path(__file__).resolve().parents[4] / "recipes"
 FINETUNE = {
@@ -490,3 +491,15 @@ def test_a_test_split_has_labels(content, write_spec, tmp_path):
     content |= {"verb": "train", "recipe": "multi30k"}
     with pytest.raises(ConfigError, match=r"test_split: expected none for train, got 'dev'\. Give test\.src"):
         load_spec(write_spec(content))
+
+
+def test_trials_that_have_no_rate_yet_are_estimated_once_others_are_done(tmp_path):
+    """Of an experiment whose seeds and whose tuning name the checkpoint."""
+    experiments = RECIPES.parent / "experiments"
+    spec = load_spec(experiments / "trial_sst.yaml")
+    shutil.copy(experiments / "stores" / "sst" / "store.sqlite", tmp_path)
+    runs = RunStore(tmp_path).runs()
+    cells = planned_cells(spec, runs, {})
+    rateless = [cell for cell in cells if "training.learning_rate" not in cell.settings]
+    assert rateless
+    assert all(estimate_seconds(spec, cell, runs) > 0 for cell in rateless)

@@ -90,6 +90,19 @@ def test_several_problems_of_values_at_once():
     ]
 
 
+def test_a_problem_belongs_to_whoever_has_it(tmp_path):
+    content = load_recipe("tiny").model_dump(mode="json", exclude_unset=True)
+    content["training"]["lerning_rate"] = 1
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(content), "utf-8")
+    with pytest.raises(ConfigError) as error:
+        load_recipe(path, ["infusion.factors=[pos]", "masks.gate=none", "lisa.attn_head=7"], "command line")
+    of_file = f"{path}: training.lerning_rate: unknown key. Nearest: learning_rate."
+    others = [one for one in error.value.problems if one != of_file]
+    assert len(others) == len(error.value.problems) - 1 > 0
+    assert all(one.startswith("command line: ") for one in others), others
+
+
 def test_seeds_are_those_of_numpy():
     assert load_recipe("tiny", ["seed=4294967295"]).seed == 2**32 - 1
     assert _problems("seed=4294967296") == [

@@ -47,7 +47,7 @@ def finetune(
         float | None, Option(min=0.0, max=1.0, help="Share of the training data; smaller ones are nested.")
     ] = None,
     annotator: Annotated[
-        str | None, Option(help="Default: the bundled one of the texts' language, with +phrases where needed.")
+        str | None, Option(help="Default: the bundled one of the texts' language, with +phrases if needed.")
     ] = None,
     seed: Annotated[int | None, Option(min=0, help="Default: 1.")] = None,
     seeds: Annotated[

@@ -504,7 +504,7 @@ class Recipe(RunConfig):
 def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from: str | None = None) -> Recipe:
     """Read a recipe from a YAML file or by the name of a bundled one, and apply settings "key.sub=value".
 
-    Problems that the file alone does not have name `overrides_from`, where the settings stand, if it is given.
+    Problems that the file alone has not name `overrides_from`, where the settings stand, if it is given.
 
     Raises:
         DataError: The file cannot be read.

@@ -562,7 +562,10 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return [
         Heading("Where the numbers come from"),
-        Paragraph(f"Specification sha256 {digest}. Folders are inside the store. OUTPUT is FOLDER/model."),
+        Paragraph(
+            f"Specification sha256 {digest}. Folders are inside the store. OUTPUT is FOLDER/model. "
+            "A command is for the code of its commit; later code may have other defaults."
+        ),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
         Code("\n".join(one.result["command"] for one in done)),
         *map(Paragraph, dict.fromkeys(shared)),

@@ -81,7 +81,7 @@ def annotate_by_repetition(folder: Path) -> float:
 def encode_by_repetition(n_distinct: int) -> None:
     """Encode the first lines, among which all distinct ones are, and take the others from them."""
     from syntaxformer.translation import prepare
-    from syntaxformer.translation.source import EncodedText
+    from syntaxformer.translation.stored import joined_arrays
 
     real = prepare.encoded_chunks
 
@@ -89,8 +89,12 @@ def encode_by_repetition(n_distinct: int) -> None:
         text: Any, encoder: Any, columns: Any, _: Any, target: Any, target_columns: Any
     ) -> Iterator[Any]:
         first = text.select(range(n_distinct))
-        sides = zip(*real(first, encoder, columns, None, target, target_columns), strict=True)
-        src, tgt = (EncodedText.join(parts) for parts in sides)
+        sides, given = (
+            {"src": encoder, "tgt": target},
+            (first, encoder, columns, None, target, target_columns),
+        )
+        pairs = prepare._pairs_of(joined_arrays(prepare._arrays(one, sides) for one in real(*given)), sides)
+        src, tgt = pairs.src, pairs.tgt
         number = {pair: row for row, pair in enumerate(zip(first.src, first.tgt, strict=True))}
         for start in range(0, len(text), 10_000):
             lines = (text.src[start : start + 10_000], text.tgt[start : start + 10_000])

@@ -21,13 +21,12 @@ from timing import best_seconds
 from syntaxformer.syntax import (
     PhraseColumns,
     WordTrees,
-    batch_constituency_relations,
     batch_dependency_relations,
-    phrase_columns,
     piece_relations,
     word_relations,
 )
-from syntaxformer.trees import Tree, children_of, is_projective, read_conllu
+from syntaxformer.syntax.relations import batch_constituency_relations, phrase_columns
+from syntaxformer.trees import Tree, children_of, projective_governors, read_conllu
 
 DATA = Path(os.environ.get("SYNTAXFORMER_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 N_SENTENCES, SHORTEST, LONGEST, BATCH = 2_000, 23, 27, 64
@@ -36,7 +35,8 @@ N_SENTENCES, SHORTEST, LONGEST, BATCH = 2_000, 23, 27, 64
 def read_governors() -> tuple[str, list[tuple[int, ...]]]:
     for path in sorted(DATA.glob("ud/**/en_ewt-ud-train.conllu*")):
         rows = (sentence.governors for sentence in read_conllu(path))
-        fitting = [row for row in rows if row and SHORTEST <= len(row) <= LONGEST and is_projective(row)]
+        sized = (row for row in rows if row and SHORTEST <= len(row) <= LONGEST)
+        fitting = [row for row in sized if projective_governors(row) == row]
         return "UD English EWT train, projective", fitting[:N_SENTENCES]
     rng = np.random.default_rng(0)
     rows = []

@@ -8,12 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syntaxformer.syntax import (
-    batch_dependency_relations,
-    constituency_relations,
-    dependency_relations,
-    head_child,
-)
+from syntaxformer.syntax import batch_dependency_relations, constituency_relations, dependency_relations
+from syntaxformer.syntax.head_rules import head_child
 from syntaxformer.trees import Tree
 
 

@@ -10,7 +10,6 @@ from syntaxformer.trees import (
     parse_tree,
     read_ptb,
     sentence_from_tree,
-    sentence_of_column,
     spans_of,
     strip_root,
     tree_of_column,
@@ -28,7 +27,7 @@ def test_sick(data_root, split, n_pairs):
     for row in rows(data_root / "sick" / f"{split}.jsonl.gz"):
         n_read += 1
         for side in ("sentence1", "sentence2"):
-            sentence = sentence_of_column(row[f"{side}_binary_parse"])
+            sentence = sentence_from_tree(tree_of_column(row[f"{side}_binary_parse"]))
             assert leaves_of(parse_tree(sentence.constituency)) == sentence.words
             assert sentence.words == leaves_of(parse_tree(row[f"{side}_binary_parse"], labels=False))
     assert n_read == n_pairs
@@ -39,7 +38,7 @@ def test_snli(data_root):
     assert len(pairs) == 2566
     for pair in pairs:
         for side in ("sentence1", "sentence2"):
-            sentence = sentence_of_column(pair[f"{side}_parse"], pair[side])
+            sentence = sentence_from_tree(tree_of_column(pair[f"{side}_parse"]), pair[side])
             assert sentence.xpos is not None
             assert tree_of_column(sentence.constituency) == strip_root(tree_of_column(pair[f"{side}_parse"]))
 

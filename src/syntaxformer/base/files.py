@@ -122,6 +122,7 @@ MANIFEST = "manifest.json"
 INFUSION_FILE = "infusion.json"
 """The file beside `config.json` that describes an infusion."""
 PARTIAL = ".partial"  # ending of files and folders that are being written
+ASIDE = f".old{PARTIAL}"  # of a folder that is being replaced
 
 MAX_JSON_BYTES = 8 * 2**20
 """Largest JSON file that is read; a list of empty lists takes 30 times as much memory as disk."""
@@ -173,7 +174,7 @@ def _take_name(folder: Path, path: Path) -> None:
     if not path.exists():
         folder.replace(path)
         return
-    aside = folder.with_suffix(f".old{PARTIAL}")
+    aside = folder.with_suffix(ASIDE)
     path.replace(aside)
     try:
         folder.replace(path)
@@ -207,8 +208,9 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 def remove_partials(folder: Path, below: bool = False, of: str | None = None) -> None:
     """Delete the partial files and folders, or those `of` one final name, that a killed process left."""
-    pattern = f".*{PARTIAL}" if of is None else f".{glob.escape(of)}.????????{PARTIAL}"
-    for path in list(folder.rglob(pattern) if below else folder.glob(pattern)):
+    start = ".*" if of is None else f".{glob.escape(of)}.????????"
+    patterns = {f"{start}{PARTIAL}", f"{start}{ASIDE}"}
+    for path in [one for name in patterns for one in (folder.rglob(name) if below else folder.glob(name))]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -34,14 +34,12 @@ from syntaxformer.encoders.tasks import (
     TYPES,
     ClassifierInfo,
     read_classifier_info,
-    verify_classifier_folder,
 )
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
-from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, load_written, to_device
-from syntaxformer.syntax import FACTORS
-from syntaxformer.syntax.piece_relations import columns_of_trees
-from syntaxformer.trees import Sentence, sentence_of_column
+from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, load_written, to_device, verify_folder
+from syntaxformer.syntax import FACTORS, SyntaxInputs
+from syntaxformer.trees import Sentence, sentence_from_tree, tree_of_column
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -89,7 +87,7 @@ class Classifier:
             ConfigError: There is no such annotator or device.
         """
         folder = Path(folder)
-        verify_classifier_folder(folder)
+        verify_folder(folder, CLASSIFIER)
         info = read_classifier_info(folder)
         reads = info.needs or info.task_type.parts == "words"
         name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if reads else None
@@ -241,12 +239,8 @@ def _words(text: str) -> Sentence:
 
 def needed_columns(config: InfusionConfig) -> frozenset[str]:
     """The columns of a `Sentence` that an infusion reads."""
-    needed = {need for name in config.factors for need in FACTORS[name].needs}
-    if config.lisa is not None:
-        needed.add("governors")
-    if config.tree_options is not None:
-        needed |= set(columns_of_trees(config.tree_options.used_trees))
-    return frozenset(needed)
+    of_factors = {need for name in config.factors for need in FACTORS[name].needs}
+    return frozenset(of_factors.union(SyntaxInputs.of(config.tree_options, config.lisa is not None).needs))
 
 
 def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | None:
@@ -350,7 +344,7 @@ def save(
         move_files(made, folder)
         (folder / MANIFEST).write_text(manifest, "utf-8")
     write_card(folder)
-    verify_classifier_folder(folder)
+    verify_folder(folder, CLASSIFIER)
     return folder
 
 
@@ -418,7 +412,7 @@ def _gold_sentences(example: TextExample) -> list[Sentence]:
     """The sentences that an example's own trees give."""
     try:
         pairs = zip(example.trees, example.texts, strict=True)
-        return [sentence_of_column(tree or "", text) for tree, text in pairs]
+        return [sentence_from_tree(tree_of_column(tree or ""), text) for tree, text in pairs]
     except TreeError as error:
         raise TreeError(str(error), line=example.line) from error
 

@@ -40,12 +40,12 @@ from syntaxformer.syntax import (
     WordColumns,
     WordTrees,
     batch_word_of_piece,
+    encoding_offsets,
     pair_relation,
     pair_words_of_pieces,
     piece_factors,
     segment_offsets,
 )
-from syntaxformer.syntax.columns import word_offsets
 from syntaxformer.syntax.controls import TreePool, control_trees
 from syntaxformer.syntax.inputs import SyntaxDropout, first_pieces, segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
@@ -549,7 +549,7 @@ def _two_each(examples: Sequence[SyntaxExample]) -> list[Sentence]:
 def _owners(sentences: Sequence[Sentence], encoded: Any) -> Ragged:
     """The word of each piece of all segments."""
     offsets, splits = segment_offsets(encoded)
-    return Ragged(batch_word_of_piece(offsets, splits, *word_offsets(sentences)), splits)
+    return Ragged(batch_word_of_piece(offsets, splits, *encoding_offsets(sentences)), splits)
 
 
 def _check_annotated(sentences: Sequence[Sentence], needs: Collection[str]) -> None:

@@ -23,7 +23,7 @@ from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors, read
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.task_types import Scorer
-from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
+from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info
 from syntaxformer.runs.export import (
     INSTALL,
     ExportInfo,
@@ -33,7 +33,7 @@ from syntaxformer.runs.export import (
     origin,
     output_problems,
 )
-from syntaxformer.runs.loading import load_written, short
+from syntaxformer.runs.loading import CLASSIFIER, load_written, short, verify_folder
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.trees import Sentence
 
@@ -73,7 +73,7 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
     if problems := output_problems(output, ONNX, overwrite):
         raise ConfigError(problems)
     need_packages(PACKAGES, "the export of classifiers needs")
-    verify_classifier_folder(model_folder)
+    verify_folder(model_folder, CLASSIFIER)
     info, collator = read_classifier_info(model_folder), load_collator(model_folder)
     _refuse(model_folder, info, collator)
     model = load_written(model_folder, info.task_type.loader).eval()

@@ -41,6 +41,7 @@ from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, USUAL, Task, find_task
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.runs.loading import checkpoint_errors
 from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
+from syntaxformer.trees.constituency import subtrees_of
 
 if TYPE_CHECKING:
     from syntaxformer.encoders.finetune_config import FinetuneConfig
@@ -358,16 +359,11 @@ def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet
 def _phrases(tree: Tree) -> Iterator[Tree]:
     """The tree and its phrases of at least `SHORTEST_PHRASE` words, each sequence of words once."""
     seen: set[tuple[str, ...]] = set()
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
+    for node in subtrees_of(tree):
         words = leaves_of(node)
-        if node is not tree and len(words) < SHORTEST_PHRASE:
-            continue
-        if words not in seen:
+        if words not in seen and (node is tree or len(words) >= SHORTEST_PHRASE):
             seen.add(words)
             yield node
-        waiting.extend(child for child in reversed(node.children) if isinstance(child, Tree))
 
 
 # Data sets of the library `datasets`, whose class numbers are read by their names.

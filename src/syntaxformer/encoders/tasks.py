@@ -6,7 +6,6 @@ A task is an entry of `tasks.yaml` and not a class. Its type, a class in `TYPES`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -16,7 +15,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
 from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags
 from syntaxformer.encoders.task_types import OneLabel, Score, SeveralScores, TaskType, WrittenLabel
-from syntaxformer.runs.loading import CLASSIFIER, verify_folder
+from syntaxformer.runs.loading import CLASSIFIER
 
 TYPES: dict[str, type[TaskType]] = {
     one.name: one
@@ -190,7 +189,3 @@ def missed_note(never_predicted: Mapping[str, int]) -> str:
     """A message about labels that are never predicted, with the number of their rows, as in `run.json`."""
     shown = (f"{label} ({n:,} row{'s' * (n > 1)})" for label, n in never_predicted.items())
     return f"never predicted: {', '.join(shown)}"
-
-
-verify_classifier_folder = partial(verify_folder, wanted=CLASSIFIER)
-"""Check that a folder is a finished and unaltered fine-tuned model."""

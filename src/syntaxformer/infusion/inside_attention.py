@@ -23,7 +23,6 @@ from syntaxformer.nn import (
     governor_loss,
     inject_governors,
     linear_map,
-    relation_bias_graph,
     syntax_attention,
     syntax_attention_graph,
 )
@@ -142,8 +141,7 @@ def _with_relation_bias(call: Call) -> Call:
     infusion = call.batch.infusion
     if str(call.layer) not in infusion.relation_bias:
         return call
-    look_up = relation_bias_graph if torch.compiler.is_compiling() else None
-    bias = infusion.relation_bias[str(call.layer)](call.batch.relations, infusion.active, look_up)
+    bias = infusion.relation_bias[str(call.layer)](call.batch.relations, infusion.active)
     return _plus_bias(call, bias)
 
 

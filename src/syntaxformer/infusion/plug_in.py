@@ -144,19 +144,16 @@ class TaggedFinal(nn.Module):
         Raises:
             ValueError: The head is called by itself, without a batch.
         """
-        return super().forward(_with_tags(states), *args, **kwargs)
-
-
-def _with_tags(states: Tensor) -> Tensor:
-    batch = _running.own.batch
-    if batch is None or batch.factor_ids is None:
-        raise ValueError(
-            "factor_ids: expected a batch with the tags of the sentence, which let needs, got a call of "
-            "the head alone. Call the model as a whole."
-        )
-    final = states if states.ndim == 2 else states[:, 0]
-    joined = cast("nn.Module", batch.infusion.embedding)(final, batch.factor_ids)
-    return joined if states.ndim == 2 else torch.cat([joined[:, None], states[:, 1:]], 1)
+        batch = _running.own.batch
+        if batch is None or batch.factor_ids is None:
+            raise ValueError(
+                "factor_ids: expected a batch with the tags of the sentence, which let needs, got a call of "
+                "the head alone. Call the model as a whole."
+            )
+        final = states if states.ndim == 2 else states[:, 0]
+        joined = cast("nn.Module", batch.infusion.embedding)(final, batch.factor_ids)
+        states = joined if states.ndim == 2 else torch.cat([joined[:, None], states[:, 1:]], 1)
+        return super().forward(states, *args, **kwargs)
 
 
 class _TakesSyntax(nn.Module):

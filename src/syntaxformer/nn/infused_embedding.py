@@ -125,7 +125,6 @@ class InfusionKind:
     merge: Literal["sum", "concat"]
     join: Literal["add", "concat", "linear", "pieces", "encoder", "final"]
     default_factors: tuple[str, ...]
-    source: str
     one_hot: bool = False
     default_width: int = 20
 
@@ -136,36 +135,24 @@ class InfusionKind:
 
 
 INFUSION_KINDS: dict[str, InfusionKind] = {
-    "none": InfusionKind("sum", "add", (), "baseline"),
-    "add": InfusionKind(
-        "sum",
-        "add",
-        ("pos",),
-        "e + f_pos: Kapadia et al. (2020), system 1; Sundararaman et al. (2019) for BERT",
-    ),
-    "concat": InfusionKind("concat", "concat", ("pos", "case", "subword"), "Sundararaman et al. (2019)"),
-    "concat_pos": InfusionKind("concat", "concat", ("pos",), "Patricia et al. (2023), low resource"),
-    "sum_then_concat": InfusionKind(
-        "sum", "concat", ("pos", "case", "subword"), "Sundararaman et al. (2019), the best found"
-    ),
-    "onehot_concat": InfusionKind(
-        "concat", "linear", ("pos",), "Kapadia et al. (2020), system 2", one_hot=True
-    ),
-    "learned_concat": InfusionKind(
-        "concat", "linear", ("pos",), "Kapadia et al. (2020), system 3", default_width=24
-    ),
-    "prepend": InfusionKind("sum", "pieces", ("pos",), "Kapadia et al. (2020), system 6"),
-    "pos_encoder": InfusionKind("sum", "encoder", ("pos",), "Kapadia et al. (2020), system 5"),
+    "none": InfusionKind("sum", "add", ()),
+    "add": InfusionKind("sum", "add", ("pos",)),  # Kapadia et al. (2020), system 1
+    "concat": InfusionKind("concat", "concat", ("pos", "case", "subword")),  # Sundararaman et al. (2019)
+    "concat_pos": InfusionKind("concat", "concat", ("pos",)),  # Patricia et al. (2023), low resource
+    # Sundararaman et al. (2019), the best found
+    "sum_then_concat": InfusionKind("sum", "concat", ("pos", "case", "subword")),
+    # Kapadia et al. (2020), systems 2, 3, 6 and 5
+    "onehot_concat": InfusionKind("concat", "linear", ("pos",), one_hot=True),
+    "learned_concat": InfusionKind("concat", "linear", ("pos",), default_width=24),
+    "prepend": InfusionKind("sum", "pieces", ("pos",)),
+    "pos_encoder": InfusionKind("sum", "encoder", ("pos",)),
 }
-
 """Kinds of our own translator."""
 
 ENCODER_KINDS: dict[str, InfusionKind] = {
-    "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: Sundararaman et al. (2019), BERT option 1"),
-    "concat": InfusionKind(
-        "concat", "linear", ("pos",), "W [e ; f_pos] + b: Sundararaman et al. (2019), BERT option 2"
-    ),
-    "let": InfusionKind("concat", "final", ("pos",), "W [C ; mean of f_pos] + b: Patricia et al. (2023)"),
+    "add": InfusionKind("sum", "add", ("pos",)),  # Sundararaman et al. (2019), BERT option 1
+    "concat": InfusionKind("concat", "linear", ("pos",)),  # W [e ; f_pos] + b: the same, BERT option 2
+    "let": InfusionKind("concat", "final", ("pos",)),  # W [C ; mean of f_pos] + b: Patricia et al. (2023)
 }
 """Kinds of a pretrained encoder, whose output they do not change at the start."""
 

@@ -6,7 +6,7 @@ comparison needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -29,6 +29,14 @@ def relation_bias(
     Source: ours; after the relative position bias of Raffel et al. (2020).
     """
     return _Gather.apply(relations, weight)
+
+
+def relation_bias_graph(
+    relations: UInt8[Tensor, "batch trees keys keys"], weight: Float[Tensor, "trees ids heads"]
+) -> Float[Tensor, "batch heads keys keys"]:
+    """The same as `relation_bias`; arguments as there."""
+    biases = [table[ids.to(torch.int64)] for table, ids in zip(weight, relations.unbind(1), strict=True)]
+    return sum(biases[1:], biases[0]).permute(0, 3, 1, 2)
 
 
 class _Gather(torch.autograd.Function):
@@ -135,13 +143,13 @@ class RelationBias(nn.Module):
         self,
         relations: UInt8[Tensor, "batch trees keys keys"],
         active: Sequence[bool] | None = None,
-        look_up: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "batch heads keys keys"]:
-        """The bias of the scaled logits; `active` as in `weight_of`, `look_up` in place of `relation_bias`.
+        """The bias of the scaled logits; `active` as in `weight_of`.
 
         Raises:
             ValueError: There are more or fewer trees than biases.
         """
         if relations.shape[1] != len(self.weight):
             raise ValueError(f"relations: expected {len(self.weight)} trees, got {relations.shape[1]}.")
-        return (look_up or relation_bias)(relations, self.weight_of(active))
+        look_up = relation_bias_graph if torch.compiler.is_compiling() else relation_bias
+        return look_up(relations, self.weight_of(active))

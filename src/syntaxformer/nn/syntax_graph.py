@@ -7,7 +7,6 @@ slower than `syntax_kernel`. The formulas are in `nn.kernels.syntax_kernel`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, UInt8
@@ -46,6 +45,7 @@ def syntax_attention_graph(
     if key_mask is None:
         key_mask = torch.ones_like(relations[:, 0, 0], dtype=torch.bool)
     given, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
+    n_ids, multiplicative = 3 * max_distance + 2, mode == "multiplicative"
     with without_autocast(query.device):
         logits = query.to(exact) @ key.to(exact).transpose(-1, -2)
         logits = logits * (query.shape[-1] ** -0.5 if scaling is None else scaling)
@@ -53,100 +53,48 @@ def syntax_attention_graph(
         y = torch.zeros_like(value[..., 0], dtype=exact)
         if topical_query is not None:
             y = (value.to(exact) * topical_query.to(exact)[:, None]).sum(-1) * key_mask[:, None]
-        n_ids, multiplicative = 3 * max_distance + 2, mode == "multiplicative"
-        sums = _Sums.of(relations, logits, y, key_mask, n_ids, multiplicative, on_empty_row == "full")
-        alpha = _shares(sums.logits, n_ids, active, include_full) * key_mask.any(-1)[:, None, None]
-        if topical_query is None:
-            n_networks = relations.shape[1] * (n_ids - 1) + include_full
-            n_active = n_networks if active is None else sum(map(bool, active))
-            alpha = alpha * (n_active * summed_weight(summation, n_active))
-        of_all = alpha.split([n_ids] * relations.shape[1] + [1], -1)
-        attention = drop(sums.attention(of_all, gate), dropout)
-        output = attention.to(given) @ value
-    if not return_weights:
-        return output, None
-    of_networks = [one[..., 1:] for one in of_all[:-1]] + [of_all[-1]] * include_full
-    return output, torch.cat(of_networks, -1).to(given)
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """What the formulas are made of; those of a tree `[b, h, q, ids]`, one entry for each tree.
-
-    Args:
-        ids: Relations of each tree, int64 `[b, q, k]`, none to invalid keys.
-        exp: e^(s - c), 0 on invalid keys, `[b, h, q, k]`.
-        zero: z, `[b, h, q, 1]`.
-        valid: 1 on valid keys, `[b, 1, 1, k]`.
-        inverses: 1 / den; 0 for relations of no key, if they are left out or attend to all keys.
-        absent: Relations that attend to all keys, as they have none, `[b, q, ids]`.
-        logits: Topical logits of each tree `[b, q, ids]`, and of full attention `[b, q, 1]`.
-        inverse_full: 1 / den of full attention, `[b, h, q, 1]`.
-    """
-
-    ids: list[Tensor]
-    exp: Tensor
-    zero: Tensor
-    valid: Tensor
-    inverses: list[Tensor]
-    absent: list[Tensor]
-    logits: list[Tensor]
-    inverse_full: Tensor
-
-    @classmethod
-    def of(
-        cls,
-        relations: Tensor,
-        scores: Tensor,
-        y: Tensor,
-        key_mask: Tensor,
-        n_ids: int,
-        multiplicative: bool,
-        full_on_empty: bool,
-    ) -> _Sums:
-        ids = list((relations * key_mask[:, None, None]).to(torch.int64).unbind(1))
-        valid = key_mask[:, None, None].to(scores.dtype)
-        exp, zero = _exponentials(scores, key_mask, multiplicative)
+        ids = list((relations * key_mask[:, None, None]).to(torch.int64).unbind(1))  # none to invalid keys
+        valid = key_mask[:, None, None].to(exact)
+        exp, zero = _exponentials(logits, key_mask, multiplicative)
         weights, n_valid, y = (exp - zero) * valid, valid.sum(-1, keepdim=True), y[:, :, None]
         inverse_full = exp.sum(-1, keepdim=True).clamp(min=SMALLEST).reciprocal()
         mean_full = (exp * y).sum(-1, keepdim=True) * inverse_full
-        inverses, logits, absent = [], [], []
+        # Of each tree: 1 / den [b, h, q, ids], and [b, q, ids] logits and relations that attend to all keys.
+        inverses, topical, absent = [], [], []
         for of_tree in ids:
             inverse = (_sum(weights, of_tree, n_ids) + n_valid * zero).clamp(min=SMALLEST).reciprocal()
             mean = (_sum(weights * y, of_tree, n_ids) + zero * y.sum(-1, keepdim=True)) * inverse
             if not multiplicative:
                 empty = _sum(valid.expand_as(of_tree[:, None]), of_tree, n_ids) == 0
                 inverse = inverse.masked_fill(empty, 0.0)
-                mean = torch.where(empty, mean_full if full_on_empty else 0.0, mean)
-                absent += [empty[:, 0]] * full_on_empty
+                mean = torch.where(empty, mean_full if on_empty_row == "full" else 0.0, mean)
+                absent += [empty[:, 0]] * (on_empty_row == "full")
             inverses.append(inverse)
-            logits.append(mean.sum(1))
-        return cls(ids, exp, zero, valid, inverses, absent, [*logits, mean_full.sum(1)], inverse_full)
-
-    def attention(self, alpha: Sequence[Tensor], gate: Tensor | None) -> Tensor:
-        """The collapsed attention `[b, h, q, k]`; α of each tree `[b, q, ids]`, and of full attention."""
-        *of_trees, of_full = alpha
-        for one, empty in zip(of_trees, self.absent, strict=False):
-            of_full = of_full + (one * empty).sum(-1, keepdim=True)
-        of_full = of_full[:, None]
-        betas = [one[:, None] * inverse for one, inverse in zip(of_trees, self.inverses, strict=True)]
+            topical.append(mean.sum(1))
+        alpha = _shares([*topical, mean_full.sum(1)], n_ids, active, include_full)
+        alpha = alpha * key_mask.any(-1)[:, None, None]
+        if topical_query is None:
+            n_networks = relations.shape[1] * (n_ids - 1) + include_full
+            n_active = n_networks if active is None else sum(map(bool, active))
+            alpha = alpha * (n_active * summed_weight(summation, n_active))
+        *of_trees, of_full = alpha.split([n_ids] * relations.shape[1] + [1], -1)
+        full = of_full[:, None]
+        for one, empty in zip(of_trees, absent, strict=False):  # they have none of their own
+            full = full + (one * empty).sum(-1, keepdim=True)[:, None]
+        betas = [one[:, None] * inverse for one, inverse in zip(of_trees, inverses, strict=True)]
         if gate is not None:
-            gate = gate.to(of_full.dtype).expand(self.exp.shape[1])[:, None, None]
-            betas, of_full = [beta * gate for beta in betas], 1 + gate * (of_full - 1)
-        shares, total = torch.zeros_like(self.inverse_full), torch.zeros_like(self.inverse_full)
-        for beta, of_tree in zip(betas, self.ids, strict=True):
+            gate = gate.to(exact).expand(exp.shape[1])[:, None, None]
+            betas, full = [beta * gate for beta in betas], 1 + gate * (full - 1)
+        shares, total = torch.zeros_like(inverse_full), torch.zeros_like(inverse_full)
+        for beta, of_tree in zip(betas, ids, strict=True):
             shares = shares + beta.gather(3, of_tree[:, None].expand(-1, beta.shape[1], -1, -1))
             total = total + beta.sum(-1, keepdim=True)
-        syntax = ((self.exp - self.zero) * shares + self.zero * total) * self.valid
-        return syntax + self.exp * (of_full * self.inverse_full)
-
-
-def relation_bias_graph(
-    relations: UInt8[Tensor, "batch trees keys keys"], weight: Float[Tensor, "trees ids heads"]
-) -> Float[Tensor, "batch heads keys keys"]:
-    """The same as `relation_bias`; arguments as there."""
-    biases = [table[ids.to(torch.int64)] for table, ids in zip(weight, relations.unbind(1), strict=True)]
-    return sum(biases[1:], biases[0]).permute(0, 3, 1, 2)
+        attention = ((exp - zero) * shares + zero * total) * valid + exp * (full * inverse_full)
+        output = drop(attention, dropout).to(given) @ value
+    if not return_weights:
+        return output, None
+    of_networks = [one[..., 1:] for one in of_trees] + [of_full] * include_full
+    return output, torch.cat(of_networks, -1).to(given)
 
 
 def _exponentials(logits: Tensor, key_mask: Tensor, multiplicative: bool) -> tuple[Tensor, Tensor]:

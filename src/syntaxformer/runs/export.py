@@ -10,19 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json
+from syntaxformer.runs.config import Section
 
 INSTALL = 'python -m pip install "syntaxformer[export]"'
 """The command that installs CTranslate2 and ONNX Runtime."""
 
 
-class ExportInfo(BaseModel):
+class ExportInfo(Section):
     """How an export was made; every export stores it in a file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     largest_difference: float = 0.0
     weights_sha256: str

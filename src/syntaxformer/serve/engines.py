@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, SyntaxformerError
-from syntaxformer.encoders.tasks import CLASSIFIER, OWN_TASKS, read_classifier_info, verify_classifier_folder
+from syntaxformer.encoders.tasks import OWN_TASKS, read_classifier_info
+from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, verify_folder
 from syntaxformer.serve.schemas import (
     Attention,
     AttentionView,
@@ -29,7 +30,7 @@ from syntaxformer.serve.schemas import (
     Translation,
 )
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
-from syntaxformer.translation.translator import read_info, verify_model_folder
+from syntaxformer.translation.translator import read_info
 from syntaxformer.trees import Sentence, parse_tree, spans_of
 
 if TYPE_CHECKING:
@@ -161,10 +162,10 @@ def check_folder(folder: Path) -> None:
         CheckpointError: The folder is unfinished, altered or not a model.
     """
     if (folder / CLASSIFIER).is_file():
-        verify_classifier_folder(folder)
+        verify_folder(folder, CLASSIFIER)
         read_classifier_info(folder)
     else:
-        verify_model_folder(folder)
+        verify_folder(folder, TRANSLATOR)
         read_info(folder)
 
 

@@ -24,7 +24,6 @@ from syntaxformer.base.files import folder_errors
 from syntaxformer.base.progress import track
 from syntaxformer.encoders.pretrained import longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets
-from syntaxformer.syntax.columns import word_offsets
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.translation.source import SourceEncoder, encode_pieces, source_batch
 from syntaxformer.trees import Sentence
@@ -82,7 +81,7 @@ def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
 
     def owners(sentences: Sequence[Sentence]) -> Ragged:
         offsets, splits = encoding_offsets(tokenizer([one.text for one in sentences], verbose=False))
-        return Ragged(batch_word_of_piece(offsets, splits, *word_offsets(sentences)), splits)
+        return Ragged(batch_word_of_piece(offsets, splits, *encoding_offsets(sentences)), splits)
 
     def inputs(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         return dict(tokenizer([one.text for one in sentences], padding=True, return_tensors="pt"))

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import AlignmentError
 from syntaxformer.base.files import read_lines
-from syntaxformer.syntax.pieces import row_of_item
-from syntaxformer.syntax.ragged import splits_of
+from syntaxformer.syntax.pieces import encoding_offsets, row_of_item
 from syntaxformer.trees.locate import given_words
 from syntaxformer.trees.sentence import COLUMNS, NO_VALUE, OF_PARSE, PER_WORD, Sentence
 
@@ -198,7 +197,7 @@ class WordColumns:
             AlignmentError: Some lines have one of `DEFAULT_COLUMNS` and others lack it, or a user column does
                 not have one value per word.
         """
-        offsets, row_splits = word_offsets(sentences)
+        offsets, row_splits = encoding_offsets(sentences)
         texts = [sentence.text for sentence in sentences]
         found = {name: _column(sentences, name, first_line) for name in only}
         columns = cls(texts, row_splits, offsets[:, 0], offsets[:, 1], first_line=first_line, **found)
@@ -206,13 +205,6 @@ class WordColumns:
             check_rows(name, rows, np.diff(row_splits), first_line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
         return columns
-
-
-def word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Character start and end of all words, `[words, 2]`, and where each sentence's words begin."""
-    splits = splits_of(list(map(len, sentences)))
-    numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
-    return np.fromiter(numbers, np.int32, 2 * int(splits[-1])).reshape(-1, 2), splits
 
 
 def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, first_line: int) -> None:

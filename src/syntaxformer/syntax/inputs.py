@@ -256,30 +256,13 @@ class LineSyntax:
         governors = words.governors if "governors" in inputs.needs else None
         phrases = phrases_of_lines(words) if inputs.reads_phrases else None
         small = None if governors is None else _narrow(governors)
-        joined = None if phrases is None else _joined([phrases])
+        joined = None if phrases is None else PhraseColumns(*map(_narrow, phrases.arrays))
         labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
         own = None
         if functions := own_functions(inputs.trees.used_trees if inputs.trees else ()).values():
             lines = [np.stack([one(line) for one in functions], -1) for line in words.sentences()]
             own = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
         return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own)
-
-    @classmethod
-    def join(cls, parts: Sequence[LineSyntax]) -> LineSyntax:
-        """Lines of several texts, one after the other."""
-        governors = [part.governors for part in parts if part.governors is not None]
-        phrases = [part.phrases for part in parts if part.phrases is not None]
-        labels = [part.labels for part in parts if part.labels is not None]
-        own = [part.own for part in parts if part.own is not None]
-        return cls(
-            parts[0].inputs,
-            np.concatenate([part.owners for part in parts]),
-            splits_of(np.concatenate([np.diff(part.word_splits) for part in parts])),
-            np.concatenate(governors) if governors else None,
-            _joined(phrases) if phrases else None,
-            Ragged.join(labels) if labels else None,
-            Ragged.join(own) if own else None,
-        )
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
         """Select some lines; `flat_pieces` are the positions of their pieces."""
@@ -545,10 +528,6 @@ def _first_of_words(words_of_pieces: IntArray, n_words: int) -> NDArray[np.int64
 
 def _places(pieces: IntArray) -> NDArray[np.int64]:
     return np.arange(pieces.shape[1], dtype=np.int64)
-
-
-def _joined(parts: Sequence[PhraseColumns]) -> PhraseColumns:
-    return PhraseColumns(*map(_narrow, PhraseColumns.join(parts).arrays))
 
 
 def _narrow(numbers: Any) -> IntArray:

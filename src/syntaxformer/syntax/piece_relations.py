@@ -30,6 +30,7 @@ from syntaxformer.syntax.relations import (
     phrase_columns,
 )
 from syntaxformer.trees import Sentence, Tree, parse_tree
+from syntaxformer.trees.constituency import subtrees_of
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
 TreeKind = Literal["dependency", "constituency"]
@@ -310,15 +311,10 @@ def _has_penn_labels(tree: Tree | Sentence) -> bool:
     """Whether phrases have categories (SST's numbers are none) and words have no universal tags."""
     if isinstance(tree, Sentence):
         return _UNIVERSAL_ALONE.isdisjoint(tree.upos or ())
-    is_labelled = False
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if node.label in _UNIVERSAL_ALONE:
-            return False
-        is_labelled |= len(node.children) > 1 and bool(node.label) and not node.label.isdigit()
-        waiting.extend(child for child in node.children if isinstance(child, Tree))
-    return is_labelled
+    phrases = subtrees_of(tree)
+    if any(phrase.label in _UNIVERSAL_ALONE for phrase in phrases):
+        return False
+    return any(len(one.children) > 1 and one.label and not one.label.isdigit() for one in phrases)
 
 
 def phrases_of_lines(words: WordColumns) -> PhraseColumns:

@@ -155,10 +155,10 @@ OffsetList = Sequence[tuple[int, int]]
 
 
 def encoding_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Offsets of all pieces of single-segment encodings.
+    """Offsets of all pieces of single-segment encodings, or of all words of sentences.
 
     Args:
-        encoded: `tokenizers.Encoding` objects, or a `BatchEncoding` of a fast tokenizer.
+        encoded: `tokenizers.Encoding` objects, a `BatchEncoding` of a fast tokenizer, or `Sentence`s.
 
     Returns:
         `(piece_offsets [pieces, 2], piece_row_splits [rows + 1])`.

@@ -53,12 +53,6 @@ class Ragged:
             np.concatenate(arrays) if arrays else np.zeros(0, dtype), splits_of(list(map(len, arrays)))
         )
 
-    @classmethod
-    def join(cls, parts: Sequence[Ragged]) -> Ragged:
-        """Join the rows of one or more, one after the other."""
-        lengths = np.concatenate([part.lengths for part in parts])
-        return cls(np.concatenate([part.values for part in parts]), splits_of(lengths))
-
     def __len__(self) -> int:
         return len(self.splits) - 1
 
@@ -88,13 +82,7 @@ class Ragged:
         """Some rows, in the given order."""
         return Ragged(self.values[self.places(rows)], splits_of(self.lengths_of(rows)))
 
-    def padded(
-        self,
-        fill: int,
-        rows: ArrayLike | None = None,
-        width: int | None = None,
-        dtype: DTypeLike = np.int64,
-    ) -> NDArray[Any]:
+    def padded(self, fill: int, rows: ArrayLike | None = None, width: int | None = None) -> NDArray[Any]:
         """All rows, or some, padded to the same width.
 
         `fill` is put after the end of a row; `rows` are the wanted ones in order, None for all; `width` is by
@@ -105,7 +93,7 @@ class Ragged:
         """
         lengths = self.lengths if rows is None else self.lengths_of(rows)
         widest = int(lengths.max(initial=0)) if width is None else width
-        filled = np.full((len(lengths), widest, *self.values.shape[1:]), fill, dtype)
+        filled = np.full((len(lengths), widest, *self.values.shape[1:]), fill, np.int64)
         inside = np.arange(widest) < lengths[:, None]
         filled[inside] = self.values if rows is None else self.values[self.places(rows)]
         return filled

@@ -6,18 +6,15 @@ losses of all systems can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
-from syntaxformer.nn.lisa import governor_hits
 
 Tallies = dict[str, tuple[Tensor, Tensor]]
 """Name of each auxiliary task's accuracy → (number of right answers, number of answers), on the device."""
@@ -50,18 +47,6 @@ class Auxiliary:
     loss: Float[Tensor, ""]
     right: Int[Tensor, ""]
     total: Int[Tensor, ""]
-
-
-def governor_task(
-    losses: Sequence[Float[Tensor, ""]],
-    pointed_at: Int[Tensor, "batch src"],
-    governors: Int[Tensor, "batch src"],
-    counted: Bool[Tensor, "batch src"] | None,
-    weight: float,
-) -> Auxiliary:
-    """LISA's heads find governors: mean loss of all heads, accuracy of the last on the `counted` pieces."""
-    right, total = governor_hits(pointed_at, governors, counted)
-    return Auxiliary("governor_accuracy", weight * torch.stack(list(losses)).mean(), right, total)
 
 
 def label_task(

@@ -7,10 +7,10 @@ Marian, mBART, M2M100, NLLB, BART, Pegasus, T5 and mT5, in a folder of Hugging F
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,6 @@ from syntaxformer.translation.auxiliary import TranslationOutput, shift_right
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, host_config
 from syntaxformer.translation.model import OF_INFUSION
 
-_log = logging.getLogger("syntaxformer.data")
-
-
 _OF_TASKS = re.compile(r"target_tagger\.|parse_labels\.")
 _MAY_LACK = re.compile(f"{OF_INFUSION.pattern}|{_OF_TASKS.pattern}")
 
@@ -43,8 +40,9 @@ ADAPTER = "default"
 """PEFT's name of the one adapter that is trained."""
 
 
+@cache
 def local_folder(name: str) -> str:
-    """The folder of a checkpoint, fetched from the Hub if there is none of that name here.
+    """The folder of a checkpoint, fetched once from the Hub if there is none of that name here.
 
     Raises:
         ConfigError: It cannot be had.

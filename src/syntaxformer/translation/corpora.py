@@ -17,13 +17,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from syntaxformer.base.config import corpus_path
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
 from syntaxformer.base.languages import given_language, language_of_side
+from syntaxformer.runs.config import Section
 from syntaxformer.translation.source import TextPreparation, detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
 
@@ -40,10 +41,8 @@ _TEXT_SETTINGS = {
 """Keys of the data section that decide the training text."""
 
 
-class CorpusConfig(BaseModel):
+class CorpusConfig(Section):
     """Data section of a recipe: files DIR/SPLIT.ENDING, plain or with .gz, or a Hugging Face dataset."""
-
-    model_config = ConfigDict(extra="forbid")
 
     dir: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
         default=None, description="folder of the parallel files"

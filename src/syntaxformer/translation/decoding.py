@@ -150,7 +150,7 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 def source_pad_id(model: Any) -> int:
     """Padding of the source: our Transformer may have a vocabulary for it alone, a pretrained one has not."""
-    return getattr(model, "source_pad_id", model.config.pad_token_id)
+    return getattr(model.config, "source_pad_id", model.config.pad_token_id)
 
 
 class PieceDecoder(Protocol):

@@ -6,7 +6,6 @@ plug-in that puts syntax inside attention.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +19,8 @@ from syntaxformer.infusion.families import OWN, parts_in
 from syntaxformer.infusion.infusion import Infusion, SyntaxBatch
 from syntaxformer.infusion.inside_attention import own_layer
 from syntaxformer.nn.infused_embedding import InfusedEmbedding, MappedEmbedding
-from syntaxformer.nn.kernels.on_cpu import Dropout
-from syntaxformer.nn.transformer import EncoderLayer, SinusoidalPositions
-from syntaxformer.translation.model_config import (
-    Stack,
-    SyntaxTransformerConfig,
-    asked,
-    final_norm,
-    layer_arguments,
-)
+from syntaxformer.nn.transformer import EncoderLayer
+from syntaxformer.translation.model_config import Stack, SyntaxTransformerConfig, asked
 
 
 @dataclass
@@ -45,19 +37,13 @@ class EncoderOutput(BaseModelOutput):
 
 
 class _Host(Stack):
-    """The common part of the encoders of pieces and of tags: positions, layers with syntax, and a norm."""
+    """The common part of the encoders of pieces and of tags: layers with syntax."""
 
     infusion: Infusion | None
 
     def _add_layers(self, n_layers: int, plug_in: InfusionConfig | None) -> None:
-        config = self.config
-        self.scale = math.sqrt(config.d_model)
-        self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = Dropout(config.dropout)
         self.register_module("infusion", None)
-        arguments = layer_arguments(config)
-        self.layers = nn.ModuleList(EncoderLayer(**arguments) for _ in range(n_layers))
-        self.norm = final_norm(config)
+        self.add_layers(EncoderLayer, n_layers)
         self.infuse(plug_in)
 
     def infuse(self, plug_in: InfusionConfig | None) -> None:
@@ -152,19 +138,9 @@ class Encoder(_Host):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> EncoderOutput | tuple[Any, ...]:
-        """Encode source pieces.
+        """Encode source pieces; arguments as in `SyntaxTransformer`, factors in the order of the plan.
 
-        Args:
-            input_ids: Source pieces, padded on the right.
-            attention_mask: 1 for pieces, 0 for padding; None if nothing is padded.
-            factor_ids: Factor values, with columns in the order of the infusion's plan.
-            syntax: Relations of the pieces in each tree, for masks and biases.
-            governors: Position of each piece's governor, negative for none. LISA's head is trained on them.
-                Outside training it attends to them instead, if the model injects governors.
-            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; None follows the
-                config, here and below.
-            output_hidden_states: Return the input and the states after each layer, before the final norm.
-            return_dict: Return an `EncoderOutput` and not a tuple.
+        LISA's head is trained on `governors`. Outside training it attends to them if the model injects them.
         """
         attends = asked(self.config, "output_attentions", output_attentions)
         shows_states = asked(self.config, "output_hidden_states", output_hidden_states)

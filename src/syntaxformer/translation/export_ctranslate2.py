@@ -32,7 +32,7 @@ from syntaxformer.base.files import MANIFEST, atomic_folder
 from syntaxformer.nn import InfusedEmbedding
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
 from syntaxformer.runs.export import check_difference, copy_side_files, need_packages, origin, output_problems
-from syntaxformer.runs.loading import longest_input
+from syntaxformer.runs.loading import TRANSLATOR, longest_input, verify_folder
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.translation.auxiliary import shift_right
@@ -47,13 +47,11 @@ from syntaxformer.translation.decoding import longest_translations
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
 from syntaxformer.translation.translator import (
-    INFO,
     MAX_SOURCE_PIECES,
     FolderInfo,
     load_network,
     load_source_encoder,
     read_info,
-    verify_model_folder,
 )
 
 _log = logging.getLogger("syntaxformer.export")
@@ -64,7 +62,7 @@ QUANTIZATIONS = ("float32", "int8", "int8_float32", "float16", "bfloat16")
 LARGEST_DIFFERENCE = 1e-3
 """Largest accepted difference of a log-probability in float32; measured differences are below 1e-4."""
 
-REPLACED = ("config.json", "model.safetensors", "generation_config.json", MANIFEST, INFO)
+REPLACED = ("config.json", "model.safetensors", "generation_config.json", MANIFEST, TRANSLATOR)
 """Files of a model folder that an export omits or writes itself."""
 
 
@@ -97,7 +95,7 @@ def export_translator(
     if problems:
         raise ConfigError(problems)
     need_packages(("CTranslate2",), "exported models need")
-    verify_model_folder(model_folder)
+    verify_folder(model_folder, TRANSLATOR)
     info = read_info(model_folder)
     if info.backend != "pytorch":
         raise ConfigError(f"model: expected a folder that `train` wrote, got an export, {model_folder}.")
@@ -109,7 +107,7 @@ def export_translator(
         export = _write_network(folder, model, encoder, info, quantization, model_folder)
         copy_side_files(folder, model_folder, REPLACED)
         exported = info.model_copy(update={"backend": "ctranslate2"})
-        (folder / INFO).write_text(exported.model_dump_json(indent=1), "utf-8")
+        (folder / TRANSLATOR).write_text(exported.model_dump_json(indent=1), "utf-8")
         (folder / EXPORT).write_text(export.model_dump_json(indent=1), "utf-8")
     _log.info(
         "wrote %s, %s; log-probabilities within %.1e of the model's%s",

@@ -24,24 +24,17 @@ from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.nn.attention import FusedLinear
 from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
-from syntaxformer.nn.kernels.on_cpu import Dropout
-from syntaxformer.nn.transformer import DecoderLayer, SinusoidalPositions
+from syntaxformer.nn.lisa import governor_hits
+from syntaxformer.nn.transformer import DecoderLayer
 from syntaxformer.translation.auxiliary import (
     CACHE,
     Auxiliary,
     TranslationOutput,
-    governor_task,
     label_task,
     shift_right,
 )
 from syntaxformer.translation.encoder import Encoder
-from syntaxformer.translation.model_config import (
-    Stack,
-    SyntaxTransformerConfig,
-    asked,
-    final_norm,
-    layer_arguments,
-)
+from syntaxformer.translation.model_config import Stack, SyntaxTransformerConfig, asked
 
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
@@ -112,11 +105,6 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     def _uniform(weight: Tensor, rows: int, columns: int) -> None:
         bound = math.sqrt(6 / (rows + columns))
         init.uniform_(weight, -bound, bound)
-
-    @property
-    def source_pad_id(self) -> int:
-        """Id of the padding piece in the source vocabulary."""
-        return self.config.source_pad_id
 
     @property
     def infusion(self) -> Infusion | None:
@@ -283,12 +271,14 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     def _auxiliary(
         self, encoded: BaseModelOutput, governors: Tensor | None, first_pieces: Tensor | None
     ) -> list[Auxiliary]:
-        """The auxiliary tasks that a batch has answers for."""
+        """LISA's heads find governors: mean loss of all, accuracy of the last on `first_pieces`."""
         losses = getattr(encoded, "governor_losses", None)
         if governors is None or self.config.lisa is None or not losses:
             return []
         lisa = (self.infusion or self.encoder.tags.infusion).config.lisa
-        return [governor_task(losses, encoded.pointed_at[-1], governors, first_pieces, lisa.weight)]
+        right, total = governor_hits(encoded.pointed_at[-1], governors, first_pieces)
+        loss = lisa.weight * torch.stack(losses).mean()
+        return [Auxiliary("governor_accuracy", loss, right, total)]
 
     def _parse_task(self, memory: Tensor, mask: Tensor | None, parse: Tensor) -> list[Auxiliary]:
         """The decoder writes the source's linearised parse: row 0 of its labels is the tag of this task.
@@ -375,12 +365,7 @@ class Decoder(Stack):
     def __init__(self, config: SyntaxTransformerConfig) -> None:
         super().__init__(config)
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.scale = math.sqrt(config.d_model)
-        self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = Dropout(config.dropout)
-        arguments = layer_arguments(config)
-        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config.decoder_layers))
-        self.norm = final_norm(config)
+        self.add_layers(DecoderLayer, config.decoder_layers)
 
     def forward(
         self,

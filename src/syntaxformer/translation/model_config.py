@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -12,6 +13,8 @@ from transformers import PreTrainedConfig
 
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.infused_embedding import WidthPlan, plan_widths
+from syntaxformer.nn.kernels.on_cpu import Dropout
+from syntaxformer.nn.transformer import SinusoidalPositions
 
 
 class SyntaxTransformerConfig(PreTrainedConfig):
@@ -129,23 +132,13 @@ _OF_A_LAYER = (
 )
 
 
-def layer_arguments(config: SyntaxTransformerConfig) -> dict[str, Any]:
-    """Arguments of an encoder or decoder layer."""
-    return {name: getattr(config, name) for name in _OF_A_LAYER}
-
-
-def final_norm(config: SyntaxTransformerConfig) -> nn.Module:
-    """The norm after the last layer, which only pre-norm layers need: they leave their sum unnormalised."""
-    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-
-
 def asked(config: SyntaxTransformerConfig, name: str, given: bool | None) -> bool:
     """The value of an argument of `forward`, from the config if it is not given."""
     return bool(getattr(config, name) if given is None else given)
 
 
 class Stack(nn.Module):
-    """A stack of layers for which transformers can turn on gradient checkpointing."""
+    """Positions, layers and a norm; transformers can turn on gradient checkpointing for it."""
 
     gradient_checkpointing = False
     _gradient_checkpointing_func: Callable[..., Any] = staticmethod(checkpoint)
@@ -153,6 +146,17 @@ class Stack(nn.Module):
     def __init__(self, config: SyntaxTransformerConfig) -> None:
         super().__init__()
         self.config = config
+
+    def add_layers(self, layer: type[nn.Module], n_layers: int) -> None:
+        """Add what embeddings pass through, with so many layers of a class."""
+        config = self.config
+        self.scale = math.sqrt(config.d_model)
+        self.positions = SinusoidalPositions(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        arguments = {name: getattr(config, name) for name in _OF_A_LAYER}
+        self.layers = nn.ModuleList(layer(**arguments) for _ in range(n_layers))
+        # Only pre-norm layers need a norm after the last: they leave their sum unnormalised.
+        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
 
     @property
     def runs_again(self) -> bool:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.annotate.annotator import PHRASES as AND_PHRASES
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines
-from syntaxformer.runs.config import FRACTION_SEED
+from syntaxformer.runs.config import FRACTION_SEED, Section
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
 from syntaxformer.syntax.factors import FactorVocabulary
@@ -39,6 +39,7 @@ from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
     give_memory_back,
+    joined_arrays,
     map_arrays,
     stored_folder,
     write_arrays,
@@ -241,13 +242,6 @@ class AnnotatedChunks(Sequence[WordColumns]):
         return found
 
 
-def source_encoder(
-    tokenizer: PreTrainedTokenizerFast, columns: Sequence[WordColumns], factors: Sequence[str], min_count: int
-) -> SourceEncoder:
-    """Tokenizer and factor vocabularies; open vocabularies are built from the training columns."""
-    return SourceEncoder(tokenizer, build_vocabularies(columns, factors, min_count) if factors else {})
-
-
 def encode_pairs(
     text: ParallelText,
     encoder: SourceEncoder,
@@ -263,9 +257,9 @@ def encode_pairs(
         DataError: No pair is left.
         ConfigError: Tags make most of the pairs too long.
     """
-    chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns, cut)
-    sources, targets = zip(*chunks, strict=True)
-    return EncodedPairs(EncodedText.join(sources), EncodedText.join(targets))
+    sides = {"src": encoder, "tgt": target or SourceEncoder(encoder.target_tokenizer)}
+    chunks = encoded_chunks(text, encoder, columns, max_pieces, sides["tgt"], target_columns, cut)
+    return _pairs_of(joined_arrays(_arrays(chunk, sides) for chunk in chunks), sides)
 
 
 def stored_pairs(
@@ -300,7 +294,10 @@ def stored_pairs(
         del chunks
         give_memory_back()
 
-    arrays = map_arrays(stored_folder(cache, "pairs", made_from, build))
+    return _pairs_of(map_arrays(stored_folder(cache, "pairs", made_from, build)), sides)
+
+
+def _pairs_of(arrays: dict[str, NDArray[Any]], sides: dict[str, SourceEncoder]) -> EncodedPairs:
     return EncodedPairs(*(_text_of(arrays, f"{side}.", one.syntax) for side, one in sides.items()))
 
 
@@ -358,7 +355,7 @@ def encoded_chunks(
     encoder: SourceEncoder,
     columns: Sequence[WordColumns] | None,
     max_pieces: int | None,
-    target: SourceEncoder | None = None,
+    target: SourceEncoder,
     target_columns: Sequence[WordColumns] | None = None,
     cut: Cutter = encode_pieces,
 ) -> Iterator[tuple[EncodedText, EncodedText]]:
@@ -367,7 +364,6 @@ def encoded_chunks(
     Errors that concern all pairs together are raised after the last chunk.
     """
     limit = max_pieces or np.iinfo(np.int64).max
-    target = target or SourceEncoder(encoder.target_tokenizer)
     tally, n_plain = _Tally(), len(text) - (text.n_synthetic if text.tag else 0)
     for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
@@ -446,19 +442,15 @@ TAG_FACTOR = "pos"
 """The factor that the decoder predicts for each piece."""
 
 
-class TargetPosConfig(BaseModel):
+class TargetPosConfig(Section):
     """Training the decoder to predict the part of speech of each target piece as well."""
-
-    model_config = ConfigDict(extra="forbid")
 
     annotator: str = Field(description="who tags the target side: en, de, spacy:NAME, conllu:PATH, …")
     weight: float = Field(default=0.1, gt=0, description="weight of its loss; that of translation has 1")
 
 
-class ParseTaskConfig(BaseModel):
+class ParseTaskConfig(Section):
     """Training the decoder to write the parse of its source as well (Currey & Heafield 2019)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     weight: float = Field(default=1.0, ge=0, description="weight of its loss; that of translation has 1")
     share: float = Field(default=1.0, gt=0, le=1, description="share of the batches in which it is learned")

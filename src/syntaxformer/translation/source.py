@@ -241,19 +241,6 @@ class EncodedText:
         """Number of pieces in each line, tags excluded."""
         return self.lengths if self.n_tags is None else self.lengths - self.n_tags
 
-    @classmethod
-    def join(cls, parts: Sequence[EncodedText]) -> EncodedText:
-        """Join the lines of several texts."""
-        tags = [part.n_tags for part in parts if part.n_tags is not None]
-        syntax = [part.syntax for part in parts if part.syntax is not None]
-        return cls(
-            np.concatenate([part.pieces for part in parts]),
-            splits_of(np.concatenate([part.lengths for part in parts])),
-            np.concatenate([part.factors for part in parts]),
-            LineSyntax.join(syntax) if syntax else None,
-            np.concatenate(tags) if tags else None,
-        )
-
     def select(self, rows: NDArray[np.integer[Any]]) -> EncodedText:
         """Select lines, in the order of `rows`."""
         flat = Ragged(self.pieces, self.splits).places(rows)

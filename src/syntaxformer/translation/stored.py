@@ -15,7 +15,6 @@ import ctypes
 import hashlib
 import json
 import logging
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from syntaxformer.annotate.corpora.cached import cache_folder, one_at_a_time
 from syntaxformer.base.errors import CheckpointError
-from syntaxformer.base.files import PARTIAL, atomic_folder, read_json, verify_manifest
+from syntaxformer.base.files import atomic_folder, read_json, remove_partials, verify_manifest
 
 FORMAT = 5
 """Version of the folders' content, which is part of every hash."""
@@ -58,8 +57,7 @@ def stored_folder(
     path = (cache or cache_folder()) / kind / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with one_at_a_time(path):
         if not _is_whole(path):
-            for left in path.parent.glob(f".{path.name}.*{PARTIAL}"):  # by a process that was killed
-                shutil.rmtree(left, ignore_errors=True)
+            remove_partials(path.parent, of=path.name)
             with atomic_folder(path) as partial:
                 build(partial)
     return path
@@ -122,6 +120,24 @@ class StoredLines(Sequence[Any]):
         return self._values[row if self.rows is None else int(self.rows[row])].as_py()
 
 
+def joined_arrays(chunks: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """The arrays of all chunks by name, in memory; see `write_arrays`."""
+    parts = list(_continued(chunks))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _continued(chunks: Iterable[Mapping[str, NDArray[Any]]]) -> Iterator[dict[str, NDArray[Any]]]:
+    """The chunks; arrays whose names end in "splits", where lines begin, go on from the chunk before."""
+    last: dict[str, int] = {}
+    for chunk in chunks:
+        found = dict(chunk)
+        for name in (name for name in chunk if name.endswith("splits")):
+            values = chunk[name] + last.get(name, 0)
+            found[name] = values[1:] if name in last else values
+            last[name] = int(values[-1])
+        yield found
+
+
 def write_arrays(folder: Path, chunks: Iterable[Mapping[str, NDArray[Any]]]) -> None:
     """Write arrays by name into a folder, chunk by chunk, each with the type of its first chunk.
 
@@ -130,13 +146,8 @@ def write_arrays(folder: Path, chunks: Iterable[Mapping[str, NDArray[Any]]]) -> 
     with ExitStack() as stack:
         files: dict[str, Any] = {}
         about: dict[str, tuple[str, list[int]]] = {}
-        last: dict[str, int] = {}
-        for chunk in chunks:
+        for chunk in _continued(chunks):
             for name, values in chunk.items():
-                if name.endswith("splits"):
-                    values = values + last.get(name, 0)
-                    last[name] = int(values[-1])
-                    values = values[1:] if name in files else values
                 if name not in files:
                     files[name] = stack.enter_context((folder / name).open("wb"))
                     about[name] = (values.dtype.str, [0, *values.shape[1:]])

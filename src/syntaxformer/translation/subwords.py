@@ -24,6 +24,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from syntaxformer.base.downloads import TOKENIZER, say_download
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import Section
+from syntaxformer.runs.loading import checkpoint_errors
 from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer
 from syntaxformer.translation.source import encode_pieces
 from syntaxformer.translation.stored import stored_folder
@@ -322,11 +323,8 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
         ConfigError: The tokenizer cannot be loaded, is not fast, or has no padding and end pieces.
     """
     say_download(model)
-    try:
+    with checkpoint_errors(model, "pretrained_embeddings: expected an encoder"):
         loaded = AutoTokenizer.from_pretrained(model, use_fast=True)
-    except (OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"pretrained_embeddings: expected an encoder at {model}, got: {reason}") from error
     bos, eos = loaded.bos_token or loaded.cls_token, loaded.eos_token or loaded.sep_token
     if not loaded.is_fast or loaded.pad_token is None or eos is None:
         raise ConfigError(

@@ -19,7 +19,7 @@ from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.base.languages import language_of_side
 from syntaxformer.infusion import infuse
 from syntaxformer.runs.checkpoints import average_weights, check_finite, load_weights
-from syntaxformer.runs.loading import longest_input
+from syntaxformer.runs.loading import TRANSLATOR, longest_input, verify_folder
 from syntaxformer.runs.run_folder import (
     RUN,
     Run,
@@ -33,6 +33,7 @@ from syntaxformer.syntax import (
     FactorVocabulary,
     UnseenValues,
     WordColumns,
+    build_vocabularies,
     check_factors,
     read_user_values,
 )
@@ -74,7 +75,6 @@ from syntaxformer.translation.prepare import (
     nested_fraction,
     parse_labels,
     prepared_parts,
-    source_encoder,
     stored_pairs,
     target_annotator,
     target_columns,
@@ -88,12 +88,10 @@ from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import BpeDropout
 from syntaxformer.translation.trainer import SyntaxTrainer
 from syntaxformer.translation.translator import (
-    INFO,
     FolderInfo,
     Translator,
     load_source_encoder,
     read_info,
-    verify_model_folder,
     write_side_files,
 )
 
@@ -200,7 +198,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     train_text, report = report_train(data, nested_fraction(every, data.fraction), dev_text)
     of_subwords = every if recipe.subwords.of_all_pairs else train_text
     factors = tuple(name for name, _ in recipe.width_plan().factors)
-    syntax = recipe.syntax_inputs(training=True)
+    syntax, tags = recipe.syntax_inputs(training=True), recipe.predict_target_pos
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
     train_words = dev_words = None
     if annotator is not None:
@@ -214,7 +212,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         )
         if syntax.brackets is not None:
             syntax = syntax.model_copy(update={"brackets": parse_labels(train_words)})
-    identities = [_annotators(recipe, factors, annotator, split) for split in splits]
+    of_target = tags and target_annotator(tags.annotator, data.tokenized)
+    annotators = [one for one in (annotator, of_target) if one is not None]
+    identities = [_annotators(data, factors, annotators, split) for split in splits]
     annotation = hashlib.sha256(json.dumps(identities).encode()).hexdigest()
     hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation}
     start, parent, parent_info = _open_start(recipe)
@@ -229,8 +229,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     encoder.syntax = syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     train_tags = dev_tags = None
-    if (tags := recipe.predict_target_pos) is not None:
-        of_target, processes = target_annotator(tags.annotator, data.tokenized), recipe.annotation.processes
+    if of_target is not None:
+        processes = recipe.annotation.processes
         train_tags = target_columns(train_text, of_target, data, data.train_splits[0], processes)
         dev_tags = target_columns(dev_text, of_target, data, data.dev, processes)
     texts = (train_text.src, data.preparation(data.src)), (train_text.tgt, data.preparation(data.tgt))
@@ -304,7 +304,7 @@ def _new_encoder(
             )
         start = fit_characters(start, text, data, recipe.model.add_characters, report)
         tokenizer, own_target = start.source, start.target
-    encoder = source_encoder(tokenizer, words, factors, recipe.embedding.min_count)
+    encoder = SourceEncoder(tokenizer, build_vocabularies(words, factors, recipe.embedding.min_count))
     if parent is not None and parent.vocabularies:
         encoder.vocabularies = parent.vocabularies
     encoder.preparation = data.preparation(data.src)
@@ -324,11 +324,11 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
         return None, None, None
     languages = tuple(language_of_side(data, side).code for side in (data.src, data.tgt))
     sides = tuple(one or side for one, side in zip(languages, (data.src, data.tgt), strict=True))
-    if not (Path(path) / INFO).is_file():
+    if not (Path(path) / TRANSLATOR).is_file():
         start = open_checkpoint(path, languages, (own.src_code, own.tgt_code), own.add_codes, own.prompt)
         known = infusion.vocabularies if (infusion := stored_infusion(path)) is not None else {}
         return start, SourceEncoder(start.source, known, own_target=start.target), None
-    verify_model_folder(Path(path))
+    verify_folder(Path(path), TRANSLATOR)
     info = read_info(Path(path))
     encoder = load_source_encoder(Path(path), info)
     problems = [
@@ -381,15 +381,13 @@ def fit_characters(
     return start.with_characters(counts)
 
 
-def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | None, split: str) -> list[str]:
+def _annotators(
+    data: CorpusConfig, factors: Sequence[str], annotators: Sequence[Annotator], split: str
+) -> list[str]:
     """Everything that the annotations of a split depend on, except the text."""
     from syntaxformer.annotate import annotator_for
 
-    data, tags = recipe.data, recipe.predict_target_pos
-    found = [] if annotator is None else [annotator.name, annotator_for(annotator, split).version]
-    if tags is not None:
-        of_target = target_annotator(tags.annotator, data.tokenized)
-        found += [of_target.name, annotator_for(of_target, split).version]
+    found = [told for one in annotators for told in (one.name, annotator_for(one, split).version)]
     own = [name for name in factors if name in data.factor_files and data.dir is not None]
     paths = [find_file(data.dir or Path(), split, data.factor_files[name]) for name in own]
     return [*found, *(f"{name} {hash_file(path)}" for name, path in zip(own, paths, strict=True))]

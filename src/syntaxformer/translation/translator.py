@@ -63,7 +63,6 @@ MAX_SOURCE_PIECES = 1024
 """Longer lines are cut to this and reported, because the cost of attention grows with the square."""
 
 
-INFO = TRANSLATOR
 FORMAT_VERSION = 1
 
 
@@ -185,7 +184,7 @@ class Translator:
                 reads, or the model has no LISA head for the governors.
         """
         folder = Path(folder)
-        verify_model_folder(folder)
+        verify_folder(folder, TRANSLATOR)
         info = read_info(folder)
         if inject_governors is not None:
             syntax = info.syntax.model_copy(update={"governors": inject_governors})
@@ -492,7 +491,7 @@ def write_side_files(
         tokenizer.save_pretrained(folder)
         if own_target is not None:
             own_target.backend_tokenizer.save(str(folder / TARGET_TOKENIZER))
-        (folder / INFO).write_text(info.model_dump_json(indent=1), "utf-8")
+        (folder / TRANSLATOR).write_text(info.model_dump_json(indent=1), "utf-8")
 
 
 def read_info(folder: Path) -> FolderInfo:
@@ -502,13 +501,9 @@ def read_info(folder: Path) -> FolderInfo:
         CheckpointError: The file is missing or has a format that this version does not write.
     """
     try:
-        return read_record(folder / INFO, FolderInfo, FORMAT_VERSION)
+        return read_record(folder / TRANSLATOR, FolderInfo, FORMAT_VERSION)
     except ConfigError as error:
-        raise CheckpointError(f"{folder / INFO}: {error} It was altered.") from error
-
-
-verify_model_folder = partial(verify_folder, wanted=INFO)
-"""Check that a folder is a finished and unaltered translator."""
+        raise CheckpointError(f"{folder / TRANSLATOR}: {error} It was altered.") from error
 
 
 def load_network(folder: Path, encoder: SourceEncoder) -> Any:
@@ -531,9 +526,9 @@ def load_network(folder: Path, encoder: SourceEncoder) -> Any:
         sizes = _sizes({} if plug_in is None else plug_in.vocabularies)
         n_rows = (model.get_input_embeddings().num_embeddings,) * 2
     if list((given := _sizes(encoder.vocabularies)).items()) != list(sizes.items()):
-        raise CheckpointError(f"{folder / INFO}: expected the factors {sizes} of {file}, got {given}.")
+        raise CheckpointError(f"{folder / TRANSLATOR}: expected the factors {sizes} of {file}, got {given}.")
     if encoder.syntax.trees != SyntaxInputs.of(plug_in and plug_in.tree_options, False).trees:
-        raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of {file}. It was altered.")
+        raise CheckpointError(f"{folder / TRANSLATOR}: syntax: expected the trees of {file}. It was altered.")
     for tokenizer, rows in zip((encoder.tokenizer, encoder.target_tokenizer), n_rows, strict=True):
         check_pieces(folder, tokenizer, rows)
     return model
@@ -588,6 +583,6 @@ def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device:
 
         return load(folder, encoder, device)
     raise CheckpointError(
-        f"{folder / INFO}: backend: expected one of pytorch, ctranslate2, got {info.backend!r}. "
+        f"{folder / TRANSLATOR}: backend: expected one of pytorch, ctranslate2, got {info.backend!r}. "
         "It was altered or written by a later version."
     )

@@ -6,7 +6,6 @@ from syntaxformer.trees.constituency import (
     leaves_of,
     remove_traces,
     sentence_from_tree,
-    sentence_of_column,
     spans_of,
     strip_functions,
     strip_root,
@@ -17,7 +16,6 @@ from syntaxformer.trees.dependency import (
     check_governors,
     children_of,
     depths_of,
-    is_projective,
     projective_governors,
 )
 from syntaxformer.trees.locate import locate_words
@@ -35,7 +33,6 @@ __all__ = [
     "depths_of",
     "format_conllu",
     "format_tree",
-    "is_projective",
     "leaves_of",
     "locate_words",
     "parse_conllu",
@@ -47,7 +44,6 @@ __all__ = [
     "read_ptb",
     "remove_traces",
     "sentence_from_tree",
-    "sentence_of_column",
     "spans_of",
     "strip_functions",
     "strip_root",

@@ -162,11 +162,15 @@ def _walk(tree: Tree) -> Iterator[tuple[Tree, Tree | str]]:
             waiting.extend((node, child) for child in reversed(node.children))
 
 
+def subtrees_of(tree: Tree) -> list[Tree]:
+    """The tree and all phrases in it, parents first and left to right."""
+    return [node for _, node in _walk(tree) if isinstance(node, Tree)]
+
+
 def _rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | None]) -> Tree | None:
     """Build a new tree from the leaves up; `make` gets each phrase with its new children; None drops it."""
-    phrases = [node for _, node in _walk(tree) if isinstance(node, Tree)]
     made: dict[int, Tree | None] = {}
-    for node in reversed(phrases):  # children before parents
+    for node in reversed(subtrees_of(tree)):  # children before parents
         new = (child if isinstance(child, str) else made[id(child)] for child in node.children)
         made[id(node)] = make(node, tuple(child for child in new if child is not None))
     return made[id(tree)]
@@ -183,14 +187,3 @@ def tree_of_column(text: str) -> Tree:
         TreeError: The brackets do not match, a phrase is empty, or there is not exactly one tree.
     """
     return parse_tree(text, labels=_LABEL.search(text) is not None)
-
-
-def sentence_of_column(text: str, line: str | None = None) -> Sentence:
-    """Make a `Sentence` of a tree column and its text column.
-
-    `line` is the text of the tree, by default its words joined by spaces.
-
-    Raises:
-        TreeError: As in `tree_of_column`, or the words do not fit the line.
-    """
-    return sentence_from_tree(tree_of_column(text), line)

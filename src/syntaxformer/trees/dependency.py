@@ -65,16 +65,6 @@ def depths_of(governors: Sequence[int]) -> tuple[int, ...]:
     return tuple(depths)
 
 
-def is_projective(governors: Sequence[int]) -> bool:
-    """Tell whether each word and all words below it stand together, without a gap.
-
-    Raises:
-        TreeError: The governors hold a cycle.
-    """
-    check_governors(governors)
-    return projective_governors(governors) == tuple(governors)
-
-
 def _find_cycle(governors: Sequence[int]) -> list[int]:
     """Words of one cycle from its first word on, each followed by its governor; empty if there is none."""
     visited_from = [ROOT] * len(governors)

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers import Trainer, TrainingArguments
 
 import syntaxformer as sf
-from syntaxformer.syntax import NO_GOVERNOR
+from syntaxformer.syntax.inputs import NO_GOVERNOR
 
 EVERYTHING = "masks,relation_bias,lisa,pos_add"
 OF_THEMSELVES = ["modernbert", "eurobert", "umt5", "marian", "m2m_100"]

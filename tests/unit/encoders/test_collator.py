@@ -15,8 +15,9 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
 import syntaxformer as sf
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
-from syntaxformer.syntax import NO_GOVERNOR, WordTrees, word_relations
+from syntaxformer.syntax import WordTrees, word_relations
 from syntaxformer.syntax.factors import POS_TAGS
+from syntaxformer.syntax.inputs import NO_GOVERNOR
 from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, sentence_trees
 from syntaxformer.trees import format_tree, phrase_structure
 

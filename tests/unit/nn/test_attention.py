@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-from syntaxformer.nn import CrossAttention, SelfAttention, attend, attend_with_weights, attention
+from syntaxformer.nn import attend, attention
+from syntaxformer.nn.attention import CrossAttention, SelfAttention, attend_with_weights
 
 B, H, N, D = 2, 3, 5, 7
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from syntaxformer.nn import InfusedEmbedding, WidthPlan, plan_widths
+from syntaxformer.nn import InfusedEmbedding, plan_widths
+from syntaxformer.nn.infused_embedding import WidthPlan
 
 SIZES = {"pos": 20, "case": 4, "subword": 6}
 

@@ -7,7 +7,9 @@ import math
 import pytest
 import torch
 
-from syntaxformer.nn import DecoderLayer, Dropout, EncoderLayer, SinusoidalPositions, drop, sinusoids
+from syntaxformer.nn import Dropout
+from syntaxformer.nn.kernels.on_cpu import drop
+from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, SinusoidalPositions, sinusoids
 
 
 def test_sinusoids_by_hand() -> None:

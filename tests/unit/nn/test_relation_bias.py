@@ -7,9 +7,9 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from syntaxformer.nn import RelationBias, attend, relation_bias
+from syntaxformer.nn import RelationBias, attend
 from syntaxformer.nn.kernels.on_cpu import plain_operations
-from syntaxformer.nn.relation_biases import starting_biases
+from syntaxformer.nn.relation_biases import relation_bias, starting_biases
 from syntaxformer.syntax import dependency_relations
 
 BATCH, TREES, KEYS, HEADS, MAX_DISTANCE = 2, 3, 7, 5, 2

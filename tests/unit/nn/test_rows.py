@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from syntaxformer.nn import FeedForward
 from syntaxformer.nn.attention import SelfAttention
 from syntaxformer.nn.kernels.on_cpu import from_rows, padded_count, to_rows
+from syntaxformer.nn.transformer import FeedForward
 
 
 def test_counts_by_hand() -> None:

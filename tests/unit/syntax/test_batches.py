@@ -11,10 +11,10 @@ from syntaxformer.syntax import (
     constituency_relations,
     dependency_relations,
     pair_words_of_pieces,
-    phrase_columns,
     piece_relations,
     word_relations,
 )
+from syntaxformer.syntax.relations import phrase_columns
 
 DOGS = ([1, -1], "(S (NN Dogs) (VB bark))")
 THE_CAT = ([1, 2, -1], "(S (NP (DT the) (NN cat)) (VB ran))")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.syntax import constituency_relations, phrase_columns
+from syntaxformer.syntax import constituency_relations
+from syntaxformer.syntax.relations import phrase_columns
 from syntaxformer.trees import parse_tree
 
 P, C, S = 0, 15, 30

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.syntax import PhraseColumns, TreeOptions, WordTrees, dependency_relations, phrase_columns
+from syntaxformer.syntax import PhraseColumns, TreeOptions, WordTrees, dependency_relations
 from syntaxformer.syntax.controls import (
     TreePool,
     control_trees,
@@ -18,6 +18,7 @@ from syntaxformer.syntax.controls import (
     random_governors,
     right_branching,
 )
+from syntaxformer.syntax.relations import phrase_columns
 from syntaxformer.trees import check_governors, format_tree
 
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from syntaxformer.syntax import WordTrees, phrase_columns, word_relations
+from syntaxformer.syntax import WordTrees, word_relations
 from syntaxformer.syntax.inputs import EDGE, TAG, EpochDraws, SyntaxDropout, dropout_problems
+from syntaxformer.syntax.relations import phrase_columns
 
 FACTORS = ("pos", "case", "subword", "tag")
 

@@ -12,8 +12,8 @@ from syntaxformer.syntax import (
     build_vocabularies,
     check_factors,
     piece_factors,
-    word_factor,
 )
+from syntaxformer.syntax.factors import word_factor
 from syntaxformer.trees import Sentence
 
 # "Don't sleep" and "zum", as an annotator reads them.

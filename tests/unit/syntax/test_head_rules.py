@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syntaxformer.syntax import head_child
+from syntaxformer.syntax.head_rules import head_child
 
 
 @pytest.mark.parametrize(

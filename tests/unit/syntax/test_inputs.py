@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from syntaxformer.syntax import (
-    NO_GOVERNOR,
-    TreeOptions,
-    dependency_relations,
-    first_pieces,
-    governor_targets,
-)
+from syntaxformer.syntax import TreeOptions, dependency_relations, first_pieces, governor_targets
+from syntaxformer.syntax.inputs import NO_GOVERNOR
 from syntaxformer.syntax.piece_relations import with_all_siblings
 
 # [CLS] the cat ##s sleep [SEP] [PAD]: the <- cats <- sleep; and [CLS] go [SEP] and padding.

@@ -212,7 +212,7 @@ def test_both_products_read_the_same_relations():
     assert expected[1, 0, :4, :4].tolist() == [[0, 1, 1, 2], [1, 0, 0, 1], [1, 0, 0, 1], [2, 1, 1, 0]]
     assert expected[1, 2, :4, :4].tolist() == [[0, 1, 1, 2], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]]
     assert (lines.batch([0, 1], owners.splits)["syntax"] == expected).all()
-    twice = LineSyntax.join([lines.select(np.array([1]), np.arange(2, 7)), lines])
+    twice = lines.select(np.array([1, 0, 1]), np.array([*range(2, 7), 0, 1, *range(2, 7)]))
     found = twice.batch([1, 2, 0], np.array([0, 5, 7, 12]))["syntax"]
     assert (found == np.stack([expected[0], expected[1], expected[1]])).all()
 

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import AlignmentError
-from syntaxformer.syntax import (
-    batch_word_of_piece,
-    row_of_item,
-    word_of_piece,
-)
+from syntaxformer.syntax import batch_word_of_piece, word_of_piece
+from syntaxformer.syntax.pieces import row_of_item
 
 # name: (piece offsets, word offsets, word of each piece)
 EXAMPLES = {

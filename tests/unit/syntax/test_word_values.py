@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.syntax import WordColumns, word_depths, word_factor
+from syntaxformer.syntax import WordColumns
+from syntaxformer.syntax.factors import word_depths, word_factor
 from syntaxformer.trees import Sentence
 
 

@@ -129,8 +129,8 @@ def test_labels_of_lines_reach_the_batch():
     assert "syntax" not in batch
     chosen = EncodedPairs(pairs.src.select([2, 0]), pairs.tgt.select([2, 0]))
     assert torch.equal(TranslationCollator(chosen, 0)([0, 1])["parse"], batch["parse"])
-    joined = EncodedText.join([pairs.src.select([2]), pairs.src.select([1]), pairs.src.select([0])])
-    again = TranslationCollator(EncodedPairs(joined, pairs.tgt), 0)([0, 2])
+    turned = EncodedPairs(pairs.src.select([2, 1, 0]), pairs.tgt)
+    again = TranslationCollator(turned, 0)([0, 2])
     assert torch.equal(again["parse"], batch["parse"])
 
 

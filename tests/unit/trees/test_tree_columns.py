@@ -1,7 +1,7 @@
 import pytest
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.trees import leaves_of, parse_tree, sentence_of_column, tree_of_column
+from syntaxformer.trees import leaves_of, parse_tree, sentence_from_tree, tree_of_column
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_labels_are_recognised(text, words, label):
 
 
 def test_trees_without_labels_come_back_from_their_sentence():
-    sentence = sentence_of_column("( ( A girl ) dances )", "A girl dances")
+    sentence = sentence_from_tree(tree_of_column("( ( A girl ) dances )"), "A girl dances")
     assert sentence.constituency == "( ( (X A) (X girl)) (X dances))"
     assert leaves_of(parse_tree(sentence.constituency)) == sentence.words
     assert sentence.xpos is None
@@ -31,4 +31,4 @@ def test_trees_without_labels_come_back_from_their_sentence():
 
 def test_other_words_are_refused():
     with pytest.raises(TreeError, match="word 2: expected 'girl' at character 2"):
-        sentence_of_column("( ( A girl ) dances )", "A boy dances")
+        sentence_from_tree(tree_of_column("( ( A girl ) dances )"), "A boy dances")

@@ -68,15 +68,6 @@ def _trains_in_bf16_on_cpu(query: Tensor) -> bool:
     return query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled()
 
 
-def rows_dtype(states: Tensor) -> torch.dtype | None:
-    """The 16-bit type in which a CPU multiplies padded rows (`to_rows`); None to leave states as they are."""
-    if _is_plain() or states.device.type != "cpu":
-        return None
-    autocast = torch.is_autocast_enabled("cpu") and states.is_floating_point()
-    dtype = torch.get_autocast_dtype("cpu") if autocast else states.dtype
-    return dtype if dtype.itemsize == 2 else None
-
-
 def takes_cpu_path(device: torch.device) -> bool:
     """Whether operations take their own path for a CPU, since the plain one is slow there.
 
@@ -188,13 +179,15 @@ def to_rows(states: Float[Tensor, "batch pieces *features"]) -> Tensor:
         `[rows, features]`, in the type of autocast, if 16-bit matrices are multiplied on a CPU; otherwise the
         states themselves, `[batch, pieces, features]`.
     """
-    dtype = rows_dtype(states)
-    return states.flatten(2) if dtype is None else _ToRows.apply(states, dtype)
+    autocast = torch.is_autocast_enabled("cpu") and states.is_floating_point()
+    dtype = torch.get_autocast_dtype("cpu") if autocast else states.dtype
+    is_padded = takes_cpu_path(states.device) and dtype.itemsize == 2
+    return _ToRows.apply(states, dtype) if is_padded else states.flatten(2)
 
 
 def from_rows(rows: Tensor, batch: int, pieces: int) -> Float[Tensor, "batch pieces features"]:
     """Turn the rows of `to_rows`, after position-wise layers, into states again."""
-    return rows if rows.dim() == 3 else _FromRows.apply(rows, batch, pieces)
+    return rows if rows.dim() == 3 else rows[: batch * pieces].view(batch, pieces, rows.shape[-1])
 
 
 def _padded(states: Tensor, n_rows: int, dtype: torch.dtype) -> Tensor:
@@ -221,19 +214,3 @@ class _ToRows(torch.autograd.Function):
         """Drop the padding."""
         n_pieces = ctx.shape[0] * ctx.shape[1]
         return grad[:n_pieces].view(ctx.shape).to(ctx.dtype), None
-
-
-class _FromRows(torch.autograd.Function):
-    """Take the rows that are pieces, without a copy."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, batch: int, pieces: int) -> Tensor:
-        """Drop the padding."""
-        ctx.n_rows, ctx.dtype = len(rows), rows.dtype
-        return rows[: batch * pieces].view(batch, pieces, rows.shape[-1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        """No gradient reaches the padding."""
-        return _padded(grad, ctx.n_rows, ctx.dtype), None, None

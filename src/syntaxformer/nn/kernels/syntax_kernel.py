@@ -424,9 +424,7 @@ class _Batch:
 
 def _exact_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     """The product, rounded to `dtype` only: bf16 would round a logit near 40 by up to 0.125."""
-    if (
-        left.device.type == "cuda" and left.dtype.itemsize == 2
-    ):  # PyTorch has no such product on other devices
+    if left.device.type == "cuda" and left.dtype.itemsize == 2:  # the only device with such a product
         product = torch.bmm(left.flatten(0, 1), right.flatten(0, 1), out_dtype=torch.float32)
         return product.unflatten(0, left.shape[:2]).to(dtype)
     return left.to(dtype) @ right.to(dtype)

@@ -22,7 +22,6 @@ from syntaxformer.translation.prepare import (
     get_tokenizers,
     needs_annotator,
     nested_fraction,
-    source_encoder,
 )
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
@@ -125,7 +124,9 @@ def test_chunks_give_what_one_piece_gives(tmp_path, annotator, monkeypatch):
 
     def encoded():
         columns = annotated_columns(text, annotator, config, "train", factors)
-        return encode_pairs(text, source_encoder(tokenizer, columns, factors, 1), columns, 50), len(columns)
+        return encode_pairs(
+            text, SourceEncoder(tokenizer, build_vocabularies(columns, factors, 1)), columns, 50
+        ), len(columns)
 
     whole, n_whole = encoded()
     monkeypatch.setattr("syntaxformer.translation.prepare.CHUNK_LINES", 4)
@@ -142,7 +143,8 @@ def test_a_user_column_reaches_every_piece(tmp_path, annotator):
     (tmp_path / "train.ani").write_text("no yes no\nyes\nno yes\n")
     factors = ("animacy",)
     columns = annotated_columns(text, annotator, config, "train", factors)
-    encoder = source_encoder(tokenizer_of(text, SubwordConfig(vocab_size=307)), columns, factors, 1)
+    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
+    encoder = SourceEncoder(tokenizer, build_vocabularies(columns, factors, 1))
     pairs = encode_pairs(text, encoder, columns, None)
     values = encoder.vocabularies["animacy"].decode(pairs.src.factors[:, 0])
     first = [value for value in values[: pairs.src.splits[1]] if value != "<none>"]

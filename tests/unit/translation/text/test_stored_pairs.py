@@ -163,12 +163,13 @@ def test_what_no_pair_fits_is_an_error_and_leaves_nothing(corpus):
 
 def test_what_a_killed_process_left_is_cleared(tmp_path):
     folder = stored_folder(tmp_path, "kind", {"n": 1}, lambda folder: (folder / "a").touch())
-    left = folder.parent / f".{folder.name}.x.partial"
-    left.mkdir()
+    left = [folder.parent / f".{folder.name}.abcd_123{end}" for end in (".partial", ".old.partial")]
+    for one in left:
+        one.mkdir()
     (folder / "a").unlink()
     assert stored_folder(tmp_path, "kind", {"n": 1}, lambda folder: (folder / "a").touch()) == folder
     assert (folder / "a").exists()
-    assert not left.exists()
+    assert not any(one.exists() for one in left)
 
 
 def test_a_cache_that_cannot_be_written_is_an_error(tmp_path):

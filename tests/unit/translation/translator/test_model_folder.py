@@ -8,6 +8,7 @@ import pytest
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
+from syntaxformer.runs.loading import CLASSIFIER, verify_folder
 from syntaxformer.translation import scoring
 from syntaxformer.translation import translator as model_folder
 from syntaxformer.translation.translator import Translator
@@ -148,10 +149,8 @@ def test_a_folder_of_models(folder):
 
 
 def test_a_model_of_the_other_kind(folder, tmp_path):
-    from syntaxformer.encoders.tasks import verify_classifier_folder
-
     with pytest.raises(CheckpointError) as caught:
-        verify_classifier_folder(folder)
+        verify_folder(folder, CLASSIFIER)
     assert str(caught.value) == (
         f"{folder}: expected a fine-tuned model, which `syntaxformer finetune` writes, got a translator. "
         "Use it with `syntaxformer translate` or `evaluate`."

@@ -15,6 +15,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, T5Confi
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MANIFEST
 from syntaxformer.cli.main import main
+from syntaxformer.runs.loading import TRANSLATOR, verify_folder
 from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.pretrained_tables import _some
@@ -22,7 +23,7 @@ from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import score_translations
 from syntaxformer.translation.subwords import encoder_tokenizer
 from syntaxformer.translation.training import train_translator
-from syntaxformer.translation.translator import Translator, verify_model_folder
+from syntaxformer.translation.translator import Translator
 
 EN = ["the cat sat on the mat", "A dog ran", "cats and dogs sat", "the dog and the cat"] * 3
 DE = ["die Katze saß auf der Matte", "ein Hund lief", "Katzen und Hunde saßen", "der Hund und die Katze"] * 3
@@ -377,7 +378,7 @@ def test_a_refused_encoder_leaves_the_older_run_as_it_was(bert, train, vectors, 
     with pytest.raises(ConfigError, match="expected at most 18 columns, the encoder's own width, got 20"):
         train(*of_target, "model.d_model=20", overwrite=True)
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    verify_model_folder(folder)
+    verify_folder(folder, TRANSLATOR)
 
 
 def test_text_of_too_few_pieces_leaves_the_older_run_as_it_was(bert, train, tmp_path):
@@ -389,7 +390,7 @@ def test_text_of_too_few_pieces_leaves_the_older_run_as_it_was(bert, train, tmp_
     )
     with pytest.raises(ConfigError, match="columns, the number of vectors, got 14"):
         train(*of_target, overwrite=True)
-    verify_model_folder(folder)
+    verify_folder(folder, TRANSLATOR)
 
 
 def test_a_tokenizer_without_an_end_is_refused(tmp_path):

@@ -288,7 +288,7 @@ def save(
 
     Args:
         model: It classifies or scores texts or pairs, or tags words.
-        collator: It made the model's batches.
+        collator: It made the model's batches; a warning says what is taken for granted of another one.
         folder: The folder, new or not.
         annotator: Who annotates raw texts from now on, as `load_annotator` takes it; None: who annotated the
             collator's rows.
@@ -320,9 +320,13 @@ def save(
     if parser is not None and told and f"{parser.name} {parser.version}" not in told:
         now = f"texts will be by {parser.name} {parser.version}; trees may differ."
         warnings.warn(f"annotator: rows were annotated by {', '.join(told)}, {now}", stacklevel=2)
+    if not collator.n_texts and task["type"] != WordTags.name:
+        told = "collator: it made no batch, so the model is taken to read one text. "
+        remedy = 'If it reads pairs, give the collator their columns: text=("premise", "hypothesis").'
+        warnings.warn(told + remedy, stacklevel=2)
     info = ClassifierInfo(
         **task,
-        n_texts=collator.n_texts,
+        n_texts=collator.n_texts or 1,
         annotator=parser and stored_name(parser.name),
         annotator_version=parser and parser.version,
         needs=tuple(sorted(needed)),

@@ -147,7 +147,8 @@ class SyntaxCollator:
         # What the workers of a loader have seen, a row for each: examples that were cut, names of annotators.
         self._cut = torch.zeros(256, dtype=torch.int64).share_memory_()
         self._names = torch.zeros(256, 512, dtype=torch.uint8).share_memory_()
-        self._n_texts = torch.tensor(len(self.text)).share_memory_()
+        self._n_texts = torch.tensor(0).share_memory_()
+        self._n_columns = 0 if text == "text" else len(self.text)
         self._vocabularies = self.config.vocabularies
         self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
@@ -210,8 +211,8 @@ class SyntaxCollator:
 
     @property
     def n_texts(self) -> int:
-        """Segments of the examples of the last batch; before it, columns of text."""
-        return int(self._n_texts)
+        """Texts of an example, 1 or 2; 0 if neither batches, columns of text nor a folder have told it."""
+        return int(self._n_texts) or self._n_columns
 
     @property
     def annotators(self) -> set[str]:
@@ -317,6 +318,7 @@ class SyntaxCollator:
             "infusion": self.config.model_dump(mode="json"),
         }
         content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
+        content |= {"n_texts": self.n_texts} if self.n_texts else {}
         content |= {} if self._pool is None else {"pool": self._pool.to_json()}
         content |= {name: value for name in ("stride", "tags") if (value := getattr(self, name)) is not None}
         written = json.dumps(content, indent=None if self._pool else 1)
@@ -335,9 +337,12 @@ class SyntaxCollator:
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
         content.pop("annotators", None)
+        n_texts = content.pop("n_texts", 0)
         if "pool" in content:
             content["pool"] = TreePool.from_json(content["pool"])
-        return cls(AutoTokenizer.from_pretrained(folder), config, **{**content, **options})
+        made = cls(AutoTokenizer.from_pretrained(folder), config, **{**content, **options})
+        made._n_texts.fill_(n_texts)
+        return made
 
     def _examples(self, examples: Sequence[Any]) -> Sequence[SyntaxExample]:
         is_row = {type(one) for one in examples} != {SyntaxExample}
@@ -398,7 +403,7 @@ class SyntaxCollator:
         n_segments = {len(example.segments) for example in examples}
         if len(n_segments) > 1:
             raise DataError("segments: expected single sentences or pairs in a batch, got both.")
-        self._n_texts.fill_(max(n_segments, default=self.n_texts))
+        self._n_texts.fill_(max([*n_segments, int(self._n_texts)]))
         texts = [
             [segment.text for segment in of_place]
             for of_place in zip(*(e.segments for e in examples), strict=True)

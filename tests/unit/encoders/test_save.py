@@ -46,7 +46,7 @@ def made(checkpoint):
 
     def make(infuse, head=AutoModelForSequenceClassification, annotator=None, **config):
         model = head.from_config(AutoConfig.from_pretrained(checkpoint, **config))
-        collator = sf.SyntaxCollator(AutoTokenizer.from_pretrained(checkpoint), infuse, max_length=23, annotator=annotator)  # fmt: skip
+        collator = sf.SyntaxCollator(AutoTokenizer.from_pretrained(checkpoint), infuse, max_length=23, annotator=annotator, text=("text",))  # fmt: skip
         return (model if infuse == "none" else sf.infuse(model, infuse)), collator
 
     return make
@@ -97,6 +97,21 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     expected = logits(model, collator, TableAnnotator(), TEXTS[0]).softmax(0)
     assert answer["label"] == ("bad", "good")[int(expected.argmax())]
     assert answer["score"] == pytest.approx(float(expected.max()), abs=1e-5)
+
+
+def test_a_collator_that_made_no_batch_does_not_know_of_pairs(made, tmp_path):
+    model, known = made("none")
+    collator = sf.SyntaxCollator(known.tokenizer, "none")
+    pair = sf.SyntaxExample(tuple(TableAnnotator().annotate(TEXTS[:2])))
+    with pytest.warns(UserWarning, match="taken to read one text. If it reads pairs, give the collator"):
+        sf.save(model, collator, tmp_path / "new")
+    collator([pair])
+    collator([sf.SyntaxExample(pair.segments[:1])])
+    for fresh in (collator, sf.SyntaxCollator(collator.tokenizer, "none", text=("a", "b"))):
+        sf.save(model, fresh, tmp_path / "own")
+        assert sf.pipeline(tmp_path / "own")({"text": TEXTS[0], "text_pair": TEXTS[1]})
+        again = sf.SyntaxCollator.from_pretrained(tmp_path / "own")
+        assert again.n_texts == 2
 
 
 @pytest.mark.parametrize("pair", [False, True])

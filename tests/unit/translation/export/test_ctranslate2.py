@@ -128,7 +128,8 @@ def test_quantizations_translate(model_folder, load, tmp_path, quantization):
     assert read_export(exported).quantization == quantization
     lines = [*_lines(11), "", "  "]
     texts = [best[0].text for best in load(exported).translate(lines)]
-    assert [bool(text) for text in texts] == [True] * 11 + [False] * 2
+    assert texts[11:] == ["", ""]
+    assert sum(map(bool, texts[:11])) > 5, "rounding may end a line of an untrained network at once"
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

@@ -15,6 +15,7 @@ from syntaxformer.base.statistics import (
     bootstrap_rows,
     compare_rows,
     detectable_effect,
+    difference_in_words,
     mcnemar_p,
     paired_t_test,
     seed_interval,
@@ -72,6 +73,14 @@ def test_the_interval_of_a_mean():
         bootstrap_interval([math.nan])
 
 
+def test_the_interval_of_a_mean_by_a_plain_loop():
+    values = np.random.default_rng(5).normal(3.0, 2.0, 37)
+    drawn = np.random.default_rng(12345)
+    means = [values[drawn.integers(0, 37, 37)].mean() for _ in range(2000)]
+    found = bootstrap_interval(values.tolist())
+    assert (found.low, found.high) == pytest.approx(np.percentile(means, [2.5, 97.5]).tolist())
+
+
 def test_intervals_do_not_depend_on_how_many_samples_are_held_together(monkeypatch):
     values = np.random.default_rng(1).normal(size=101).tolist()
     found = bootstrap_interval(values)
@@ -122,6 +131,37 @@ def test_systems_on_the_same_rows():
     assert [one.p_value for one in same.values()] == [1.0, 1.0]
 
 
+def test_systems_on_the_same_rows_by_a_plain_loop():
+    rng, n_rows = np.random.default_rng(3), significance.FEWEST_ROWS
+    gold, baseline, system = rng.integers(0, 2, (3, n_rows)).tolist()
+    found = compare_rows(_scores, gold, baseline, system, 97)["squared"]
+    drawn, gold, sides = np.random.default_rng(12345), np.array(gold), np.array([baseline, system])
+
+    def gain(rows, swap):
+        before, after = np.where(swap, sides[::-1], sides)[:, rows]
+        return _scores(gold[rows], after)["squared"] - _scores(gold[rows], before)["squared"]
+
+    kept, every = np.zeros(n_rows, int), np.arange(n_rows)
+    samples = [gain(drawn.integers(0, n_rows, n_rows), kept) for _ in range(97)]
+    assert (found.low, found.high) == pytest.approx(np.percentile(samples, [2.5, 97.5]).tolist())
+    far = sum(
+        abs(gain(every, drawn.integers(0, 2, n_rows))) >= abs(gain(every, kept)) - 1e-9 for _ in range(97)
+    )
+    assert found.p_value == pytest.approx((1 + far) / 98)
+    assert 1 < far < 97
+
+
+def test_a_comparison_in_words():
+    found = {"difference": 0.5, "low": -0.25, "high": 1.25, "p_value": 0.004, "test": "a test", "no_p": None}
+    assert difference_in_words(found, "base") == "+0.50 against base, 95 % -0.25 to +1.25, p = 0.004 (a test)"
+    small = difference_in_words(found | {"p_value": 0.0004, "low": None}, "base", 1)
+    assert small == "+0.5 against base, p < 0.001 (a test)"
+    assert (
+        difference_in_words(found | {"p_value": None, "no_p": "why", "low": None}, "base")
+        == "+0.50 against base, no p: why"
+    )
+
+
 def test_no_p_for_one_answer_and_no_interval_for_few_rows():
     gold, constant = [0, 1] * 10, [1] * 20
     for pair in ((constant, gold), (gold, constant)):
@@ -157,3 +197,5 @@ def test_bootstrap_of_rows_by_a_plain_loop():
     means = [(one[first] + one[second]) / 2 for one, (first, second) in zip(samples, chosen, strict=True)]
     assert (gain.low, gain.high) == pytest.approx(np.percentile(means, [2.5, 97.5]).tolist())
     assert gain.mean == pytest.approx(sum(measured) / 2)
+    _, half = bootstrap_rows(share, gold.tolist(), pairs, n_samples=97, weights=(-0.5, 0.5))
+    assert (2 * half.low, 2 * half.high) == pytest.approx((gain.low, gain.high))

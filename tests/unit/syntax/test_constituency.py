@@ -50,6 +50,7 @@ def test_trees_without_labels_take_their_heads_from_governors():
     ]
     last = constituency_relations(tree, labels=False)
     assert last[3].tolist() == [P + 2, P + 2, P + 1, 0]
+    assert phrase_columns("( a b )", [-1, -1], labels=False).gap_heads[1] == 0, "of two roots the first"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,7 @@ def test_punctuation_without_a_tag_heads_nothing(tree, labels, heads):
     [
         ("(VP (AUX did) (PART not) (VERB go))", [0, 0, 0]),
         ("(VP (PART To) (VP (VERB go)))", [0, 0]),  # as in (VP (TO to) (VP ...))
+        ("(VP (PART zu) (VP (VERB gehen)))", [0, 0]),
         ("(VP (PART nicht) (VP (VERB gehen)))", [0, 1]),
         ("(NP (NOUN apples) (PUNCT ,) (NOUN pears) (CCONJ and) (NOUN plums))", [0, 0, 0, 0, 0]),
     ],

@@ -44,8 +44,8 @@ _SHORT = 12
 S = TypeVar("S", bound=Sized)
 
 MAX_WORDS, _WORD = 100_000, re.compile(r"\w+|[^\w\s]")
-TASKS_AHEAD = 2
-"""Tasks queued for each process, so that none is idle."""
+LINES_PER_TASK, TASKS_AHEAD = 500, 2
+"""Lines of a worker process's task, and tasks queued for each process, so that none is idle."""
 
 
 @runtime_checkable
@@ -140,9 +140,10 @@ class BatchedAnnotator(Annotator):
         """
         lines = short_enough(lines)
         if self.threads is None and n_processes > 1:
-            from syntaxformer.annotate.wrappers import stream_in_processes
+            from syntaxformer.annotate.wrappers import map_in_processes, sentences_of_lines
 
-            return stream_in_processes(self.name, lines, n_processes)
+            tasks = chunks_of(lines, LINES_PER_TASK)
+            return chain.from_iterable(map_in_processes(self.name, sentences_of_lines, tasks, n_processes))
         chunks = chunks_of(lines, self.batch_lines, self.batch_chars)
         n_threads = max(self.threads or 1, n_processes)
         if n_threads == 1:
@@ -248,9 +249,6 @@ class SpacedWords(Annotator):
             yield Sentence(line, tuple(given_words(line)), tuple(spans_of_given_words(line)))
 
 
-BUNDLED_HOME = "spacy:load_bundled"
-
-
 @dataclass(frozen=True, slots=True)
 class Backend:
     """A way to get annotation.
@@ -260,19 +258,17 @@ class Backend:
             server; NAME and NAME_OR_PATH may be folders.
         what: A description in one line.
         home: "module:function" of `backends` that takes the argument and returns an annotator.
-        package: The package that must also be installed; None for none.
     """
 
     argument: str
     what: str
     home: str
-    package: str | None = None
 
 
 BACKENDS = {
     "spacy": Backend("NAME_OR_PATH", "any installed spaCy pipeline", "spacy:load_spacy"),
-    "stanza": Backend("LANG", "Stanza's models of a language", "stanza:load_stanza", "stanza"),
-    "benepar": Backend("NAME", "phrases by the Berkeley neural parser", "benepar:load_benepar", "benepar"),
+    "stanza": Backend("LANG", "Stanza's models of a language", "stanza:load_stanza"),
+    "benepar": Backend("NAME", "phrases by the Berkeley neural parser", "benepar:load_benepar"),
     "corenlp": Backend("URL", "a running Stanford CoreNLP server", "corenlp:load_corenlp"),
     "conllu": Backend("PATH", "an existing CoNLL-U file, or one for each {split}", "files:load_conllu"),
     "ptb": Backend("PATH", "a file of bracketed trees, or one for each {split}", "files:load_ptb"),
@@ -309,7 +305,7 @@ def load_annotator(name: str | Annotator | Any) -> Annotator:
         return with_constituency(load_annotator(name.removesuffix(PHRASES)))
     scheme, colon, argument = name.partition(":")
     if not colon and name in BUNDLED:
-        return _function(BUNDLED_HOME)(name)
+        return _function("spacy:load_bundled")(name)
     if name == SPACES:
         return SpacedWords()
     if not colon and (Path(name) / "meta.json").is_file():

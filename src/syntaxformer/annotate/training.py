@@ -30,7 +30,7 @@ from thinc.api import Adam, fix_random_seed, use_ops, warmup_linear
 
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.backends.spacy import spacy_annotator
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import ConfigError, DataError, one_line
 from syntaxformer.base.files import atomic_folder
 from syntaxformer.base.progress import track
 from syntaxformer.trees import ROOT, Sentence, read_conllu
@@ -181,9 +181,8 @@ def _blank(language: str) -> Language:
     try:
         return spacy.blank(language)
     except ImportError as error:
-        reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"language: expected an installed tokenizer of {language!r}, got: {reason} Or take xx."
+            f"language: expected an installed tokenizer of {language!r}, got: {one_line(error)} Or take xx."
         ) from error
 
 

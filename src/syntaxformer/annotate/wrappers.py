@@ -276,19 +276,8 @@ def _deed(name: str) -> str | None:
     return _deed(options["words"]) if "words" in options else None
 
 
-LINES_PER_TASK = 500
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> Iterator[Sentence]:
-    """Yield one sentence for each line, in order, made by `n_processes` workers that load annotator `name`.
-
-    Raises:
-        SyntaxformerError: A worker died.
-    """
-    for sentences in map_in_processes(name, _sentences, chunks_of(lines, LINES_PER_TASK), n_processes):
-        yield from sentences
 
 
 def map_in_processes(
@@ -331,5 +320,6 @@ def _work(work: Callable[[Annotator, T], R], item: T) -> R:
     return work(_annotator, item)
 
 
-def _sentences(annotator: Annotator, lines: list[str]) -> list[Sentence]:
+def sentences_of_lines(annotator: Annotator, lines: list[str]) -> list[Sentence]:
+    """What a worker makes of some lines."""
     return list(annotator.stream(lines))

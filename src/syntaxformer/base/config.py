@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import ConfigError, one_line
 from syntaxformer.base.files import read_lines
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
@@ -34,11 +34,11 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """
     text = "\n".join(read_lines(path))
     try:
-        content = yaml.load(text, _UniqueKeys)
-    except _TwiceError as error:
-        raise ConfigError(f"{path}: expected each key once, got {error}.") from error
+        loader = _UniqueKeys(text)
+        loader.name = str(path)  # for messages
+        content = loader.get_single_data()
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: no such date
-        raise ConfigError(f"{path}: expected YAML, got {_one_line(error)}") from error
+        raise ConfigError(f"{path}: expected YAML, got {one_line(error)}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -46,21 +46,17 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return content
 
 
-class _TwiceError(Exception):
-    """A key that occurs twice in one mapping; YAML would silently take the last one."""
-
-
 class _UniqueKeys(yaml.SafeLoader):
-    """The safe loader, which also checks that keys are distinct."""
+    """The safe loader, which also checks that keys are distinct: YAML would silently take the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping; see the base class."""
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue  # a list as a key: the base class refuses it
             if key.value in seen:
-                raise _TwiceError(f"{key.value[:40]!r} twice, at line {key.start_mark.line + 1}")
+                found = f"{key.value[:40]!r} twice, at line {key.start_mark.line + 1}"
+                raise ConfigError(f"{self.name}: expected each key once, got {found}.")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -95,7 +91,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
                 is_text = _COMMENT.search(value) and value[0] not in "\"'[{"
                 place[last] = value if is_text else yaml.safe_load(value)
             except (yaml.YAMLError, RecursionError, ValueError) as error:
-                problems.append(f"{key}: expected a YAML value, got {_one_line(error)}")
+                problems.append(f"{key}: expected a YAML value, got {one_line(error)}")
     if problems:
         raise ConfigError(problems)
     return result
@@ -228,7 +224,3 @@ def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
             return []
         model = sections[0]
     return [*model.model_fields, *getattr(model, "shorthands", ())]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -53,3 +53,8 @@ class BackendMissingError(SyntaxformerError):
 
 class CheckpointError(SyntaxformerError):
     """A model folder or a training checkpoint that is incomplete, altered or of another kind."""
+
+
+def one_line(error: BaseException, most: int = 200) -> str:
+    """The message of a library's error in one line, cut to a number of characters."""
+    return " ".join(str(error).split())[:most]

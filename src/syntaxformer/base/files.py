@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from syntaxformer.base.errors import CheckpointError, DataError
+from syntaxformer.base.errors import CheckpointError, DataError, one_line
 
 _OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
 """Folders whose files a process has already opened, even if they lead to a plain file."""
@@ -486,8 +486,7 @@ def folder_errors(folder: str | Path, expected: str = "weights that fit config.j
     except CheckpointError:
         raise
     except Exception as error:  # each library raises its own classes
-        reason = " ".join(str(error).split())[:300]
-        raise CheckpointError(f"{folder}: expected {expected}, got: {reason}") from error
+        raise CheckpointError(f"{folder}: expected {expected}, got: {one_line(error, 300)}") from error
 
 
 def check_weights(folder: Path, build: Callable[[], Any]) -> None:

@@ -45,7 +45,7 @@ def annotate(
     ] = None,
     language: Annotated[str | None, Option(help="Language of the text; default: by the file names.")] = None,
     processes: Annotated[int, Option(min=1, help="Number of worker processes.")] = 1,
-    engine: options.EngineOption = options.Engine.local,
+    engine: options.EngineOption = "local",
     address: options.AddressOption = None,
     lines_per_shard: Annotated[
         int | None,
@@ -73,7 +73,7 @@ def annotate(
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
     if is_file(annotator):
-        if engine is options.Engine.ray:
+        if engine == "ray":
             raise ConfigError(
                 f"--engine ray: expected an annotator that takes any line, got {annotator}, which is read in "
                 "order. Use the local engine."
@@ -82,7 +82,7 @@ def annotate(
     else:
         from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine
 
-        on_ray = engine is options.Engine.ray
+        on_ray = engine == "ray"
         work = ray_engine(annotator, processes, address) if on_ray else in_processes(annotator, processes)
         n_lines = lines_per_shard or (20_000 if on_ray else 5_000)
         corpora = _in_shards(inputs, targets, annotator, work, n_lines)

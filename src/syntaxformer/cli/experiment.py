@@ -45,7 +45,7 @@ def run(
         list[str] | None,
         Option(metavar="AXIS=LEVEL", help="Do only these runs; repeatable, also for levels of one axis."),
     ] = None,
-    engine: options.EngineOption = options.Engine.local,
+    engine: options.EngineOption = "local",
     address: options.AddressOption = None,
 ) -> None:
     """Do the missing runs. Killed runs are resumed; failed runs are done again only with --retry-failed.
@@ -61,7 +61,7 @@ def run(
     if dry_run:
         _show_plan(loaded, opened, jobs, wanted, retry_failed)
         return
-    local = nullcontext(LocalExecutor(jobs)) if engine is options.Engine.local else None
+    local = nullcontext(LocalExecutor(jobs)) if engine == "local" else None
     with local or RayExecutor(jobs, address) as executor:
         counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=wanted, executor=executor)
     echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
 
-Quantization = StrEnum("Quantization", ["float32", "int8", "int8_float32", "float16", "bfloat16"])
-"""Types of the stored weights."""
-
 
 def export(
     model: Annotated[Path, Argument(help="Folder that `train` or `finetune` wrote.")],
     output: Annotated[Path, Argument(metavar="OUT", help="The new folder.")],
     quantization: Annotated[
-        Quantization, Option(help="Type of a translator's weights; int8 is the fastest on processors.")
-    ] = Quantization.float32,
+        Literal["float32", "int8", "int8_float32", "float16", "bfloat16"],
+        Option(help="Type of a translator's weights; int8 is the fastest on processors."),
+    ] = "float32",
     overwrite: options.OverwriteOption = False,
 ) -> None:
     """Write a model for fast inference.
@@ -36,8 +33,8 @@ def export(
     from syntaxformer.translation.export_ctranslate2 import export_translator
 
     if (model / "classifier.json").exists():
-        if quantization is not Quantization.float32:
-            raise ConfigError(f"--quantization: expected float32 for a classifier, got {quantization.value}.")
+        if quantization != "float32":
+            raise ConfigError(f"--quantization: expected float32 for a classifier, got {quantization}.")
         echo(export_classifier(model, output, overwrite))
         return
-    echo(export_translator(model, output, quantization.value, overwrite))
+    echo(export_translator(model, output, quantization, overwrite))

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option, echo
 
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
 _log = logging.getLogger("syntaxformer.data")
-
-
-class Engine(StrEnum):
-    """What does the work."""
-
-    local = "local"
-    ray = "ray"
 
 
 AddressOption = Annotated[
@@ -47,7 +39,8 @@ DeviceOption = Annotated[
     str | None, Option(help="cpu, cuda, …, with :bf16 behind it to compute in bf16; default: the best.")
 ]
 EngineOption = Annotated[
-    Engine, Option(help="local: processes on this machine. ray: a Ray cluster with the same disks.")
+    Literal["local", "ray"],
+    Option(help="local: processes on this machine. ray: a Ray cluster with the same disks."),
 ]
 FactorOption = Annotated[
     list[str] | None,
@@ -82,9 +75,9 @@ def echo_table(rows: Sequence[Sequence[str]]) -> None:
         echo("  ".join([f"{first:{widths[0]}}", *numbers]))
 
 
-def refuse_lone_address(engine: Engine, address: str | None) -> None:
+def refuse_lone_address(engine: str, address: str | None) -> None:
     """Check that an address is given only with the Ray engine."""
-    if address is not None and engine is not Engine.ray:
+    if address is not None and engine != "ray":
         raise ConfigError("--address: expected --engine ray with it, got the local engine.")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, one_line
 from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors, read_record
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.pretrained import load_collator
@@ -33,7 +33,7 @@ from syntaxformer.runs.export import (
     origin,
     output_problems,
 )
-from syntaxformer.runs.loading import CLASSIFIER, load_written, short, verify_folder
+from syntaxformer.runs.loading import CLASSIFIER, load_written, verify_folder
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.trees import Sentence
 
@@ -151,7 +151,7 @@ def _write_graph(
             )  # fmt: skip
         except Exception as error:  # the exporter raises many classes
             expected = f"model: expected a network that ONNX can express, got {type(model).__name__}"
-            raise ConfigError(f"{expected}: {short(error)}") from error
+            raise ConfigError(f"{expected}: {one_line(error, 300)}") from error
     import onnx
 
     return [one.name for one in onnx.load(path, load_external_data=False).graph.input]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError, one_line
 from syntaxformer.base.files import (
     INFUSION_FILE,
     MANIFEST,
@@ -137,7 +136,7 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
             raise ValueError("adapters in adapter_config.json. Merge them with PEFT's merge_and_unload")
         yield
     except Exception as error:  # transformers, safetensors and the Hub client have their own classes
-        raise ConfigError(f"{expected} at {path}, got: {short(error)}") from error
+        raise ConfigError(f"{expected} at {path}, got: {one_line(error, 300)}") from error
 
 
 @contextmanager
@@ -193,9 +192,8 @@ def pick_device(wanted: str | None) -> Any:
         device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"device: expected a device of this machine, got {wanted}. PyTorch says: {reason}"
+            f"device: expected a device of this machine, got {wanted}. PyTorch says: {one_line(error)}"
         ) from error
     return device
 
@@ -216,11 +214,6 @@ def to_device(model: Any, wanted: str | None) -> Any:
     for parameter in model.parameters() if name != wanted else ():
         parameter.data = parameter.data.to(torch.bfloat16)
     return model
-
-
-def short(error: Exception) -> str:
-    """The message of an error in one line."""
-    return textwrap.shorten(str(error), 300, placeholder=" …")
 
 
 def longest_input(model: Any) -> int:

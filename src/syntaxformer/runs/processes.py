@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
 import os
-import time
+import timeit
 from datetime import timedelta
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from syntaxformer.base.errors import BackendMissingError, ConfigError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, one_line
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -83,7 +83,7 @@ def check_compiler(training: RunTraining) -> None:
             get_cpp_compiler()  # also where the sum is compiled already
         torch.compile(lambda some: some + 1)(numbers)
     except Exception as error:  # the compiler raises many classes
-        _log.warning("torch.compile: %s", " ".join(str(error).split())[:300])
+        _log.warning("torch.compile: %s", one_line(error, 300))
         raise BackendMissingError(
             "training.compile: a C++ compiler (g++, or that of CXX) with headers of Python",
             "apt-get install g++ python3-dev, or set training.compile=false.",
@@ -117,7 +117,7 @@ def _leave() -> None:
 _WORTH_IT = 1.5
 """How much faster bf16 products must be than fp32 ones, because a bf16 step also casts weights and states."""
 
-_ROWS, _COLUMNS, _REPEATS = 512, 512, 20
+_SIZE, _REPEATS = 512, 20
 """Products of a few milliseconds; of this many, some run undisturbed even if the core is shared."""
 
 
@@ -130,7 +130,7 @@ def pick_precision(wanted: str) -> str:
     return _fast_precision() if wanted == "auto" else wanted
 
 
-@functools.cache
+@cache
 def _fast_precision() -> str:
     if torch.cuda.is_available():
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
@@ -149,17 +149,10 @@ def _has_bf16() -> bool:
 
 
 def _bf16_gain() -> float:
-    """The time of a product in fp32 divided by that in bf16; the best of several turns of each."""
-    types = (torch.float32, torch.bfloat16)
-    operands = {
-        kind: (torch.ones(_ROWS, _COLUMNS, dtype=kind), torch.ones(_COLUMNS, _COLUMNS, dtype=kind))
-        for kind in types
-    }
-    seconds: dict[torch.dtype, list[float]] = {kind: [] for kind in types}
+    """The time of a product in fp32 divided by that in bf16; the best of several of each."""
+    squares = [torch.ones(_SIZE, _SIZE, dtype=kind) for kind in (torch.float32, torch.bfloat16)]
     with torch.inference_mode():
-        for _ in range(_REPEATS):
-            for kind, (rows, weight) in operands.items():
-                start = time.perf_counter()
-                F.linear(rows, weight)
-                seconds[kind].append(time.perf_counter() - start)
-    return min(seconds[torch.float32]) / min(seconds[torch.bfloat16])
+        single, half = (
+            min(timeit.repeat(partial(F.linear, one, one), number=1, repeat=_REPEATS)) for one in squares
+        )
+    return single / half

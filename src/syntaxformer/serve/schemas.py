@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.syntax import MAX_DISTANCE
+from syntaxformer.syntax.relations import LARGEST_DISTANCE
 
 Shown = Literal["tags", "alignment", "attention"]
 Task = Literal["translation", "classification"]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 Truncated = Annotated[bool, Field(description="whether the text was cut to the model's longest input")]
-
-_LARGEST_DISTANCE = 84
 
 
 def _with_examples(*examples: dict[str, Any]) -> ConfigDict:
@@ -194,7 +193,7 @@ class ExplainSettings(_Request):
         description='sub-network to show, such as "dependency parent 1"; null: all together',
     )
     max_distance: int = Field(
-        default=MAX_DISTANCE, ge=1, le=_LARGEST_DISTANCE, description="largest distance of relations"
+        default=MAX_DISTANCE, ge=1, le=LARGEST_DISTANCE, description="largest distance of relations"
     )
 
 

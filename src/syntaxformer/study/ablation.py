@@ -104,9 +104,11 @@ class PieceWords:
 
     def roles(self, name: str, seed: int) -> NDArray[np.int64]:
         """The piece whose factor or place in a tree each piece takes, `[texts, pieces]`."""
-        shuffled = piece_roles if name in FACTORS and FACTORS[name].of_words is None else word_roles
-        rows = zip(self.words, self.segments, self.texts.tolist(), strict=True)
-        found = [shuffled(words, segments, drawn_for(seed, text, name)) for words, segments, text in rows]
+        words = self.words
+        if name in FACTORS and FACTORS[name].of_words is None:  # a factor of pieces: each is as a word
+            words = np.where(words >= 0, np.arange(words.shape[1]), -1)
+        rows = zip(words, self.segments, self.texts.tolist(), strict=True)
+        found = [word_roles(words, segments, drawn_for(seed, text, name)) for words, segments, text in rows]
         return np.stack(found) if found else np.zeros(self.words.shape, np.int64)
 
 
@@ -289,15 +291,4 @@ def word_roles(
         own = segments[first] == segment
         played[own] = drawn.permutation(first[own])
     roles[of_words] = played[np.searchsorted(present, words[of_words])]
-    return roles
-
-
-def piece_roles(
-    words: NDArray[np.int64], segments: NDArray[np.int64], drawn: np.random.Generator
-) -> NDArray[np.int64]:
-    """Permute the pieces of words within their segment; arguments and result as in `word_roles`."""
-    roles = np.arange(len(words))
-    for segment in np.unique(segments):
-        own = np.flatnonzero((words >= 0) & (segments == segment))
-        roles[own] = drawn.permutation(own)
     return roles

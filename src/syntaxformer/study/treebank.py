@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.stats import rankdata
 
@@ -130,28 +128,12 @@ SPEARMAN_LENGTHS = range(5, 51)
 Array = NDArray[np.floating] | NDArray[np.integer]
 
 
-def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
-    """The minimum spanning trees of all sentences in one call, from the upper halves of `[words, words]`.
-
-    The result for each sentence is `[words - 1, 2]`: pairs of words (first < second), in order.
-    """
-    firsts, seconds, weights = [], [], []
-    starts = [0, *accumulate(len(one) for one in distances)]
-    for start, one in zip(starts, distances, strict=False):
-        first, second = np.triu_indices(len(one), 1)
-        firsts.append(first + start)
-        seconds.append(second + start)
-        # SciPy reads a weight of 0 as no edge. Adding 1 to all weights does not change the minimum tree.
-        weights.append(np.asarray(one, np.float64)[first, second] + 1.0)
-    if not firsts or not sum(map(len, firsts)):
-        return [np.zeros((0, 2), np.int64) for _ in distances]
-    where = np.concatenate(firsts), np.concatenate(seconds)
-    graph = coo_array((np.concatenate(weights), where), shape=(starts[-1], starts[-1])).tocsr()
-    forest = minimum_spanning_tree(graph).tocoo()
-    edges = np.sort(np.stack([forest.row, forest.col], 1).astype(np.int64), axis=1)
-    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
-    borders = np.searchsorted(edges[:, 0], starts)
-    return [edges[begin:end] - start for start, begin, end in zip(starts, borders, borders[1:], strict=False)]
+def spanning_edges(distances: Array) -> set[tuple[int, int]]:
+    """The minimum spanning tree of `[words, words]` distances: pairs of words, the first below the second."""
+    # SciPy reads a weight of 0 as no edge. Adding 1 to all weights does not change the minimum tree.
+    weights = np.triu(np.asarray(distances, np.float64) + 1.0, 1)
+    tree = minimum_spanning_tree(weights).tocoo()
+    return set(zip(tree.row.tolist(), tree.col.tolist(), strict=True))
 
 
 def attachment_score(
@@ -172,16 +154,11 @@ def attachment_score(
 
     Source: Hewitt & Manning (2019), section 3.
     """
-    kept = [np.flatnonzero(mask) for mask in is_scored]
-    found, wanted = (
-        spanning_edges([one[np.ix_(words, words)] for one, words in zip(side, kept, strict=True)])
-        for side in (predicted, gold)
-    )
-    n_correct = sum(
-        len(set(map(tuple, one.tolist())) & set(map(tuple, other.tolist())))
-        for one, other in zip(found, wanted, strict=True)
-    )
-    n_edges = sum(map(len, wanted))
+    n_correct = n_edges = 0
+    for one, other, kept in zip(predicted, gold, is_scored, strict=True):
+        found, wanted = (spanning_edges(side[np.ix_(kept, kept)]) for side in (one, other))
+        n_correct += len(found & wanted)
+        n_edges += len(wanted)
     return n_correct / n_edges if n_edges else float("nan")
 
 

@@ -70,7 +70,7 @@ def test_given_words_in_processes(annotator):
 def test_a_dead_worker_is_one_clear_error(monkeypatch):
     monkeypatch.setattr(wrappers, "_load", _load_a_killer)
     with pytest.raises(SyntaxformerError) as caught:
-        list(wrappers.stream_in_processes("en", ["a"], 2))
+        list(parallel.load_annotator("en").stream(["a"], n_processes=2))
     assert str(caught.value).startswith(
         "annotation with 2 processes: expected all to survive, got a dead one (out of"
     )

@@ -27,12 +27,13 @@ from syntaxformer.annotate.annotator import (
     encodable,
     flat_tree,
     join_trees,
+    load_annotator,
     read_tree,
     short_hash,
 )
 from syntaxformer.annotate.backends.options import positive_int, split_options
 from syntaxformer.base.downloads import MODEL_SIZES
-from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, one_line
 from syntaxformer.base.languages import BUNDLED
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree
 from syntaxformer.trees.constituency import tree_over_words
@@ -104,7 +105,7 @@ class BeneparParser:
                         "benepar failed on %d sentence(s), which get flat trees; the last began %r: %s",
                         self.n_failed,
                         " ".join(sentences[number].words[start : start + 8]),
-                        " ".join(str(error).split())[:120],
+                        one_line(error, 120),
                     )
                     yield None
 
@@ -167,8 +168,6 @@ def load_benepar(argument: str) -> BatchedAnnotator:
         BackendMissingError: The package or the model is not installed.
         DataError: The file or folder is no model.
     """
-    from syntaxformer.annotate.annotator import load_annotator
-
     name, options = split_options("benepar", argument, OPTIONS)
     try:
         import benepar
@@ -199,8 +198,7 @@ def _load(benepar: Any, name: str) -> Any:
         command = f'python -c "import benepar; benepar.download({name!r})"  # {MODEL_SIZES["benepar"]}'
         raise BackendMissingError(f"the benepar model {name!r}", command) from error
     except (OSError, RuntimeError, ValueError, AttributeError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"annotator: expected a benepar model, got: {reason}.", name) from error
+        raise DataError(f"annotator: expected a benepar model, got: {one_line(error)}.", name) from error
 
 
 def _language_of(name: str) -> str:

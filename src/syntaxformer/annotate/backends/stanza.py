@@ -27,7 +27,7 @@ from syntaxformer.annotate.annotator import (
 from syntaxformer.annotate.backends.options import positive_int, split_options
 from syntaxformer.base.config import nearest
 from syntaxformer.base.downloads import MODEL_SIZES
-from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError, one_line
 from syntaxformer.trees import ROOT, Sentence
 from syntaxformer.trees.constituency import tree_over_words
 
@@ -119,9 +119,8 @@ class StanzaParser:
         try:
             return function(argument, processors=processors)
         except (RuntimeError, ValueError, IndexError, KeyError, AssertionError) as error:
-            reason = " ".join(str(error).split())[:200]
             raise SyntaxformerError(
-                f"stanza: expected an analysis, got {type(error).__name__}: {reason}. "
+                f"stanza: expected an analysis, got {type(error).__name__}: {one_line(error)}. "
                 "Use fewer lines at once (+batch=20) or shorter parts (+max_words=100) if memory ran out."
             ) from error
 
@@ -201,7 +200,7 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
             for key, value in (("package", options.get("package")), ("model_dir", folder))
             if value is not None
         )
-        reason = f" ({' '.join(str(error).split())[:160]})" if isinstance(error, ValueError) else ""
+        reason = f" ({one_line(error, 160)})" if isinstance(error, ValueError) else ""
         raise BackendMissingError(
             f"the Stanza models of {language!r}{reason}",
             f'python -c "import stanza; stanza.download({language!r}{settings})"  # {MODEL_SIZES["stanza"]}',
@@ -228,7 +227,6 @@ def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> 
 
 
 def _hash_models(config: dict[str, Any]) -> str:
-    """A hash of all model files of a pipeline."""
     files = {Path(value) for value in config.values() if isinstance(value, str) and value.endswith(".pt")}
     hashes = sorted(f"{path.parent.name}/{path.name}:{short_hash(path)}" for path in files if path.is_file())
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:12]

@@ -26,12 +26,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import (
-    Annotator,
-    hash_lines,
-    load_annotator,
-    short_enough,
-)
+import pyarrow.parquet as pq
+
+from syntaxformer.annotate.annotator import Annotator, hash_lines, load_annotator, short_enough
 from syntaxformer.annotate.corpora.cached import read_if_current
 from syntaxformer.annotate.corpora.stored import (
     FORMAT,
@@ -41,7 +38,7 @@ from syntaxformer.annotate.corpora.stored import (
     write_annotations,
 )
 from syntaxformer.annotate.wrappers import map_in_processes
-from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, one_line
 from syntaxformer.base.files import count_lines, open_bytes, read_lines, remove_partials
 from syntaxformer.base.progress import track
 from syntaxformer.base.ray_cluster import connect, import_ray, reason
@@ -91,8 +88,6 @@ class SourceLines:
         return sum(1 for _ in self) if self.source.endswith(".parquet") else count_lines(self.source)
 
     def _column(self) -> Iterator[str]:
-        import pyarrow.parquet as pq
-
         try:
             with open_bytes(self.source) as file:
                 table = pq.ParquetFile(file)
@@ -104,8 +99,7 @@ class SourceLines:
         except SyntaxformerError:
             raise
         except Exception as error:
-            reason = " ".join(str(error).split())[:160]
-            raise DataError(f"expected a Parquet file, got: {reason}.", self.source) from error
+            raise DataError(f"expected a Parquet file, got: {one_line(error, 160)}.", self.source) from error
 
     def _checked(self, values: Iterable[Any]) -> Iterator[str]:
         for row, value in enumerate(values, 1):

@@ -86,8 +86,8 @@ def _marian(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
     return MarianMTModel(MarianConfig(vocab_size=len(ids), **SHAPE, **special))
 
 
-def _m2m100(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
-    model = sentencepieces([*sides[0], *sides[1]], "bpe")
+def m2m100(folder: Path, sides: tuple[list[str], list[str]], pieces: str = "bpe") -> Any:
+    model = sentencepieces([*sides[0], *sides[1]], pieces)
     (folder / "sentencepiece.bpe.model").write_bytes(model)
     ids = {name: place for place, name in enumerate(("<s>", "<pad>", "</s>", "<unk>", *_scores(model)))}
     (folder / "vocab.json").write_text(json.dumps(ids), "utf-8")
@@ -145,7 +145,7 @@ def _bart(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
 
 KINDS: dict[str, Callable[[Path, tuple[list[str], list[str]]], Any]] = {
     "marian": _marian,
-    "m2m100": _m2m100,
+    "m2m100": m2m100,
     "nllb": _nllb,
     "mbart": _mbart,
     "t5": _t5,

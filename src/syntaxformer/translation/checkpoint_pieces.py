@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -225,6 +225,7 @@ def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
 
 def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     """A fast tokenizer of one side, without what frames a line, truncation and padding."""
+    names = {*map(str, tokenizer.all_special_tokens), *_codes_of(tokenizer).values()}
     if tokenizer.is_fast:
         backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         backend.no_truncation()
@@ -232,16 +233,15 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     elif hasattr(tokenizer, "spm_files"):  # Marian
         is_apart = side == "target" and tokenizer.separate_vocabs
         ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
-        backend = _rebuilt(_proto(Path(tokenizer.spm_files[side == "target"]).read_bytes()), ids)
+        backend = _rebuilt(_proto(Path(tokenizer.spm_files[side == "target"]).read_bytes()), ids, names)
     elif hasattr(tokenizer, "spm_file"):  # M2M100
         ids = {**tokenizer.encoder, **tokenizer.lang_token_to_id}
-        backend = _rebuilt(_proto(Path(tokenizer.spm_file).read_bytes()), ids)
+        backend = _rebuilt(_proto(Path(tokenizer.spm_file).read_bytes()), ids, names)
     else:
         raise ConfigError(
             "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
             f"{type(tokenizer).__name__}."
         )
-    names = {*map(str, tokenizer.all_special_tokens), *_codes_of(tokenizer).values()}
     special = [AddedToken(one, special=True, normalized=False) for one in sorted(names)]
     backend.add_special_tokens([one for one in special if backend.token_to_id(one.content) is not None])
     return _specials_are_no_text(backend)
@@ -277,8 +277,8 @@ def _proto(model: bytes) -> Any:
     return proto
 
 
-def _rebuilt(proto: Any, ids: dict[str, int]) -> Tokenizer:
-    """A SentencePiece model as a fast tokenizer whose ids are those of another vocabulary."""
+def _rebuilt(proto: Any, ids: dict[str, int], special: Collection[str] = ()) -> Tokenizer:
+    """A SentencePiece model as a fast tokenizer whose ids, and special pieces, are those of a vocabulary."""
     text = {piece.piece: piece.score for piece in proto.pieces if piece.type in (_TEXT, _OF_USER)}
     scores = {piece.piece: text.get(piece.piece, NOT_TEXT) for piece in proto.pieces}
     unknown, spells_bytes = proto.trainer_spec.unk_piece, bool(proto.trainer_spec.byte_fallback)
@@ -290,7 +290,7 @@ def _rebuilt(proto: Any, ids: dict[str, int]) -> Tokenizer:
         for name in (names.get(number, "") for number in range(max(names) + 1)):
             # Of what only the other side has, characters are found by the original, too; no text matches the
             # others, which begin with a character that is never in a line.
-            is_piece = name in scores or name[:1] == "<" or len(name) == 1
+            is_piece = name in scores or name in special or name[:1] == "<" or len(name) == 1
             missing = rare if len(name) == 1 else NOT_TEXT
             table.append((name, scores.get(name, missing)) if is_piece else (f"{_UNSEEN}{name}", 0.0))
         tokenizer = Tokenizer(models.Unigram(table, ids[unknown], spells_bytes))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from pretrained_translators import KINDS, everyday_pairs, make_translator
+from pretrained_translators import KINDS, everyday_pairs, m2m100, make_translator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.checkpoint import host_output, load_pretrained
@@ -58,6 +58,19 @@ def test_pieces_are_those_of_the_checkpoints_tokenizer(kind: str, folders: dict[
             assert checkpoint.start_id == code
             ours = [[*one, code] for one in ours]
         assert ours == wanted[ids]
+
+
+@pytest.mark.parametrize("pieces", ["bpe", "unigram"])
+def test_language_codes_are_no_text_whatever_the_pieces_are(tmp_path: Path, pieces: str) -> None:
+    """M2M100's codes stand in its vocabulary and not in its SentencePiece model."""
+    sources, targets = map(list, zip(*everyday_pairs(), strict=True))
+    m2m100(tmp_path, (sources, targets), pieces).save_pretrained(tmp_path)
+    checkpoint, original = _open(tmp_path), _original("m2m100", tmp_path)
+    found = [one.ids for one in checkpoint.target.backend_tokenizer.encode_batch(targets)]
+    assert found == original(text_target=targets)["input_ids"]
+    assert checkpoint.target.convert_ids_to_tokens(found[0][0]) == "__de__"
+    texts = checkpoint.target.batch_decode(found, skip_special_tokens=True)
+    assert not [text for text in texts if "__" in text]
 
 
 @pytest.mark.parametrize("kind", KINDS)

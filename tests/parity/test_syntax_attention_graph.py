@@ -68,3 +68,12 @@ def test_rows_far_below_zero(mode, below):
         _assert_same(arguments)
         reference, _ = syntax_attention_reference(**arguments)
         torch.testing.assert_close(syntax_attention_graph(**arguments)[0], reference, atol=3e-5, rtol=2e-5)
+
+
+def test_dropout_is_of_the_attention():
+    arguments = _arguments()
+    plain, dropped = (syntax_attention_graph(**arguments, dropout=one)[0] for one in (0.0, 0.5))
+    assert not torch.equal(plain, dropped)
+    torch.manual_seed(0)
+    drawn = torch.stack([syntax_attention_graph(**arguments, dropout=0.5)[0] for _ in range(600)]).mean(0)
+    assert (drawn - plain).abs().mean() < 0.1 * plain.abs().mean()

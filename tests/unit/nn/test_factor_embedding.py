@@ -50,3 +50,15 @@ def test_let_takes_the_mean_over_pieces_of_words() -> None:
     first = torch.cat([final[0], module.tables["pos"].weight[1:4].mean(0)])
     nothing = torch.cat([final[1], torch.zeros(7)])
     torch.testing.assert_close(module(final, IDS[..., :1]), module.join(torch.stack([first, nothing])))
+
+
+def test_let_counts_a_piece_that_has_any_value() -> None:
+    torch.manual_seed(3)
+    module = FactorEmbedding(plan_widths("let", 7, ("pos", "case"), 7, kinds=ENCODER_KINDS), SIZES)
+    with torch.no_grad():
+        module.join.weight.copy_(torch.cat([torch.zeros(7, 7), torch.eye(7)], 1))
+    ids = torch.tensor([[[1, 0], [2, 1], [0, 0]], [[0, 0], [2, 0], [0, 0]]])
+    pos, case = (module.tables[name].weight for name in ("pos", "case"))
+    both = torch.cat([(pos[1] + pos[2]) / 2, (case[0] + case[1]) / 2])
+    wanted = torch.stack([both, torch.cat([pos[2], case[0]])])  # of one piece, its own
+    torch.testing.assert_close(module(torch.randn(2, 7), ids), wanted)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from syntaxformer.nn import SyntaxGate, TopicalAttention, syntax_attention
+from syntaxformer.nn.syntax import summed_weight
 
 BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 2, 3, 7, 5, 2
 D_MODEL = 11
@@ -133,3 +136,23 @@ def test_a_small_batch_is_projected_as_a_large_one(n_rows, gate, monkeypatch):
         found = topical.project(heads, output.weight, output.bias, gate)
     torch.testing.assert_close(found, folded.detach())
     assert len(calls) == (n_rows > 1 or (gate is not None and gate.ndim > 0))
+
+
+def test_weights_of_plain_sums():
+    assert [summed_weight(one, 4) for one in ("sum", "scaled", "mean")] == [1.0, 0.5, 0.25]
+
+
+def test_a_gate_is_the_tanh_of_its_weight_also_of_each_head():
+    for n_heads in (None, 3):
+        gate = SyntaxGate(n_heads)
+        torch.nn.init.constant_(gate.weight, 0.7)
+        assert gate().shape == (() if n_heads is None else (3,))
+        assert gate().tolist() == pytest.approx(math.tanh(0.7) if n_heads is None else [math.tanh(0.7)] * 3)
+
+
+def test_the_folded_bias_has_the_mean_of_the_gates():
+    torch.manual_seed(2)
+    topical, bias, gate = TopicalAttention(6, 2), torch.randn(6), torch.tensor([0.1, 0.5])
+    torch.nn.init.normal_(topical.value)
+    _, folded = topical.output_layer(torch.randn(6, 6), bias, gate)
+    torch.testing.assert_close(folded, 0.3 * (bias @ topical.value) + 0.7 * bias)

@@ -90,3 +90,4 @@ def test_depths_are_one_row_and_rows_without_spread_say_nothing():
     depths = np.array([1, 0, 2, 1, 1])
     assert spearman_by_length([depths * 2.0], [depths]) == {5: pytest.approx(1.0)}
     assert spearman_by_length([np.ones(5)], [depths]) == {}
+    assert spearman_by_length([np.ones(5), depths * 2.0], [depths, depths]) == {5: pytest.approx(1.0)}

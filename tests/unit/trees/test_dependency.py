@@ -2,6 +2,7 @@ import pytest
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import check_governors, children_of, depths_of, projective_governors
+from syntaxformer.trees.dependency import join_governors
 
 # "John slipped in front of anyone": slipped is the root, front the governor of "in" and "of anyone".
 WORDS = ("John", "slipped", "in", "front", "of", "anyone")
@@ -56,3 +57,7 @@ def test_a_chain_of_many_words_needs_no_recursion():
     chain = tuple(range(-1, 4999))
     assert depths_of(chain)[-1] == 4999
     assert is_projective(chain)
+
+
+def test_joined_sentences_keep_their_roots():
+    assert join_governors([(-1, 0), (1, -1), (), (-1,)]) == (-1, 0, 3, -1, -1)

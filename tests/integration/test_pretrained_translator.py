@@ -107,6 +107,15 @@ def test_untrained_it_translates_as_the_checkpoint(
         assert [one.replace(" ", "") for one in ours] == [one.replace(" ", "") for one in wanted]
     else:
         assert ours == [one.strip() for one in wanted]
+    # What is forced costs nothing, in the score as in the search.
+    (best,) = translator.translate(LINES[:1], 2, n_best=2, scored=True)
+    assert best[0].text == ours[0]
+    rows = tokenizer(LINES[:1], return_tensors="pt", return_token_type_ids=False)
+    made = torch.tensor([[start, *best[0].pieces]])
+    with torch.inference_mode():
+        logs = model(**rows, decoder_input_ids=made[:, :-1]).logits.log_softmax(-1)
+    free = logs[0].gather(-1, made[0, 1:, None])[options.get("forced_bos_token_id") is not None :]
+    assert best[0].score == pytest.approx(free.sum().item() / len(best[0].pieces), abs=1e-4)
 
 
 @pytest.fixture(scope="session")

@@ -120,8 +120,8 @@ class CTranslate2Decoder:
             max_batch_size=search.batch_size,
             max_input_length=0,
         )
-        logs = [one.log_probs for one in found]
-        return [normalised(sum(log), len(log), search.length_penalty) for log in logs]
+        logs, n_forced = [one.log_probs for one in found], len(self._first or ())
+        return [normalised(sum(log[n_forced:]), len(log), search.length_penalty) for log in logs]
 
 
 def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate2Decoder:

@@ -91,8 +91,10 @@ class TorchDecoder:
         scores = None
         if search.scored:
             each = [self._log_probs(*one, sequences) for one in zip(self.models, batches, strict=True)]
-            log_probs = torch.stack(each).mean(0).where(made, 0.0).sum(1)
-            scores = normalised(log_probs, lengths, search.length_penalty).tolist()
+            log_probs = torch.stack(each).mean(0).where(made, 0.0)
+            if self.model.generation_config.forced_bos_token_id is not None:
+                log_probs[:, 0] = 0.0  # as in the search, a language code is no choice
+            scores = normalised(log_probs.sum(1), lengths, search.length_penalty).tolist()
         return n_best_lists(pieces, scores, search.n_best)
 
     def _log_probs(self, model: PreTrainedModel, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:

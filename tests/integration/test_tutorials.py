@@ -61,7 +61,8 @@ def test_train_a_translator(follow, newcomer, monkeypatch):
         (newcomer / name).write_text("".join(f"{one:.3f}\n" for one in scores), "utf-8")
     (newcomer / "mono.de").write_text("3 2 1\n6 5 4 3\n7 7 8\n9 1\n")
     printed = "\n".join(follow("tutorial-translate.md"))
-    assert printed.count("(one-sided paired bootstrap)") == 3 * 3 + 1  # BLEU, chrF++ and TER; the score files
+    # BLEU, chrF++ and TER, and the score files; such small models may have no BLEU to compare.
+    assert printed.count("(one-sided paired bootstrap)") + printed.count("no p: ") == 3 * 3 + 1
     for name in ("runs/sit-int8", "attention.png", "cases.md", "output.de"):
         assert (newcomer / name).exists()
 

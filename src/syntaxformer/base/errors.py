@@ -7,6 +7,7 @@ and exit code 2. Misuse of an argument in Python is a `ValueError` or `TypeError
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,5 +57,5 @@ class CheckpointError(SyntaxformerError):
 
 
 def one_line(error: BaseException, most: int = 200) -> str:
-    """The message of a library's error in one line, cut to a number of characters."""
-    return " ".join(str(error).split())[:most]
+    """The message of a library's error in one line, cut between words to a number of characters."""
+    return textwrap.shorten(str(error), most, placeholder=" …")

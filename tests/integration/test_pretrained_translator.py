@@ -20,6 +20,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.study.attention import cross_attention
 from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.recipe import load_recipe
+from syntaxformer.translation.torch_decoder import LengthLimit
 from syntaxformer.translation.trainer import SyntaxTrainer
 from syntaxformer.translation.training import build, prepare, train_translator
 from syntaxformer.translation.translator import Translator
@@ -116,6 +117,30 @@ def test_untrained_it_translates_as_the_checkpoint(
         logs = model(**rows, decoder_input_ids=made[:, :-1]).logits.log_softmax(-1)
     free = logs[0].gather(-1, made[0, 1:, None])[options.get("forced_bos_token_id") is not None :]
     assert best[0].score == pytest.approx(free.sum().item() / len(best[0].pieces), abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["marian", "nllb"])
+def test_generate_of_transformers_searches_as_the_recipe_says(
+    kind: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
+) -> None:
+    """Not greedily, and not up to twenty pieces, which are transformers' own defaults."""
+    settings = (
+        "decoding.length_penalty=0.6",
+        "decoding.no_repeat_ngram_size=3",
+        "training.learning_rate=0.003",
+    )
+    folder = train_translator(_recipe(checkpoints[kind], everyday, tmp_path / "out", *settings))
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    kept = model.generation_config
+    assert (kept.num_beams, kept.length_penalty, kept.no_repeat_ngram_size) == (2, 0.6, 3)
+    assert kept.max_new_tokens == 100 * 0.5 + 10
+    translator = Translator.load(folder)
+    encoder = translator.encoder
+    ids = encoder.tokenizer(LINES[:1], add_special_tokens=True)["input_ids"]
+    limit, target = int(len(ids[0]) * 0.5) + 10, encoder.target_tokenizer
+    ending = LengthLimit(torch.tensor([limit]), target.eos_token_id, 2, model.device)
+    found = model.generate(torch.tensor(ids), max_new_tokens=limit, logits_processor=[ending])
+    assert target.decode(found[0], skip_special_tokens=True) == _texts(translator, LINES[:1])[0]
 
 
 @pytest.fixture(scope="session")

@@ -148,6 +148,27 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
+def generate_settings(
+    search: DecodingConfig, max_pieces: int, longest: int, tokenizer: PreTrainedTokenizerFast
+) -> dict[str, Any]:
+    """The search of a folder for transformers' `generate`, which has one length limit for all lines.
+
+    Args:
+        search: Settings of the search.
+        max_pieces: Pieces of the longest source.
+        longest: Positions of the network.
+        tokenizer: Of the target.
+    """
+    (limit,) = longest_translations(np.array([max_pieces]), search.max_length_factor)
+    return {
+        "num_beams": search.beam_size,
+        "length_penalty": search.length_penalty if search.beam_size > 1 else 1.0,
+        "no_repeat_ngram_size": search.no_repeat_ngram_size or 0,
+        "max_new_tokens": min(int(limit), longest - 1),
+        "suppress_tokens": never_output(tokenizer),
+    }
+
+
 def source_pad_id(model: Any) -> int:
     """Padding of the source: our Transformer may have a vocabulary for it alone, a pretrained one has not."""
     return getattr(model.config, "source_pad_id", model.config.pad_token_id)

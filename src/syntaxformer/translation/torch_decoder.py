@@ -80,7 +80,7 @@ class TorchDecoder:
             max_new_tokens=int(limits.max()),
             logits_processor=processors,
             suppress_tokens=never_output(tokenizer),
-            **({} if size is None else {"no_repeat_ngram_size": size}),
+            no_repeat_ngram_size=size or 0,
             **{CACHE: cache},
         )
         # `generate` may fill up with the end piece, so everything after the first end is padding.

@@ -64,6 +64,7 @@ from syntaxformer.translation.corpora import (
 )
 from syntaxformer.translation.data_report import FILE as REPORT
 from syntaxformer.translation.data_report import UNKNOWN, DataReport, add_long, report_train
+from syntaxformer.translation.decoding import generate_settings
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.prepare import (
     annotated_columns,
@@ -180,6 +181,8 @@ def _train(run: Run[Recipe]) -> None:
             metrics["references"] = note
         # A new network takes the weights, because the trained one may be in shards.
         model, adapters = build(recipe, data)
+        search = recipe.decoding, recipe.data.max_pieces, longest_input(model), data.encoder.target_tokenizer
+        model.generation_config.update(**generate_settings(*search))  # for those who call `generate`
         finish(run, model, chosen, metrics, adapters)
         trainer.clear_checkpoints()
 

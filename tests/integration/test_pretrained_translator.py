@@ -328,6 +328,13 @@ def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path:
     assert f"does not know {n_characters} characters" in done.err
     assert f"in {n_lines} lines" in done.err
     assert "model.add_characters=true learns them" in done.err
+    report = tmp_path / "plain" / "data_report.json"
+    told = report.read_bytes()
+    assert json.loads(told)["faults"]["with characters unknown to the tokenizer"]["pairs"] == n_lines
+    on = ("training.max_steps=4", "--resume")
+    done = cli("train", "finetune_translator", *where, f"output={tmp_path / 'plain'}", *SMALL, *on)
+    assert done.code == 0, done.err
+    assert report.read_bytes() == told
     model = AutoModelForSeq2SeqLM.from_pretrained(start)
     model.final_logits_bias.fill_(0.5)
     model.save_pretrained(start)

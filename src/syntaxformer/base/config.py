@@ -195,6 +195,8 @@ def _problem(model: type[BaseModel], detail: Any) -> str:
     if detail["type"] == "value_error":
         return f"{key}: {message}" if key else message
     remedy = " Put it in quotes." if detail["type"] == "string_type" else ""
+    if detail["input"] is None and ":" in path[-1]:
+        remedy = " Write a space after the colon."
     return f"{key}: expected {message.removeprefix('Input should be ')}, got {detail['input']!r}.{remedy}"
 
 

@@ -43,7 +43,7 @@ def annotate(
             "language."
         ),
     ] = None,
-    language: Annotated[str | None, Option(help="Language of the text; default: by the file names.")] = None,
+    language: options.LanguageOption = None,
     processes: Annotated[int, Option(min=1, help="Number of worker processes.")] = 1,
     engine: options.EngineOption = "local",
     address: options.AddressOption = None,
@@ -62,11 +62,11 @@ def annotate(
     syntaxformer annotate train.en -o train.parquet --annotator en+phrases
     """
     from syntaxformer.annotate.annotator import is_file
-    from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of, language_of_file
+    from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of_file
 
     targets = output_paths(inputs, output)
     options.refuse_lone_address(engine, address)
-    given = language and TextLanguage(language_of(language), f"--language={language}")
+    given = language and TextLanguage(language, f"--language={language}")
     texts = [given or language_of_file(one) for one in inputs]
     chosen = {choose_annotator(annotator, one, "--annotator", "--language=CODE") for one in texts}
     annotator, *more = sorted(chosen)

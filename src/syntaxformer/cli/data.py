@@ -19,25 +19,14 @@ data = Typer(
 )
 
 
-def _language(value: str) -> str:
-    from syntaxformer.base.languages import given_language
-
-    return given_language(value)
-
-
-LanguageOption = Annotated[
-    str | None, Option(parser=_language, metavar="CODE", help="Default: by the name of the file.")
-]
-
-
 @data.command()
 def report(
     files: Annotated[
         list[Path],
         Argument(metavar="SRC TGT [DEV_SRC DEV_TGT]...", help="Training pairs; then sets to keep out."),
     ],
-    src_language: LanguageOption = None,
-    tgt_language: LanguageOption = None,
+    src_language: options.LanguageOption = None,
+    tgt_language: options.LanguageOption = None,
     all_lines: Annotated[
         bool, Option("--all", help="Identify the language of all lines, not of 10,000.")
     ] = False,

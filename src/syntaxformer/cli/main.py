@@ -140,7 +140,7 @@ def _problems(error: Exception) -> list[str] | None:
         ]
     if _is_usage(error):
         command = getattr(getattr(error, "ctx", None), "command_path", "syntaxformer")
-        message = error.format_message()  # type: ignore[attr-defined]
+        message = error.format_message().replace("Value error, ", "", 1)  # type: ignore[attr-defined]
         end = "" if message.endswith((".", "?")) else "."
         return [f"{message}{end} {_way_out(message, command)}"] if message.strip() else []
     return None

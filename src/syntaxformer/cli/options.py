@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("syntaxformer.data")
 
 
+def _language(value: str) -> str:
+    from syntaxformer.base.languages import given_language
+
+    return given_language(value)
+
+
 AddressOption = Annotated[
     str | None, Option(help="Ray cluster: auto, ray://HOST:10001. Default: start one on this machine.")
 ]
@@ -45,6 +51,9 @@ EngineOption = Annotated[
 FactorOption = Annotated[
     list[str] | None,
     Option(metavar="NAME=FILE", help="Your own factor, with one value for each word; repeatable."),
+]
+LanguageOption = Annotated[
+    str | None, Option(parser=_language, metavar="CODE", help="Default: by the name of the file.")
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON object.")]
 ModelAnnotatorOption = Annotated[str | None, Option(help="Annotator to use instead of the models' own.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from syntaxformer.base.files import (
     check_settings,
     check_weights,
     folder_errors,
+    read_json,
     verify_manifest,
 )
 
@@ -237,4 +237,4 @@ def is_own(path: str | Path) -> bool:
         return False
     if not config.is_file():
         raise ConfigError(f"model.init_from: expected the folder of a model, got {path}: no config.json.")
-    return json.loads(config.read_text("utf-8")).get("model_type") == MODEL_TYPE
+    return read_json(config).get("model_type") == MODEL_TYPE

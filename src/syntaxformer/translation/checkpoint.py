@@ -6,7 +6,6 @@ Marian, mBART, M2M100, NLLB, BART, Pegasus, T5 and mT5, in a folder of Hugging F
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -92,7 +91,7 @@ def normalizes_punctuation(path: str) -> bool:
     if stored.is_file():
         return bool(read_json(stored).get("normalize_punctuation", False))
     config = Path(path) / "tokenizer_config.json"
-    return config.is_file() and "Nllb" in str(json.loads(config.read_text("utf-8")).get("tokenizer_class"))
+    return config.is_file() and "Nllb" in str(read_json(config).get("tokenizer_class"))
 
 
 def stored_infusion(path: str) -> InfusionConfig | None:

@@ -22,6 +22,7 @@ class Outer(BaseModel):
     optional: Inner | None = None
     several: list[Inner] = []
     named: dict[str, Inner] = {}
+    labels: dict[str, str] = {}
 
 
 def _problems(content) -> list[str]:
@@ -69,6 +70,12 @@ def test_words_that_yaml_reads_as_something_else():
     """`src: no` is Norwegian to a person and False to YAML."""
     (problem,) = _problems({"name": False})
     assert problem == "r.yaml: name: expected a valid string, got False. Put it in quotes."
+
+
+def test_a_mapping_without_a_space_after_the_colon():
+    """`{a:b}`, which YAML reads as a name without a value."""
+    (problem,) = _problems({"name": "x", "labels": {"a:b": None}})
+    assert problem == "r.yaml: labels.a:b: expected a valid string, got None. Write a space after the colon."
 
 
 def test_a_key_that_is_no_string():

@@ -116,8 +116,6 @@ def test_outputs_that_clash_are_refused(inputs, output, message):
     [
         (("in.txt",), (), "--annotator: expected an annotator's name, as in.txt names no language to choose one by, got none. "
          "Set --annotator=NAME, or --language=CODE."),
-        (("in.txt",), ("--language", "german"), "--annotator: expected an annotator's name, as --language=german names no "
-         "language to choose one by, got none. Set --annotator=NAME, or --language=CODE."),
         (("in.deu",), ("--annotator", "en"), "--annotator: expected an annotator for de, the language of in.deu, got en. "
          "Set --annotator=de, or --language=CODE."),
         (("a.en.gz", "b.de_DE"), (), "IN: expected texts of one language, got some for de and for en."),

@@ -99,6 +99,8 @@ def test_version(run):
         (["frobnicate"], "error: No such command 'frobnicate'. See `syntaxformer --help`."),
         (["doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
         (["--debug", "doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
+        (["annotate", "a.txt", "-o", "a.parquet", "--language", "german"], "error: Invalid value for '--language': expected the code of "
+         "a language, such as de, deu or de-DE, got 'german'. Did you mean 'de'? See `syntaxformer annotate --help`."),
         (["doctor", "--debug"], "error: No such option: --debug. Put it before the verb: `syntaxformer --debug doctor …`."),
     ],
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from pretrained_translators import KINDS, everyday_pairs, m2m100, make_translator
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.checkpoint import host_output, load_pretrained
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, compare, open_checkpoint
+from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 
 DROPOUTS = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
@@ -276,3 +278,15 @@ def test_two_vocabularies_are_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({**config, "share_encoder_decoder_embeddings": False}))
     with pytest.raises(ConfigError, match="expected one vocabulary for both sides"):
         _open(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_file_of_the_checkpoint_that_was_cut_is_named(
+    name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """And the recipe is not."""
+    start = tmp_path / "start"
+    shutil.copytree(folders["marian"], start)
+    (start / name).write_text((start / name).read_text("utf-8")[:40], "utf-8")
+    with pytest.raises(CheckpointError, match=rf"^{start / name}: expected JSON, got"):
+        load_recipe("finetune_translator", [f"model.init_from={start}"])

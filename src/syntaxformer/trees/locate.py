@@ -14,10 +14,10 @@ from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.ptb import BACKSLASHED, BRACKET, BRACKETS
 
 TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
-    "``": ('"', "“", "„", "«", "''"),
-    "''": ('"', "”", "“", "»"),
-    "`": ("'", "‘"),
-    "'": ("’", "‘", "`"),
+    "``": ('"', "“", "„", "«", "»", "''"),
+    "''": ('"', "”", "“", "»", "«"),
+    "`": ("'", "‘", "‚", "‹", "›"),
+    "'": ("’", "‘", "`", "›", "‹"),
     "--": ("—", "–"),
     "...": ("…",),
     **{bracket: (escape,) for escape, bracket in BRACKETS.items()},

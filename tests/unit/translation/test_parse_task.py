@@ -15,7 +15,7 @@ from syntaxformer.translation.prepare import parse_labels
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.trees import Sentence
+from syntaxformer.trees import Sentence, tree_of_column
 from syntaxformer.trees.phrase_structure import linearised
 from syntaxformer.trees.sentence import OF_PARSE
 
@@ -44,6 +44,11 @@ def _model(**settings):
 )
 def test_a_tree_as_a_sequence_by_hand(tree, sequence):
     assert linearised(tree) == sequence.split()
+
+
+def test_words_of_trees_without_labels_are_x():
+    tree = tree_of_column("( ( ( girls ) ) dance )")
+    assert linearised(tree) == ["(", "(", "X", ")", "X", ")"]
 
 
 def test_a_parse_is_converted_first():

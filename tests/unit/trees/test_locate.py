@@ -30,6 +30,16 @@ def test_treebank_spellings_are_found_when_asked_for():
         locate_words(text, words)
 
 
+@pytest.mark.parametrize("text", ["„so“", "»so«", "«so»", "“so”", '"so"'])
+def test_quotes_of_a_treebank_are_those_of_any_language(text):
+    assert locate_words(text, ["``", "so", "''"], respelled=True) == ((0, 1), (1, 3), (3, 4))
+
+
+@pytest.mark.parametrize("text", ["‚so‘", "›so‹", "‹so›", "‘so’", "'so'"])
+def test_single_quotes_too(text):
+    assert locate_words(text, ["`", "so", "'"], respelled=True) == ((0, 1), (1, 3), (3, 4))
+
+
 def test_text_in_the_treebanks_own_spelling_is_found_when_asked_for():
     text = r"-LRB- 11\/16 , \* :-RRB- -RRB-"
     words = ["(", "11/16", ",", "*", ":)", ")"]

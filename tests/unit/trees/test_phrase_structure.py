@@ -185,6 +185,99 @@ CONSTRUCTIONS = {
         "who/PRON/2/nsubj was/AUX/3/cop there/ADV/0/root",
         "(SBARQ (WHNP (PRON who)) (S (VP (AUX was) (ADVP (ADV there)))))",
     ),
+    "an expletive is a subject: the object follows it": (
+        "weil/SCONJ/4/mark es/PRON/4/expl ihn/PRON/4/obj friert/VERB/0/root",
+        "(SBAR (SCONJ weil) (S (NP (PRON es)) (VP (NP (PRON ihn)) (VERB friert))))",
+    ),
+    "German, an adverb behind the object": (
+        "dass/SCONJ/6/mark er/PRON/6/nsubj das/DET/4/det Buch/NOUN/6/obj gestern/ADV/6/advmod las/VERB/0/root",
+        "(SBAR (SCONJ dass) (S (NP (PRON er)) (VP (NP (DET das) (NOUN Buch)) (ADVP (ADV gestern)) (VERB las))))",
+    ),
+    "German, auxiliaries on both sides": (
+        "Er/PRON/3/nsubj wird/AUX/3/aux gelesen/VERB/0/root haben/AUX/3/aux",
+        "(S (NP (PRON Er)) (VP (AUX wird) (VP (VP (VERB gelesen)) (AUX haben))))",
+    ),
+    "German, question": (
+        "Wen/PRON/4/obj hast/AUX/4/aux du/PRON/4/nsubj gesehen/VERB/0/root ?/PUNCT/4/punct",
+        "(SBARQ (WHNP (PRON Wen)) (S (AUX hast) (NP (PRON du)) (VP (VERB gesehen))) (PUNCT ?))",
+    ),
+    "German, relative clause": (
+        "das/DET/2/det Buch/NOUN/0/root ,/PUNCT/6/punct das/PRON/6/obj er/PRON/6/nsubj las/VERB/2/acl:relcl",
+        "(NP (NP (DET das) (NOUN Buch)) (PUNCT ,) (SBAR (WHNP (PRON das)) (S (NP (PRON er)) (VP (VERB las)))))",
+    ),
+    "German, the same word is no question elsewhere": (
+        "Das/PRON/2/obj weiß/VERB/0/root er/PRON/2/nsubj",
+        "(S (NP (PRON Das)) (VP (VERB weiß)) (NP (PRON er)))",
+    ),
+    "relative clause, object": (
+        "books/NOUN/0/root that/PRON/4/obj he/PRON/4/nsubj read/VERB/1/acl:relcl",
+        "(NP (NP (NOUN books)) (SBAR (WHNP (PRON that)) (S (NP (PRON he)) (VP (VERB read)))))",
+    ),
+    "question, adverb": (
+        "Why/ADV/4/advmod did/AUX/4/aux he/PRON/4/nsubj go/VERB/0/root",
+        "(SBARQ (WHADVP (ADV Why)) (S (AUX did) (NP (PRON he)) (VP (VERB go))))",
+    ),
+    "question, adjective": (
+        "How/ADV/2/advmod old/ADJ/5/xcomp did/AUX/5/aux he/PRON/5/nsubj look/VERB/0/root",
+        "(SBARQ (WHADJP (ADV How) (ADJ old)) (S (AUX did) (NP (PRON he)) (VP (VERB look))))",
+    ),
+    "a clause before what is no clause": (
+        "When/SCONJ/2/mark asked/VERB/4/advcl ,/PUNCT/2/punct silent/ADJ/0/root",
+        "(FRAG (SBAR (SCONJ When) (S (VP (VERB asked)))) (PUNCT ,) (ADJP (ADJ silent)))",
+    ),
+    "an interjection before what is no clause": (
+        "Well/INTJ/2/discourse silent/ADJ/0/root",
+        "(FRAG (INTJ (INTJ Well)) (ADJP (ADJ silent)))",
+    ),
+    "verb phrases with an auxiliary each": (
+        "He/PRON/3/nsubj has/AUX/3/aux come/VERB/0/root and/CCONJ/6/cc will/AUX/6/aux stay/VERB/3/conj",
+        "(S (NP (PRON He)) (VP (VP (AUX has) (VP (VERB come))) (CCONJ and) (VP (AUX will) (VP (VERB stay)))))",
+    ),
+    "subordinate clauses with a conjunction each": (
+        "if/SCONJ/2/mark asked/VERB/0/root or/CCONJ/5/cc if/SCONJ/5/mark forced/VERB/2/conj",
+        "(SBAR (SBAR (SCONJ if) (S (VP (VERB asked)))) (CCONJ or) (SBAR (SCONJ if) (S (VP (VERB forced)))))",
+    ),
+    "numbers alone stand in the base noun phrase": (
+        "Nov./PROPN/0/root 30/NUM/1/nmod ,/PUNCT/4/punct 1989/NUM/1/nmod",
+        "(NP (PROPN Nov.) (NUM 30) (PUNCT ,) (NUM 1989))",
+    ),
+    "a predicate noun with a clause of its own": (
+        "She/PRON/4/nsubj is/AUX/4/cop a/DET/4/det nurse/NOUN/0/root singing/VERB/4/acl",
+        "(S (NP (PRON She)) (VP (AUX is) (NP (NP (DET a) (NOUN nurse)) (VP (VERB singing)))))",
+    ),
+    "the first half of a conjunction": (
+        "He/PRON/2/nsubj met/VERB/0/root both/CCONJ/4/cc:preconj Ann/PROPN/2/obj and/CCONJ/6/cc Tom/PROPN/4/conj",
+        "(S (NP (PRON He)) (VP (VERB met) (NP (CCONJ both) (PROPN Ann) (CCONJ and) (PROPN Tom))))",
+    ),
+    "dashes": (
+        "Ann/PROPN/6/nsubj –/PUNCT/4/punct a/DET/4/det nurse/NOUN/1/appos –/PUNCT/4/punct left/VERB/0/root",
+        "(S (NP (NP (PROPN Ann)) (PRN (PUNCT –) (NP (DET a) (NOUN nurse)) (PUNCT –))) (VP (VERB left)))",
+    ),
+    "quotes close where they open": (
+        'Ann/PROPN/2/nsubj said/VERB/0/root "/PUNCT/5/punct dogs/NOUN/5/nsubj bark/VERB/2/ccomp "/PUNCT/5/punct '
+        "./PUNCT/2/punct",
+        '(S (NP (PROPN Ann)) (VP (VERB said) (PUNCT ") (S (NP (NOUN dogs)) (VP (VERB bark))) (PUNCT ")) (PUNCT .))',
+    ),
+    "adjectives in a list are flat": (
+        "old/ADJ/4/amod and/CCONJ/3/cc grey/ADJ/1/conj dogs/NOUN/0/root",
+        "(NP (ADJ old) (CCONJ and) (ADJ grey) (NOUN dogs))",
+    ),
+    "a title before a name": (
+        "former/ADJ/2/amod king/NOUN/3/nmod:desc Charles/PROPN/0/root",
+        "(NP (ADJ former) (NOUN king) (PROPN Charles))",
+    ),
+    "fixed adverb": (
+        "more/ADV/3/advmod than/ADP/1/fixed ready/ADJ/0/root",
+        "(ADJP (ADV more) (ADP than) (ADJ ready))",
+    ),
+    "adverb with a place": (
+        "away/ADV/0/root from/ADP/3/case home/NOUN/1/obl",
+        "(ADVP (ADV away) (PP (ADP from) (NP (NOUN home))))",
+    ),
+    "adjective that governs a preposition": (
+        "due/ADJ/3/case to/ADP/1/fixed rain/NOUN/0/root",
+        "(PP (ADJ due) (PP (ADP to) (NP (NOUN rain))))",
+    ),
     "one word": ("Yes/INTJ/0/root", "(INTJ (INTJ Yes))"),
     "nothing but punctuation": ("./PUNCT/2/punct !/PUNCT/0/root", "(FRAG (PUNCT .) (PUNCT !))"),
 }

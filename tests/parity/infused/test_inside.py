@@ -138,6 +138,42 @@ def test_recorded_attention_times_values_is_the_output(tiny, names):
     assert_close(weights.sum(-1)[1, :, :7], torch.ones(3, 7), atol=1e-5, rtol=0)
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # PEFT
+def test_a_gate_for_each_head_behind_an_adapter_is_that_of_the_merged_layer(tiny):
+    """Two ways through W_O and W_V: an adapter's layer runs twice, a plain one is one product."""
+    import peft
+
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(masks={"gate": "head"}))
+    tiny.open(model)
+    with torch.no_grad():
+        for gate in model.infusion.gates.parameters():
+            gate.copy_(torch.tensor([0.2, -0.9, 1.4]))
+    options = {
+        "r": 3,
+        "lora_alpha": 6,
+        "target_modules": ["attention.output.dense"],
+        "init_lora_weights": False,
+    }
+    adapted = peft.get_peft_model(model, peft.LoraConfig(**options)).eval()
+    with torch.no_grad():
+        apart = tiny.scores(adapted(**batch.inputs, **batch.syntax))
+        merged = tiny.scores(adapted.merge_and_unload()(**batch.inputs, **batch.syntax))
+    assert_close(apart, merged, atol=1e-5, rtol=1e-5)
+
+
+def test_queries_share_keys_and_values_in_groups(tiny):
+    """Two queries for each of two keys, in the order of the host."""
+    model, batch = (
+        tiny.model("eurobert", num_attention_heads=4, num_key_value_heads=2),
+        tiny.batch("eurobert"),
+    )
+    with torch.no_grad():
+        plain = tiny.scores(model(**batch.inputs))
+        sf.infuse(model, "masks,relation_bias")
+        assert_close(tiny.scores(model(**batch.inputs, **batch.syntax)), plain, atol=1e-5, rtol=1e-5)
+
+
 def test_what_is_left_out_has_no_weight(tiny):
     model, batch = tiny.model("bert"), tiny.batch()
     sf.infuse(model, sf.InfusionConfig(masks={"without": ["sibling", "pair"]}))

@@ -138,6 +138,33 @@ def test_the_loss_of_pointing_is_the_cross_entropy(tiny):
     assert model.infusion.seen.governor_hits() == {1: (int(logits.argmax() == 5), 1)}
 
 
+@pytest.mark.parametrize("keys", ["head", "model"])
+@pytest.mark.parametrize("kind", ["bert", "t5-encoder", "umt5", "marian"])
+def test_what_points_is_what_attends(tiny, kind, keys):
+    """Also where positions have a bias, as in T5: the loss is that of the head's own logits."""
+    model, batch = tiny.model(kind), tiny.batch(kind)
+    sf.infuse(model, sf.InfusionConfig(lisa={"attn_head": 1, "keys": keys}))
+    torch.nn.init.normal_(model.infusion.lisa["1"].weight)
+    with torch.no_grad(), model.infusion.record(attention=True):
+        model(**batch.inputs, **batch.syntax)
+    seen, governors = model.infusion.seen, batch.syntax["governors"]
+    logits = seen.logits[1][-1][:, 1].masked_fill(~batch.mask[:, None], -torch.inf)
+    assert torch.equal(seen.pointed_at[1][-1], logits.argmax(-1))
+    valid = governors >= 0
+    loss = torch.nn.functional.cross_entropy(logits[valid], governors[valid])
+    assert_close(seen.governor_loss(), loss, atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_recorded_in_training_is_not_dropped(tiny):
+    """Weights of attention add up to one, though the layer drops some."""
+    model, batch = tiny.model("bert", attention_probs_dropout_prob=0.5), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse("masks,lisa"))
+    with torch.no_grad(), model.train().infusion.record(attention=True):
+        model(**batch.inputs, **batch.syntax)
+    sums = model.infusion.seen.attention[1][-1].sum(-1)
+    assert_close(sums, torch.ones_like(sums), atol=1e-5, rtol=0)
+
+
 def test_hits_count_words_where_first_pieces_are_given(tiny):
     model, batch = tiny.model("bert"), tiny.batch()
     sf.infuse(model, sf.InfusionConfig.parse("lisa"))

@@ -8,8 +8,15 @@ import pytest
 import torch
 
 from syntaxformer.nn import Dropout
+from syntaxformer.nn.attention import SelfAttention
 from syntaxformer.nn.kernels.on_cpu import drop
-from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, SinusoidalPositions, sinusoids
+from syntaxformer.nn.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    SinusoidalPositions,
+    sinusoids,
+)
 
 
 def test_sinusoids_by_hand() -> None:
@@ -111,6 +118,47 @@ def test_layer_order(norm: str) -> None:
     out, _ = layer(states)
     once = torch.nn.functional.layer_norm(states, (6,))
     torch.testing.assert_close(out, states if norm == "pre" else torch.nn.functional.layer_norm(once, (6,)))
+
+
+@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_rate_of_a_layer_drops_in_training_and_keeps_the_mean(kind: str) -> None:
+    torch.manual_seed(3)
+    layers = EncoderLayer(12, 3, 24, **{kind: 0.4}), DecoderLayer(12, 3, 24, **{kind: 0.4})
+    states, memory = (torch.randn(1, n_pieces, 12).expand(2000, -1, -1) for n_pieces in (5, 4))
+    for layer, more in zip(layers, ((), (memory,)), strict=True):
+        for weights in (False, True):
+            with torch.no_grad():
+                plain = layer.eval()(states, *more, return_weights=weights)[0][0]
+                drawn = layer.train()(states, *more, return_weights=weights)[0]
+            assert float((drawn[0] - plain).abs().max()) > 0.01
+            # What follows the dropped part is not linear, so the mean is near, not the same.
+            assert float((drawn.mean(0) - plain).abs().mean()) < 0.5 * float((drawn - plain).abs().mean())
+
+
+def test_syntax_is_given_the_rate_of_attention_in_training_alone() -> None:
+    attention, seen = SelfAttention(12, 3, 0.4), []
+
+    def syntax(query, key, value, output, mask, dropout):
+        seen.append(dropout)
+        return query.transpose(1, 2).flatten(2), None
+
+    for training in (True, False):
+        attention.train(training)(torch.randn(2, 5, 12), syntax=syntax)
+    assert seen == [0.4, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "at"), [("relu", (0.0, 2.0)), ("gelu", (-0.158655, 1.954500)), ("silu", (-0.268941, 1.761594))]
+)
+def test_the_feed_forward_network_by_hand(name: str, at: tuple[float, float]) -> None:
+    """At -1 and 2, between two maps of one and a bias of one."""
+    network = FeedForward(1, 1, activation=name)
+    for linear in (network.inner, network.outer):
+        torch.nn.init.ones_(linear.weight)
+    torch.nn.init.zeros_(network.inner.bias)
+    torch.nn.init.ones_(network.outer.bias)
+    found = network(torch.tensor([[[-1.0], [2.0]]]))
+    torch.testing.assert_close(found.flatten(), torch.tensor(at) + 1, atol=1e-5, rtol=0)
 
 
 def test_decoder_layer_sees_no_later_piece() -> None:

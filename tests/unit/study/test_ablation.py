@@ -22,6 +22,8 @@ from syntaxformer.study.ablation import (
     ablate_classifier,
     ablate_factors,
     ablate_translator,
+    drawn_for,
+    word_roles,
 )
 from syntaxformer.syntax import FactorVocabulary, SyntaxInputs, WordColumns, dependency_relations
 from syntaxformer.syntax.piece_relations import TREES
@@ -82,6 +84,20 @@ def test_the_seed_decides_and_the_text():
     ]
     assert spoiled[0] == spoiled[1]
     assert any(one != spoiled[0] for one in spoiled[2:])
+
+
+def test_draws_differ_by_seed_text_and_name():
+    keys = [(1, 7, "pos"), (2, 7, "pos"), (1, 8, "pos"), (1, 7, "case")]
+    assert len({drawn_for(*key).integers(2**40) for key in (*keys, keys[0])}) == len(keys)
+
+
+def test_each_word_may_take_the_place_of_any_other():
+    words, segments = np.array([0, 0, 1, 2, -1]), np.zeros(5, np.int64)
+    found = np.array([word_roles(words, segments, np.random.default_rng(seed)) for seed in range(40)])
+    for piece in range(4):
+        assert set(found[:, piece]) == {0, 2, 3}  # first pieces
+    assert (found[:, 0] == found[:, 1]).all()
+    assert (found[:, 4] == 4).all()
 
 
 @pytest.fixture
@@ -167,6 +183,44 @@ def test_governors_keep_the_shape_of_the_tree(batch):
     assert len(seen) > 1
     blank = ablate_batch(batch, None, BATCH_WORDS, Ablation(blank=("governors",)))["governors"][0]
     assert blank.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_two_matrices_of_a_tree_are_spoiled_alike(batch):
+    """Siblings beside parents and children."""
+    both = {"syntax": batch["syntax"].repeat_interleave(2, 1)}
+    options = TreeOptions(siblings="all")
+    shuffled = ablate_batch(both, options, BATCH_WORDS, Ablation(shuffle=("constituency",)))["syntax"][0]
+    changed = options.planes.index("constituency")
+    kept = 2 - changed
+    assert torch.equal(shuffled[kept : kept + 2], both["syntax"][0, kept : kept + 2])
+    assert torch.equal(shuffled[changed], shuffled[changed + 1])
+    assert not torch.equal(shuffled[changed], both["syntax"][0, changed])
+    blank = ablate_batch(both, options, BATCH_WORDS, Ablation(blank=("constituency",)))["syntax"][0]
+    assert not blank[changed : changed + 2].any()
+    assert torch.equal(blank[kept : kept + 2], both["syntax"][0, kept : kept + 2])
+
+
+def test_kinds_are_those_of_trees_and_not_numbers_of_the_users_own_relations(batch):
+    options = SimpleNamespace(planes=("near", "dependency"), relations={"near": 20}, max_distance=15)
+    found = ablate_batch(batch, options, BATCH_WORDS, Ablation(blank=("parent", "sibling")))["syntax"][0]
+    assert torch.equal(found[0], batch["syntax"][0, 0])
+    assert set(found[1].unique().tolist()) <= {0, *range(16, 31)}
+
+
+def test_only_first_pieces_have_and_are_governors(batch):
+    """[CLS] a ##a b [SEP]: the second piece of a word points at its first, whatever is spoiled."""
+    governors = torch.tensor([[0, 3, 1, 3, 4, 5]])
+    of_pieces = _of_pieces([-1, 0, 0, 1, -1, -1])
+    given = {**batch, "governors": governors}
+    blank = ablate_batch(given, None, of_pieces, Ablation(blank=("governors",)))["governors"][0]
+    assert blank.tolist() == [0, 1, 1, 3, 4, 5]
+    seen = {
+        tuple(
+            ablate_batch(given, None, of_pieces, Ablation(("governors",), seed=seed))["governors"][0].tolist()
+        )
+        for seed in range(16)
+    }
+    assert seen == {(0, 3, 1, 3, 4, 5), (0, 1, 1, 1, 4, 5)}
 
 
 def test_governors_of_a_pair_stay_in_their_segments(batch):

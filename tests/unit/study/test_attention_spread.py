@@ -68,6 +68,13 @@ def test_words_of_different_trees_have_no_distance_in_edges():
     assert np.isnan(found["edges"])
 
 
+def test_the_distance_in_edges_is_that_of_draws_within_a_tree():
+    # a and b in one tree, c alone: draws of ½, ¼, ¼ are in one tree in 10 of 16, and an edge apart in 4 of 16
+    two = Sentence.from_words(["a", "b", "c"], governors=(-1, 0, -1))
+    weights = np.array([[0.5, 0.25, 0.25]], np.float32)
+    assert spread_of_weights(weights, np.arange(3, dtype=np.int32), two)["edges"] == pytest.approx(4 / 10)
+
+
 def test_nothing_on_words():
     found = _measures([0, 0, 0, 0, 0, 1.0])
     assert found["on_words"] == 0.0

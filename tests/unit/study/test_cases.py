@@ -14,6 +14,7 @@ from sacrebleu.metrics import CHRF
 from syntaxformer.annotate import load_annotator
 from syntaxformer.cli.compare import _names
 from syntaxformer.study.cases import (
+    Case,
     case_blocks,
     cases_of_lines,
     compare_cases,
@@ -90,6 +91,33 @@ def test_groups(cases):
     assert one.gains[0].mean == pytest.approx(cases[1].gain())
     assert one.scores[1] - one.scores[0] == pytest.approx(cases[1].gain())
     assert "rarest source word" not in group_cases(compare_cases(SOURCES, REFERENCES, BOTH))
+
+
+def _case(n_words, depth, rarest):
+    governors = tuple(min(word, depth) - 1 for word in range(n_words))
+    source = Sentence.from_words(["w"] * n_words, governors=governors)
+    return Case(source, source, (source, source), (1.0, 2.0), (frozenset(), frozenset()), rarest)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "make"),
+    [
+        ("words of the source", {"1 to 5": 5, "6 to 10": 5, "11 to 15": 5, "16 to 20": 5, "21 to 30": 10, "31 and more": 9},
+         lambda size: _case(1 + size, 0, 0)),
+        ("depth of its tree", {"0 to 2": 3, "3": 1, "4": 1, "5": 1, "6 and more": 33}, lambda size: _case(40, size, 0)),
+        ("rarest source word", {"never seen": 1, "1 to 3 times": 3, "more often": 35}, lambda size: _case(3, 1, size)),
+    ],
+)  # fmt: skip
+def test_each_size_is_in_the_group_that_its_name_says(kind, sizes, make):
+    """39 sentences, of size 0 (or a word) and more by one each."""
+    groups = group_cases([make(size) for size in range(39)])[kind]
+    assert {one.name: one.n for one in groups} == sizes
+    for one in groups:
+        alone = make(
+            int(one.name.split()[0]) - (kind == "words of the source") if one.name[0].isdigit() else 0
+        )
+        if one.name != "more often":
+            assert [found.name for found in group_cases([alone])[kind]] == [one.name]
 
 
 def test_parts_of_speech(cases):

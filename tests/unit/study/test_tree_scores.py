@@ -65,6 +65,12 @@ def test_the_root_is_the_word_of_least_depth():
     assert np.isnan(root_accuracy([], [], []))
 
 
+def test_a_root_that_is_not_scored_is_not_found():
+    """Such as a bracket; the scored word of least depth is another."""
+    depths, mask = np.array([0, 1, 2]), np.array([False, True, True])
+    assert root_accuracy([np.array([0.1, 0.5, 2.0])], [depths], [mask]) == 0.0
+
+
 def test_spearman_is_scipys_row_by_row():
     drawn = np.random.default_rng(3)
     gold = [GOLD, GOLD[:3, :3], GOLD.T]

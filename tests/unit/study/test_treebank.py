@@ -26,6 +26,11 @@ def test_distances_depths_and_punctuation():
     assert treebank.is_scored[0].tolist() == [True, False]  # no tags: no letter, no digit
 
 
+def test_without_tags_a_word_has_a_letter_or_a_digit():
+    treebank = probe_treebank([_sentence("x 42 §4 … ß —", (-1, 0, 0, 0, 0, 0))])
+    assert treebank.is_scored[0].tolist() == [True, True, True, False, True, False]
+
+
 def test_what_has_not_one_tree_is_counted():
     treebank = probe_treebank(
         [READS, _sentence("Yes No", (-1, -1)), _sentence("Hm", (-1,)), _sentence("a b", None)]

@@ -246,6 +246,16 @@ def test_injection_happens_outside_training_and_only_if_wanted():
         assert same != differs
 
 
+def test_an_added_head_is_told_outside_training_alone():
+    batch = _batch()
+    turned = {**batch, "governors": (batch["governors"] + 1) % 7}
+    for training in (True, False):
+        model = _model(lisa={"inject": "gold", "supervised": False, "head": "added"}).train(training)
+        torch.nn.init.normal_(model.infusion.lisa["1"].output.weight)
+        same = torch.allclose(*(model(**b).encoder_last_hidden_state for b in (batch, turned)))
+        assert same == training
+
+
 def test_left_out_relations_play_no_part():
     settings = {"max_distance": DISTANCE, "without": ["sibling", "constituency"], "preset": "paper"}
     model, batch = _open(_model(masks=settings)), _batch()

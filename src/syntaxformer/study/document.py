@@ -131,7 +131,8 @@ def _html(block: Block, folder: Path) -> str:
         case Heading(text, level):
             return f"<h{level}>{html.escape(text)}</h{level}>"
         case Paragraph(text):
-            return re.sub("`([^`]+)`", r"<code>\1</code>", f"<p>{html.escape(text)}</p>")
+            coded = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+            return re.sub(r"\*\*(\S[^*]*)\*\*", r"<strong>\1</strong>", f"<p>{coded}</p>")
         case Code(text):
             return f"<pre>{html.escape(text)}</pre>"
         case Figure(file, caption):

@@ -231,8 +231,11 @@ def test_experiments_that_share_a_store_keep_their_own_labels(filled, content, w
 
 
 def test_the_html_is_written_for_phones_and_has_code_for_names(tmp_path):
-    page = to_html([Paragraph("Experiment `a<b`, not ` alone.")], tmp_path)
+    page = to_html(
+        [Paragraph("Experiment `a<b`, not ` alone."), Paragraph("2 * 3 ** x, **not planned**.")], tmp_path
+    )
     assert "<p>Experiment <code>a&lt;b</code>, not ` alone.</p>" in page
+    assert "<strong>not planned</strong>.</p>" in page
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
 
 

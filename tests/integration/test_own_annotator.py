@@ -106,6 +106,9 @@ def test_the_language_must_be_told_and_the_folder_be_new(cli, tmp_path):
     first, second = done.err.splitlines()
     assert first.endswith("which holds other files.")
     assert second == "error: --language: expected a code, as my.conllu begins with none, got none."
+    # Spelled as spaCy knows it: also the tokenizer for any language.
+    done = cli("annotator", "train", tmp_path / "my.conllu", "--language", "xx", "-o", tmp_path / "out")
+    assert done.err.splitlines() == [first]
 
 
 @pytest.fixture(scope="module")

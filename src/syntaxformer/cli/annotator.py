@@ -26,7 +26,9 @@ def train(
     treebanks: Annotated[list[Path], Argument(metavar="TREEBANK...", help="CoNLL-U files, plain or .gz.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the annotator.")],
     dev: Annotated[Path | None, Option(help="CoNLL-U file that chooses the best state.")] = None,
-    language: options.LanguageOption = None,
+    language: Annotated[
+        str | None, Option(help="Code of the language; default: by the file's name, cs of cs_pdt-….")
+    ] = None,
     steps: Annotated[int | None, Option(min=1, help="Updates; default: by the number of words.")] = None,
     width: Annotated[int, Option(min=16, help="Width of the network.")] = 128,
     seed: Annotated[int, Option(help="Of weights and order.")] = 13,

@@ -141,6 +141,7 @@ class SyntaxCollator:
         self.stride, self.tags, self.pad_to_multiple_of = stride, tags, pad_to_multiple_of
         self.tokenizer, self.max_length = tokenizer, max_length
         self.config = InfusionConfig.of(config).fitted()
+        self._writes = getattr(getattr(config, "config", None), "is_encoder_decoder", True)
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.annotator = None if annotator is None else load_annotator(annotator)
         self._told, self._said = set[str](), set[int]()
@@ -471,6 +472,11 @@ class SyntaxCollator:
         if missing or len({isinstance(label, str) for label in labels}) > 1:
             raise DataError("labels: expected one kind for all examples or none, got a mixture.")
         if isinstance(labels[0], str):
+            if not self._writes:
+                raise DataError(
+                    f"labels: expected numbers for a model that writes no text, got {labels[0]!r}. Map the "
+                    "column to numbers, with model.config.label2id or with datasets' class_encode_column."
+                )
             home = self.tokenizer.name_or_path
             if home and (Path(home) / TARGET_TOKENIZER).is_file():
                 raise ConfigError(

@@ -386,6 +386,12 @@ def test_labels(tokenizer):
     for wrong in ((1, None), (1, "a")):
         with pytest.raises(DataError, match=r"^labels: expected one kind for all examples or none, got a m"):
             make(*wrong)
+    infusion = SimpleNamespace(config=sf.InfusionConfig())
+    classifier = SimpleNamespace(infusion=infusion, config=SimpleNamespace(is_encoder_decoder=False))
+    of_classes = sf.SyntaxCollator(tokenizer, classifier)
+    assert of_classes([sf.SyntaxExample((DOGS,), 1)])["labels"].tolist() == [1]
+    with pytest.raises(DataError, match=r"^labels: expected numbers for a model that writes no text, got"):
+        of_classes([sf.SyntaxExample((DOGS,), "pos")])
 
 
 def test_tags_are_as_many_as_the_words(tokenizer):

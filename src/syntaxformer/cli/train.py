@@ -11,7 +11,7 @@ from syntaxformer.cli import options
 
 
 def train(
-    recipe: Annotated[str, Argument(help="YAML file, or the name of a bundled recipe (multi30k).")],
+    recipe: Annotated[str, Argument(help="YAML file, a bundled recipe (multi30k), or a run's folder.")],
     overrides: options.SettingsArgument = None,
     resume: options.ResumeOption = False,
     overwrite: options.OverwriteOption = False,

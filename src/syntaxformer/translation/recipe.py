@@ -19,6 +19,7 @@ from syntaxformer.infusion.config import MAX_WIDTH, EmbeddingConfig, InfusionCon
 from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.runs.loading import TRANSLATOR, is_own
+from syntaxformer.runs.run_folder import RECIPE
 from syntaxformer.syntax import FACTORS, FactorVocabulary, check_factors
 from syntaxformer.syntax.inputs import SyntaxInputs, dropout_problems
 from syntaxformer.translation.checkpoint import (
@@ -531,7 +532,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
 
 
 def _find(path: str | Path) -> Path:
-    """The file, or the bundled recipe of that name from the installed package or the repository."""
+    """The file, the bundled recipe of that name, from the package or the repository, or a run's own."""
     path = Path(path)
     if path.is_file() or path.suffix:
         return path
@@ -539,6 +540,8 @@ def _find(path: str | Path) -> Path:
     folders = (package.parents[1] / "recipes", package / "recipes")
     bundled = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
     if (name := str(path)) not in bundled:
+        if (path / RECIPE).is_file():
+            return path / RECIPE
         raise ConfigError(
             f"recipe: expected a YAML file or a bundled recipe, got {path}. {nearest(name, list(bundled))}"
         )

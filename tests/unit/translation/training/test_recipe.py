@@ -183,6 +183,9 @@ def test_a_folder_of_a_recipes_name_does_not_hide_it(tmp_path, monkeypatch):
     (tmp_path / "tiny").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load_recipe("tiny") == load_recipe(FROM_NOTHING[0].with_name("tiny.yaml"))
+    (tmp_path / "tiny" / "recipe.yaml").write_text("seed: 7\ndata: {src: en, tgt: de, dir: data}\n")
+    assert load_recipe("tiny").seed != 7
+    assert load_recipe(tmp_path / "tiny", ["output=x"]).seed == 7, "the recipe of a run, to go on with it"
 
 
 def test_no_such_recipe(tmp_path):

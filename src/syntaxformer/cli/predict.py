@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ def predict(
     model: Annotated[Path, Argument(help="Folder that `finetune` wrote.")],
     source: Annotated[
         str | None,
-        Argument(metavar="[IN]", help="One text on each line, or a table as in training; - for stdin."),
+        Argument(metavar="[IN]", help="One text on each line, or a table as in training; or else stdin."),
     ] = None,
     task: Annotated[str | None, Option(help="Task of --data. Default: the task of the model.")] = None,
     data: Annotated[
@@ -54,18 +55,20 @@ def predict(
 
     syntaxformer predict runs/cola --data glue/CoLA --split test -o submission/
 
-    echo "They drank the pub dry." | syntaxformer predict runs/cola -
+    echo "They drank the pub dry." | syntaxformer predict runs/cola
     """
     from syntaxformer.base.files import atomic_text
     from syntaxformer.encoders import prediction
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.study.ablation import Ablation, ablate_classifier
 
-    if (source is None) == (data is None):
-        raise ConfigError("input: expected either a file (or -) or --data, got both or none.")
-    if source is not None and (other := split or task):
+    if source is not None and data is not None:
+        raise ConfigError("input: expected either a file or --data, got both.")
+    if source is None and data is None and sys.stdin is not None and sys.stdin.isatty():
+        raise ConfigError("input: expected a file, --data, or text on standard input, got none.")
+    if data is None and (other := split or task):
         name = "--split" if split else "--task"
-        raise ConfigError(f"{name}: expected none with a file, got {other}. It belongs to --data.")
+        raise ConfigError(f"{name}: expected none without --data, got {other}.")
     split, given = split or "dev", (annotator, device, trust_annotator)
     how = {"batch_size": batch_size, "cached": data is not None}
     classifier = unchanged = Classifier.from_folder(model, *given)
@@ -75,7 +78,7 @@ def predict(
     if data is not None:
         known, texts = prediction.read_split_for(classifier.info, task, data, split)
     else:
-        texts = prediction.read_texts_for(classifier.info, str(source))
+        texts = prediction.read_texts_for(classifier.info, source or prediction.STDIN)
     labelled = all(one.label is not None for one in texts.examples)
     if as_json and not labelled and baseline is None:
         raise ConfigError("--json: expected labels, whose scores it prints, got none. Leave it out.")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import decode_lines, read_lines
+from syntaxformer.base.files import read_lines
+from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.several_types import CONLLU
 from syntaxformer.encoders.tables import (
@@ -82,7 +82,7 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
     if source != STDIN and not info.task_type.parts and (table := _as_table(info, source)) is not None:
         return table
     name = "standard input" if source == STDIN else source
-    lines = decode_lines(sys.stdin.buffer, name) if source == STDIN else read_lines(source)
+    lines = standard_input() if source == STDIN else read_lines(source)
     examples = [_example(info, line, name, number) for number, line in enumerate(lines, 1)]
     if not examples:
         raise DataError("expected at least one text, got an empty file.", name)

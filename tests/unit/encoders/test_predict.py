@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.cli.predict import predict
 from syntaxformer.encoders.classifier import Classifier, Predictions
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.prediction import submission_rows
@@ -226,8 +229,9 @@ def test_pairs_scores_and_named_columns(run, checkpoint, tmp_path):
     assert isinstance(found.labels[0], float)
     assert found.probabilities is None
     assert len(classifier.predict([])) == 0
-    done = run("predict", folder, "-", stdin=b"the cat\tthe dog .\n")
+    done = run("predict", folder, stdin=b"the cat\tthe dog .\n")
     assert done.out.splitlines()[0] == "prediction"
+    assert run("predict", folder, "-", stdin=b"the cat\tthe dog .\n").out == done.out
     done = run("predict", folder, "-", stdin=b"the cat\n")
     assert done.err == "error: standard input:1: expected 2 texts with a tab between them, got 1.\n"
     with pytest.raises(DataError, match=r"^line 2: text: expected one that is not empty, got ''\.$"):
@@ -237,10 +241,11 @@ def test_pairs_scores_and_named_columns(run, checkpoint, tmp_path):
 def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, checkpoint):
     folder, _ = cola_model
     cases = {
-        ("predict", folder): "error: input: expected either a file (or -) or --data, got both or none.",
+        ("predict", folder): "error: standard input: expected at least one text, got an empty file.",
+        ("predict", folder, "-", "--data", cola): "error: input: expected either a file or --data, got both.",
         ("predict", tmp_path): f"error: {tmp_path / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?",
         ("predict", folder, "-", "--split", "test"): (
-            "error: --split: expected none with a file, got test. It belongs to --data."
+            "error: --split: expected none without --data, got test."
         ),
         ("predict", folder, "--task", "rte", "--data", cola): (
             "error: task: expected one with the model's labels (0, 1) and 1 texts, got RTE (entailment, not_entailment; 2)."
@@ -262,6 +267,15 @@ def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, ch
         else:
             done = run(*arguments, *(QUICK if arguments[0] == "finetune" else ()))
         assert (done.code, done.err.splitlines()) == (2, [message]), arguments
+
+
+def test_a_terminal_is_not_waited_for(monkeypatch):
+    """Somebody who forgot the file would see nothing happen."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(
+        ConfigError, match=r"^input: expected a file, --data, or text on standard input, got none\.$"
+    ):
+        predict(Path("runs/cola"))
 
 
 def test_an_altered_folder(cola_model, tmp_path):

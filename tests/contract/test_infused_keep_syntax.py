@@ -14,7 +14,7 @@ import transformers as hf
 from torch.testing import assert_close
 
 import syntaxformer as sf
-from syntaxformer.base.errors import CheckpointError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 
 # PEFT asks transformers by a name that transformers calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -157,6 +157,100 @@ def test_relations_of_another_definition_are_refused(tmp_path):
         hf.AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 
+def _marian():
+    torch.manual_seed(1)
+    sizes = {"d_model": 22, "vocab_size": VOCAB, "encoder_layers": 2, "decoder_layers": 1, "pad_token_id": 0,
+             "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 29,
+             "decoder_ffn_dim": 29, "max_position_embeddings": 23, "decoder_start_token_id": 1}  # fmt: skip
+    return hf.MarianMTModel(hf.MarianConfig(**sizes)).eval()
+
+
+def test_a_part_is_not_saved_without_the_syntax(tmp_path):
+    bert, marian = _infused("masks"), sf.infuse(_marian(), "masks")
+    for part in (bert.bert, marian.model, marian.get_encoder()):
+        name = type(part).__name__
+        with pytest.raises(
+            ValueError, match=rf"^save_pretrained: expected the whole infused model, got its {name}"
+        ):
+            part.save_pretrained(tmp_path / name)
+        assert not (tmp_path / name).exists()
+    alone = sf.infuse(hf.BertModel(bert.config), "masks")  # the encoder is the whole
+    alone.save_pretrained(tmp_path / "whole")
+    assert type(sf.load(tmp_path / "whole")) is type(alone)
+
+
+class Doubled(hf.BertForSequenceClassification):
+    """What a user may derive."""
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        output["logits"] = 2 * output["logits"]
+        return output
+
+
+class WithOwnHead(hf.BertPreTrainedModel):
+    """A user's own head."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.bert, self.top = hf.BertModel(config), torch.nn.Linear(config.hidden_size, 4)
+        self.post_init()
+
+    def forward(self, input_ids=None, attention_mask=None, **kwargs):
+        states = self.bert(input_ids, attention_mask=attention_mask, **kwargs).last_hidden_state
+        return hf.modeling_outputs.SequenceClassifierOutput(logits=self.top(states[:, 0]))
+
+
+@pytest.mark.parametrize("own", [Doubled, WithOwnHead])
+def test_a_class_of_ones_own_comes_back_as_itself(own, tmp_path, caplog):
+    torch.manual_seed(1)
+    model, batch = (
+        _open(sf.infuse(own(hf.BertConfig(**SIZES)).eval(), "masks,pos_add")),
+        _batch("masks,pos_add"),
+    )
+    model.save_pretrained(tmp_path)
+    for loaded in (sf.load(tmp_path, model_class=own), type(model).from_pretrained(tmp_path)):
+        assert type(loaded) is type(model)
+        assert_close(_logits(loaded.eval(), batch), _logits(model, batch), atol=1e-6, rtol=0)
+    with pytest.raises(
+        CheckpointError, match=rf"expected its class {own.__name__}, .* Give it to syntaxformer\.load"
+    ):
+        sf.load(tmp_path)
+    hf.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert f"expected its class {own.__name__}, which is not of transformers, got AutoModelFor" in caplog.text
+
+
+def test_a_forward_that_drops_the_syntax_is_refused():
+    class Narrow(hf.BertForSequenceClassification):
+        def forward(self, input_ids=None, attention_mask=None, labels=None):
+            return super().forward(input_ids, attention_mask=attention_mask, labels=labels)
+
+    with pytest.raises(
+        ConfigError, match=r"^model: expected a forward of Narrow with \*\*kwargs, .*, got one without"
+    ):
+        sf.infuse(Narrow(hf.BertConfig(**SIZES)), "masks")
+
+
+def test_a_config_of_a_folder_is_that_of_its_host(tmp_path):
+    """What is read from it and what is written into it, and what `load` is given."""
+    names = {0: "neg", 1: "neu", 2: "pos"}
+    _infused("masks", id2label=names).save_pretrained(tmp_path)
+    config = hf.AutoConfig.from_pretrained(tmp_path)
+    assert (config.num_labels, config.id2label, config.hidden_size) == (3, names, 22)
+    config.hidden_dropout_prob, config.num_labels = 0.33, 5
+    loaded = hf.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, config=config, ignore_mismatched_sizes=True
+    )
+    assert (loaded.config.hidden_dropout_prob, loaded.config.num_labels) == (0.33, 5)
+    assert loaded.classifier.out_features == 5
+    given = sf.load(tmp_path, output_hidden_states=True, hidden_dropout_prob=0.2)
+    assert (given.config.output_hidden_states, given.config.hidden_dropout_prob) == (True, 0.2)
+    marian = sf.infuse(_marian(), "masks")
+    marian.save_pretrained(tmp_path / "marian")
+    assert hf.AutoConfig.from_pretrained(tmp_path / "marian").is_encoder_decoder
+    assert type(sf.load(tmp_path, subfolder="marian")) is type(marian)
+
+
 # One model beside others
 
 
@@ -192,6 +286,21 @@ def test_a_subclass_that_infuses_itself_starts_as_documented(tmp_path):
     batch = _batch("masks,lisa,pos_add")
     plain_batch = {key: batch[key] for key in ("input_ids", "attention_mask")}
     assert_close(_logits(loaded, batch), _logits(plain, plain_batch), atol=1e-5, rtol=0)
+
+
+def test_a_model_made_of_an_infused_class_is_refused():
+    model = _infused("masks")
+    with pytest.raises(
+        ValueError, match=r"^infusion: expected one in this class, got none\. Make a plain Bert"
+    ):
+        type(model)(model.config)(torch.randint(4, VOCAB, (BATCH, PIECES)))
+
+
+def test_an_encoder_beside_a_decoder_shows_the_states_that_the_config_asks_for():
+    model = sf.infuse(_marian(), "pos_add")
+    model.config.output_hidden_states = True
+    output = model(**_batch("pos_add"), decoder_input_ids=torch.ones(BATCH, 2, dtype=torch.int64))
+    assert len(output.encoder_hidden_states) == 3
 
 
 def test_another_attention_is_refused_after_infuse():

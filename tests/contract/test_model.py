@@ -20,8 +20,10 @@ from torch import nn
 from torch.testing import assert_close
 
 import own_process
+import syntaxformer as sf
 from syntaxformer import SyntaxTransformer
 from syntaxformer.base.errors import CheckpointError
+from syntaxformer.translation.model_config import SyntaxTransformerConfig
 
 EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
 VOCAB = 31
@@ -116,6 +118,65 @@ def test_a_subclass_loads_the_folder_of_its_base(translator, tmp_path):
     loaded = Own.from_pretrained(tmp_path).eval()
     assert float(loaded.more.weight.detach().abs().max()) <= (6 / 25) ** 0.5
     _same(_outputs(model, batch), _outputs(loaded, batch), atol=1e-5)
+
+
+_OWN = {
+    "vocab_size": VOCAB,
+    "d_model": 22,
+    "n_heads": 2,
+    "d_ff": 29,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+}
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors_code", "preserving"])
+def test_our_model_keeps_the_preset_that_it_is_infused_with(preset, tmp_path):
+    model = SyntaxTransformer(SyntaxTransformerConfig(**_OWN))
+    shared = model.config
+    sf.infuse(model, sf.InfusionConfig(preset=preset, masks={}))
+    assert SyntaxTransformer(shared).infusion is None, "others that share the config stay as they are"
+    model.save_pretrained(tmp_path)
+    loaded = SyntaxTransformer.from_pretrained(tmp_path)
+    assert loaded.infusion.config.preset_of_masks == preset
+    assert loaded.infusion.state_dict().keys() == model.infusion.state_dict().keys()
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_our_model_is_infused_within_peft(tmp_path):
+    peft = pytest.importorskip("peft")
+    found = []
+    for is_loaded in (False, True):
+        torch.manual_seed(3)
+        model = SyntaxTransformer(SyntaxTransformerConfig(**_OWN))
+        if is_loaded:
+            model = peft.PeftModel.from_pretrained(sf.infuse(model, "relation_bias"), tmp_path)
+        else:
+            model = peft.get_peft_model(model, peft.LoraConfig(target_modules=["output"]))
+            assert sf.infuse(model, "relation_bias") is model
+            with torch.no_grad():
+                for name, one in model.named_parameters():
+                    one.add_(0.5 if "infusion" in name and one.requires_grad else 0)
+            model.save_pretrained(tmp_path)
+        relations = torch.arange(25, dtype=torch.uint8).view(1, 1, 5, 5).expand(1, 2, 5, 5) % 5
+        pieces = torch.arange(4, 9)[None]
+        found.append(model.eval()(input_ids=pieces, syntax=relations, decoder_input_ids=pieces).logits)
+    _same(*({"logits": one} for one in found), atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["infuse", "load"])
+def test_new_parameters_of_our_model_in_bf16_stay_exact(way, tmp_path):
+    model = SyntaxTransformer(SyntaxTransformerConfig(**_OWN))
+    if way == "load":
+        sf.infuse(model, "masks,lisa").save_pretrained(tmp_path)
+        model = SyntaxTransformer.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    else:
+        model = sf.infuse(model.to(torch.bfloat16), "masks,lisa")
+    assert {one.dtype for one in model.infusion.parameters()} == {torch.float32}
+    assert model.output.weight.dtype == torch.bfloat16
+    pieces = torch.arange(4, 9)[None]
+    batch = {"syntax": torch.ones(1, 2, 5, 5, dtype=torch.uint8), "governors": torch.zeros_like(pieces)}
+    assert model(input_ids=pieces, **batch, decoder_input_ids=pieces).logits.isfinite().all()
 
 
 @pytest.mark.parametrize("new", ["lisa", "masks", "relation_bias"])
@@ -506,7 +567,7 @@ def _halved(subject, dtype, tmp_path):
     assert_close(subject.scores(half, batch).float(), expected, atol=0.6, rtol=0.1)
     half.save_pretrained(tmp_path)
     loaded = subject.auto.from_pretrained(tmp_path).eval()
-    ours = [name for name, _ in loaded.named_parameters() if name.startswith("infusion.")]
+    ours = [name for name, _ in loaded.named_parameters() if "infusion." in name]
     # transformers keeps one map of T5 exact in float16
     exact = [
         name for name, _ in loaded.named_parameters() if subject.name.startswith("t5") and ".wo." in name

@@ -9,6 +9,8 @@ import torch
 import transformers as hf
 from torch.testing import assert_close
 
+import syntaxformer as sf
+
 # PEFT asks transformers by a name that transformers calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 
@@ -141,3 +143,34 @@ def test_lora_on_the_output_counts_in_the_loss(translator):
         head.lora_B["default"].weight.normal_(generator=torch.Generator().manual_seed(8))
     adapted.train()(**batch).loss.backward()
     assert float(head.lora_B["default"].weight.grad.abs().max()) > 0
+
+
+def test_governors_weigh_the_same_however_an_update_is_divided(tmp_path):
+    """ModernBERT divides its loss by the labels of all batches of an update, and Trainer then no further."""
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
+             "vocab_size": 31, "embedding_dropout": 0.0, "mlp_dropout": 0.0, "attention_dropout": 0.0,
+             "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
+    drawn = torch.Generator().manual_seed(1)
+    numbers = {"input_ids": 31, "labels": 31, "governors": 9}
+    rows = [
+        {name: torch.randint(1, high, (9,), generator=drawn) for name, high in numbers.items()}
+        for _ in range(4)
+    ]
+    found = []
+    for n_parts in (1, 2, 4):
+        torch.manual_seed(2)
+        model = sf.infuse(hf.ModernBertForMaskedLM(hf.ModernBertConfig(**sizes)), "lisa")
+
+        class Kept(hf.TrainerCallback):
+            def on_pre_optimizer_step(self, *_, model, **__):
+                found.append(model.infusion.lisa["1"].weight.grad.clone())
+
+        arguments = hf.TrainingArguments(
+            str(tmp_path), max_steps=1, per_device_train_batch_size=4 // n_parts, use_cpu=True, report_to=[],
+            gradient_accumulation_steps=n_parts, save_strategy="no", max_grad_norm=0, disable_tqdm=True,
+            dataloader_pin_memory=False,
+        )  # fmt: skip
+        hf.Trainer(model, arguments, train_dataset=rows, callbacks=[Kept()]).train()
+    for gradient in found:
+        assert gradient.abs().max() > 1e-5
+        assert_close(gradient, found[0], atol=1e-7, rtol=1e-4)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
@@ -46,7 +47,7 @@ from syntaxformer.syntax import (
     piece_factors,
     segment_offsets,
 )
-from syntaxformer.syntax.controls import TreePool, control_trees
+from syntaxformer.syntax.controls import TreePool, control_trees, shuffle_relations
 from syntaxformer.syntax.inputs import SyntaxDropout, first_pieces, segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
@@ -59,6 +60,10 @@ LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
 _CONTROL, _SPACED = "trees of the control", "words with single spaces"
+_OF_SPECIALS = (
+    "texts hold %r, a special token of the tokenizer, which is read as text. If it shall be a piece of its "
+    "own, such as the mark of an entity, set SyntaxCollator(split_special_tokens=False)."
+)
 _ENCODED = 1000
 """Examples whose windows are counted at once."""
 
@@ -113,6 +118,8 @@ class SyntaxCollator:
         pool: For the control `other_sentence`: the sentences whose trees it draws from.
         stride: Longer texts, of a pair the second, are read in `windows` that share so many pieces.
         tags: Labels are tags of words, learned from the "first" piece of a word or from "all".
+        split_special_tokens: Read "[SEP]" in a text as text. False lets a text hold special pieces, such as
+            marks of entities or "[MASK]", which no text from outside should.
 
     Raises:
         ConfigError: The tokenizer gives no character offsets, a length is invalid, or a pool is missing.
@@ -130,6 +137,7 @@ class SyntaxCollator:
         pool: Sequence[Sentence] | TreePool = (),
         stride: int | None = None,
         tags: Literal["first", "all"] | None = None,
+        split_special_tokens: bool = True,
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
@@ -140,6 +148,9 @@ class SyntaxCollator:
         _check_length(tokenizer, max_length, pad_to_multiple_of)
         self.stride, self.tags, self.pad_to_multiple_of = stride, tags, pad_to_multiple_of
         self.tokenizer, self.max_length = tokenizer, max_length
+        self.split_special_tokens = split_special_tokens
+        specials = "|".join(map(re.escape, tokenizer.all_special_tokens))
+        self._specials = re.compile(specials) if split_special_tokens and specials else None
         self.config = InfusionConfig.of(config).fitted()
         self._writes = getattr(getattr(config, "config", None), "is_encoder_decoder", True)
         self.text = (text,) if isinstance(text, str) else tuple(text)
@@ -321,6 +332,7 @@ class SyntaxCollator:
         content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
         content |= {"n_texts": self.n_texts} if self.n_texts else {}
         content |= {} if self._pool is None else {"pool": self._pool.to_json()}
+        content |= {} if self.split_special_tokens else {"split_special_tokens": False}
         content |= {name: value for name in ("stride", "tags") if (value := getattr(self, name)) is not None}
         written = json.dumps(content, indent=None if self._pool else 1)
         (Path(folder) / COLLATOR_FILE).write_text(written, "utf-8")
@@ -375,7 +387,7 @@ class SyntaxCollator:
         self._tell({part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)})
         sentences = map(Sentence.from_dict, parts) if parts else islice(parsed, len(self.text))
         label = next((row[name] for name in LABELS if row.get(name) is not None), None)
-        return SyntaxExample(tuple(sentences), label.item() if hasattr(label, "item") else label)
+        return SyntaxExample(tuple(sentences), label.tolist() if hasattr(label, "tolist") else label)
 
     def _texts(self, row: Mapping[str, Any]) -> list[str]:
         texts = [row.get(name) for name in self.text]
@@ -409,6 +421,9 @@ class SyntaxCollator:
             [segment.text for segment in of_place]
             for of_place in zip(*(e.segments for e in examples), strict=True)
         ]
+        if self._specials is not None and (found := self._specials.search("\n".join(chain(*texts)))):
+            _log.warning(_OF_SPECIALS, found[0])
+            self._specials = None
         windowed = {} if self.stride is None else self._window_options(texts[0], len(texts) > 1)
         found = self.tokenizer(
             *texts,
@@ -417,7 +432,7 @@ class SyntaxCollator:
             padding="longest",
             pad_to_multiple_of=self.pad_to_multiple_of,
             return_special_tokens_mask=True,
-            split_special_tokens=True,  # "[SEP]" in a text is text
+            split_special_tokens=self.split_special_tokens,
             return_tensors="np",
         )
         if not any(one.window for one in examples):
@@ -431,7 +446,8 @@ class SyntaxCollator:
     def _window_options(self, firsts: list[str], is_pair: bool) -> dict[str, Any]:
         """How the tokenizer makes windows, whose stride it requires to be shorter than their room."""
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=is_pair)
-        taken = self.tokenizer(firsts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        splits = {"split_special_tokens": self.split_special_tokens}
+        taken = self.tokenizer(firsts, add_special_tokens=False, **splits)["input_ids"]
         longest, text = max((len(pieces), text) for pieces, text in zip(taken, firsts, strict=True))
         if room - longest * is_pair <= (self.stride or 0):
             raise DataError(
@@ -514,8 +530,8 @@ class SyntaxCollator:
     def _control_trees(self, sentence: Sentence, trees: WordTrees) -> WordTrees:
         """The trees of the control, drawn with a seed of the sentence's own and kept as long as it."""
         memory = vars(sentence)
-        config, found = memory.get(_CONTROL, (None, None))
-        if config is not self.config:
+        config, pool, found = memory.get(_CONTROL, (None, None, None))
+        if config is not self.config or pool is not self._pool:
             checksum = _checksum(sentence.text)
             drawn = np.random.default_rng([self.config.seed, checksum])
             other = None if self._pool is None else self._pool.other(len(trees), checksum, drawn)
@@ -524,7 +540,7 @@ class SyntaxCollator:
                 lacking = "no other sentence of the pool has %d words; such sentences get a random tree"
                 _log.warning(f"control other_sentence: {lacking}", len(trees))
             found = control_trees(trees, self._control, drawn, other)
-            memory[_CONTROL] = self.config, found
+            memory[_CONTROL] = self.config, self._pool, found
         return found
 
     def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged, numbers: Sequence[int]) -> Tensor:
@@ -545,11 +561,7 @@ class SyntaxCollator:
         for example, of_example, tree in zip(examples, relations, trees, strict=True):
             rng = np.random.default_rng([self.config.seed, example.checksum])
             places = np.r_[: len(tree), of_example.shape[1] - 2]
-            for matrix in of_example:
-                block = matrix[np.ix_(places, places)]
-                free = (block != across) & ~np.eye(len(places), dtype=bool)
-                block[free] = rng.permutation(block[free])
-                matrix[np.ix_(places, places)] = block
+            shuffle_relations(of_example, places, across, rng)
 
 
 def _two_each(examples: Sequence[SyntaxExample]) -> list[Sentence]:

@@ -4,9 +4,9 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.cost import parameter_report
 from syntaxformer.infusion.families import Family
 from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
-from syntaxformer.infusion.infusion import Infusion
+from syntaxformer.infusion.infusion import Infusion, infusion_parameters, param_groups
 from syntaxformer.infusion.model_card import push_to_hub
-from syntaxformer.infusion.plug_in import infuse, infusion_parameters, param_groups
+from syntaxformer.infusion.plug_in import infuse
 
 __all__ = [
     "INFUSION_FILE",

@@ -304,6 +304,14 @@ class InfusionConfig(_Section):
         return (self.masks and self.masks.preset) or self.preset
 
     @property
+    def sections_of_translator(self) -> dict[str, Any]:
+        """What the config of our translator holds, as JSON; there the masks name the preset of the whole."""
+        found = {name: getattr(self, name) for name in ("masks", "relation_bias", "lisa")}
+        if self.masks is not None and self.preset != "preserving":
+            found["masks"] = self.masks.model_copy(update={"preset": self.preset_of_masks})
+        return {name: one and one.model_dump(mode="json") for name, one in found.items()}
+
+    @property
     def parts(self) -> dict[str, _Section]:
         """What is infused: name of the section → the section."""
         found = {name: getattr(self, name) for name in INFUSIONS}

@@ -24,7 +24,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassificati
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig, MaskConfig
 from syntaxformer.infusion.families import parts_of
-from syntaxformer.infusion.plug_in import infuse, infusion_parameters
+from syntaxformer.infusion.infusion import infusion_parameters
+from syntaxformer.infusion.plug_in import infuse
 from syntaxformer.nn import syntax_attention, syntax_attention_reference
 from syntaxformer.syntax import TreeOptions, batch_dependency_relations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict
@@ -31,10 +32,12 @@ from syntaxformer.base.files import (
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.model_card import end_of, write_card
-from syntaxformer.infusion.plug_in import infuse
+from syntaxformer.infusion.plug_in import host_class, infuse
 from syntaxformer.syntax import RELATIONS_VERSION
 
+_log = logging.getLogger(__name__)
 _HOST, _PREFIX = "host_model_type", "infusion."
+_OF_WEIGHTS = ("dtype", "attn_implementation", "quantization_config")
 _OF_HUB = ("revision", "cache_dir", "token", "local_files_only", "force_download")
 
 
@@ -64,7 +67,7 @@ class InfusedConfig(PreTrainedConfig):
         found = CONFIG_MAPPING[of_host["model_type"]].from_dict(of_host, **kwargs)
         host, *unused = found if isinstance(found, tuple) else (found,)
         config = cls()
-        config.host = host
+        vars(config).update({**vars(host), "host": host})
         return (config, *unused) if unused else config
 
     def __getattr__(self, name: str) -> Any:
@@ -72,6 +75,12 @@ class InfusedConfig(PreTrainedConfig):
         if name.startswith("__") or "host" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["host"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute here and in the host's config, which the loaded model gets."""
+        super().__setattr__(name, value)
+        if name != "host" and (host := self.__dict__.get("host")) is not None:
+            setattr(host, name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """The host's content, under our own model type."""
@@ -95,8 +104,10 @@ def save(
     # Under the host's names in memory: others are found by its kind, which is ours in the folder.
     by_host(save_directory, *args, **{"save_original_format": False, **kwargs})
     if kwargs.get("is_main_process", True) and not folder.is_file():
+        own = host_class(type(model))
         content = {
             "architecture": _host_class(type(model)).__name__,
+            **({} if own.__module__.startswith("transformers.") else {"class": own.__name__}),
             "options": _pooling(model),
             "checkpoint": end_of(model.name_or_path),
             "relations": RELATIONS_VERSION,
@@ -131,35 +142,59 @@ def _host_class(infused: type) -> type:
     )
 
 
-def load(folder: str | Path, **options: Any) -> PreTrainedModel:
+def load(
+    folder: str | Path, model_class: type[PreTrainedModel] | None = None, **options: Any
+) -> PreTrainedModel:
     """Load what an infused model's `save_pretrained` wrote.
 
     Args:
         folder: The folder, or its name on the Hub.
+        model_class: The class to load; None for the class of transformers that was saved.
         options: As `from_pretrained` of transformers takes them: `dtype`, `device_map`,
-            `attn_implementation` (of what is not infused), `revision` and others. New parameters stay fp32.
+            `attn_implementation` (of what is not infused), `revision`, values of its config and others. New
+            parameters stay fp32.
 
     Raises:
-        CheckpointError: It is not such a folder, or its weights do not fit its config.
+        CheckpointError: It is not such a folder, its weights do not fit its config, or it was saved from a
+            class of your own, which `model_class` must be then.
     """
-    return from_folder(folder, **options)
+    return from_folder(folder, model_class=model_class, **options)
 
 
-def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = None, **options: Any) -> Any:
-    """As `load`; `auto` is the Auto class that was called, None to load the class that was saved."""
-    folder = fetched(folder, **{key: options.pop(key) for key in _OF_HUB if key in options})
+def from_folder(
+    folder: str | Path,
+    *args: Any,
+    auto: Any = None,
+    config: Any = None,
+    model_class: Any = None,
+    subfolder: str = "",
+    **options: Any,
+) -> Any:
+    """As `load`; `auto` is the Auto class that was called."""
+    folder = fetched(folder, **{key: options.pop(key) for key in _OF_HUB if key in options}) / subfolder
     stored, infusion, family = _stored(folder)
+    if model_class is None and (name := stored.get("class")) is not None:
+        told = f"{folder}: expected its class {name}, which is not of transformers"
+        if auto is None:
+            raise CheckpointError(f"{told}, got none. Give it to syntaxformer.load as model_class.")
+        _log.warning(
+            "%s, got %s. Load it with syntaxformer.load, and give it model_class.", told, auto.__name__
+        )
     check_settings(folder)
     with folder_errors(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = getattr(config, "host", config)
-        own = {}
-        if auto is not None:
+        for name in [one for one in options if hasattr(host_config, one) and one not in _OF_WEIGHTS]:
+            setattr(host_config, name, options.pop(name))
+        if model_class is not None:
+            host = model_class
+        elif auto is not None:
             host = auto_factory._get_model_class(host_config, auto._model_mapping)
         else:
             host = _architecture(folder, stored, host_config)
-            if stored.get("options"):
-                own = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
+        own = {}
+        if auto is None and host.__name__ == stored.get("architecture") and stored.get("options"):
+            own = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
         options = {"use_safetensors": True, **own, **options}
         wants_report = options.pop("output_loading_info", False)
         infused = _infused(host, infusion, family)
@@ -168,7 +203,8 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
         model, report = infused.from_pretrained(
             folder, *args, config=host_config, output_loading_info=True, **options
         )
-    _check_whole(folder, host.__name__, report, auto is None)
+    is_whole = auto is None and host.__name__ in (stored.get("architecture"), stored.get("class"))
+    _check_whole(folder, host.__name__, report, is_whole)
     return (model, report) if wants_report else model
 
 
@@ -178,8 +214,9 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
     class Infused(host):
         def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
             super().__init__(config, *args, **kwargs)
-            self.__class__ = host
-            infuse(self, infusion, family)
+            if getattr(self, "infusion", None) is None:  # a class may infuse itself
+                self.__class__ = host
+                infuse(self, infusion, family)
 
     Infused.__name__ = Infused.__qualname__ = host.__name__
     return Infused

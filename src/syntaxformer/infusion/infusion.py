@@ -8,6 +8,7 @@ translator's encoder.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,10 +18,11 @@ from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig, layer_problems
-from syntaxformer.infusion.families import Parts
+from syntaxformer.infusion.families import OWN, Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
     BiaffineHead,
@@ -368,6 +370,90 @@ def _embedding(config: InfusionConfig, parts: Parts) -> FactorEmbedding | None:
     return FactorEmbedding(config.embedding.plan(width, ENCODER_KINDS), sizes)
 
 
+def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
+    """Check that a config fits a model.
+
+    Raises:
+        ConfigError: It does not; with all problems.
+    """
+    name = type(model).__name__
+    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
+    if reason := parts.family.reason:
+        problems += [
+            f"{section}: expected none in {name}, got one: {reason}. It takes an embedding."
+            for section in ("masks", "relation_bias", "lisa")
+            if getattr(config, section) is not None
+        ]
+    if config.lisa is not None and config.lisa.head == "added" and parts.family != OWN:
+        reason = "only our own layers add to what W_O gives"
+        problems.append(f"lisa.head: expected replaced in {name}, got added: {reason}. Leave it out.")
+    if config.embedding is not None:
+        problems += _embedding_problems(config, parts, name)
+    for module in () if parts.family == OWN else (model, parts.stack):
+        if all(one.kind != one.VAR_KEYWORD for one in inspect.signature(module.forward).parameters.values()):
+            problems.append(
+                f"model: expected a forward of {type(module).__name__} with **kwargs, by which it gets the "
+                "syntax and hands it on, got one without."
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _embedding_problems(config: InfusionConfig, parts: Parts, name: str) -> list[str]:
+    kind, kinds = config.embedding.kind, parts.family.kinds  # type: ignore[union-attr]
+    if parts.family == OWN:
+        return [
+            f"embedding: expected none in {name}, got {kind}. Its factors come from the source: see "
+            "infusion.embedding of a recipe."
+        ]
+    if kind not in kinds:
+        return [f"embedding.kind: expected one of {', '.join(kinds)} in {name}, got {kind}."]
+    if parts.final is None and ENCODER_KINDS[kind].join == "final":
+        return [
+            f"embedding: expected a model with a head that takes the sentence's final vector for {kind}, got "
+            f"{name}. Use a ForSequenceClassification model, or the kind add or concat."
+        ]
+    return []
+
+
+def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
+    """The new parameters with their names, for example to give them a learning rate of their own.
+
+    Raises:
+        ConfigError: The model is not infused.
+    """
+    infusion = getattr(model, "infusion", None)
+    if not isinstance(infusion, nn.Module):
+        raise ConfigError(f"model: expected an infused one, got a plain {type(model).__name__}. Call infuse.")
+    prefix = next((name for name, module in model.named_modules() if module is infusion), "infusion")
+    return [(f"{prefix}.{name}", parameter) for name, parameter in infusion.named_parameters()]
+
+
+def param_groups(
+    model: nn.Module, lr: float = 3e-5, infusion_lr: float | None = None, weight_decay: float = 0.0
+) -> list[dict[str, Any]]:
+    """Group the parameters that train, as optimizers of torch take them.
+
+    Args:
+        model: An infused model, also within PEFT's; or a plain one, whose parameters all have `lr`.
+        lr: Learning rate of the host's parameters.
+        infusion_lr: Of the infusion's; None for `lr`.
+        weight_decay: Of matrices. As in transformers' `Trainer`, biases and norms have none; nor have gates.
+
+    Returns:
+        Groups of the host and of the infusion, each with decay and without, as far as there are such.
+    """
+    new = {id(one) for _, one in infusion_parameters(model)} if hasattr(model, "infusion") else set()
+    own = lr if infusion_lr is None else infusion_lr
+    groups: dict[tuple[bool, bool], dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            is_new, is_bare = id(parameter) in new, parameter.dim() < 2 or "bias" in name
+            group = {"lr": own if is_new else lr, "weight_decay": 0.0 if is_bare else weight_decay}
+            groups.setdefault((is_new, is_bare), {"params": [], **group})["params"].append(parameter)
+    return [groups[key] for key in sorted(groups)]
+
+
 def _check(infusion: Infusion, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
     """Check that the batch brings what the infusion needs, in the shape of its pieces."""
     batch, n_pieces = shape
@@ -383,6 +469,16 @@ def _check(infusion: Infusion, given: Mapping[str, Tensor | None], shape: torch.
                 "Make batches with SyntaxCollator, or give raw text to syntaxformer.pipeline or to a "
                 "Translator."
             )
+    if (
+        infusion.inject == "gold"
+        and not infusion.training
+        and infusion.lisa
+        and given.get("governors") is None
+    ):
+        raise ValueError(
+            f"governors: expected a tensor of shape {[batch, n_pieces]}, as lisa.inject is gold, got none. "
+            "Make batches with SyntaxCollator, or switch it off: infusion.inject_governors(False)."
+        )
     wanted |= {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
     for name, expected in wanted.items():
         found = given.get(name)

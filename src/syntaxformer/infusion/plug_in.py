@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -25,11 +26,11 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import InfusionConfig, layer_problems
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import OWN, Family, Parts, embedded, final_of, parts_in, parts_of
-from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, OfThread, Seen, SyntaxBatch
+from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, OfThread, Seen, SyntaxBatch, check_fit
 from syntaxformer.infusion.inside_attention import Call, attend, mask_of_host
-from syntaxformer.nn import ENCODER_KINDS, SyntaxGate, TopicalAttention, linear_map
+from syntaxformer.nn import SyntaxGate, TopicalAttention, linear_map
 
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention of infused layers, and its mask function."""
@@ -80,6 +81,13 @@ def _with_syntax(signature: inspect.Signature) -> inspect.Signature:
     )
 
 
+def host_class(infused: type) -> type:
+    """The class that a module had before it was taken over."""
+    while "by" in infused.__dict__:
+        infused = infused.host
+    return infused
+
+
 def _reduce(self: nn.Module) -> tuple[Any, ...]:
     """Pickle and copy a module by the importable classes that its own class derives from."""
     stack, host = [], type(self)
@@ -125,10 +133,14 @@ class FoldedOutput(nn.Module):
 
 @dataclass(eq=False)
 class _Running:
-    """The batch of a thread's forward pass, for the head, which does not get it as an argument."""
+    """The batch of a thread's forward pass, for the head, which does not get it as an argument.
+
+    `n_items` is by how many labels of several batches the host divides its loss; None for those of this one.
+    """
 
     batch: SyntaxBatch | None = None
     given: dict[str, Tensor | None] | None = None
+    n_items: Tensor | int | None = None
     is_open = False
 
 
@@ -163,10 +175,27 @@ class _TakesSyntax(nn.Module):
     positional: ClassVar[tuple[str, ...]]
 
 
-class InfusedEncoder(_TakesSyntax):
-    """An encoder that takes the batch's syntax, checks it and passes it on to the layers."""
+class InfusedPart(nn.Module):
+    """A model within an infused one: its encoder, or what lies between that and the head."""
 
     syntax_root: tuple[PreTrainedModel]
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse to save a part, since only the whole model has the infusion.
+
+        Raises:
+            ValueError: This is not the whole model.
+        """
+        if self.syntax_root[0] is not self:
+            raise ValueError(
+                f"save_pretrained: expected the whole infused model, got its {type(self).__name__}, which "
+                "would be saved without syntax. Save the whole; AutoModel loads it without its head."
+            )
+        super().save_pretrained(*args, **kwargs)
+
+
+class InfusedEncoder(InfusedPart, _TakesSyntax):
+    """An encoder that takes the batch's syntax, checks it and passes it on to the layers."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
@@ -195,6 +224,12 @@ def _opened(
     infusion = cast("Infusion", root.infusion)
     parts = parts_in(stack, infusion.family, final_of(root, infusion.family))
     place(root, parts)
+    for name in (
+        "output_attentions",
+        "output_hidden_states",
+    ):  # an encoder beside a decoder has its own config
+        if inputs.get(name) is None and getattr(root.config, name) and stack.config is not root.config:
+            inputs[name] = True
     wants = inputs.get("output_attentions")
     wants = bool(stack.config.output_attentions if wants is None else wants)
     outputs = tuple(parts.output(layer) for layer in range(len(parts.layers)))
@@ -256,6 +291,11 @@ def _attend(
             "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
             "Call the encoder as a whole."
         )
+    if key.shape[2] != query.shape[2]:
+        raise ValueError(
+            f"key: expected as many keys as pieces, {query.shape[2]}, got {key.shape[2]}. Syntax relates "
+            "pieces only: do not tune prefixes."
+        )
     if (n_sharing := query.shape[1] // key.shape[1]) > 1:  # queries that share keys and values
         key, value = (states.repeat_interleave(n_sharing, 1) for states in (key, value))
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -297,8 +337,13 @@ class InfusedModel(_TakesSyntax):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
+        if "infusion" not in self._modules:
+            raise ValueError(
+                f"infusion: expected one in this class, got none. Make a plain {type(self).__name__} of "
+                "transformers with this config, and infuse it."
+            )
         seen, running = Seen(), _running.own
-        running.batch, running.is_open = None, True
+        running.batch, running.n_items, running.is_open = None, None, True
         running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
         try:
             output = super().forward(*args, **kwargs, syntax_seen=seen)
@@ -308,6 +353,15 @@ class InfusedModel(_TakesSyntax):
         if self.training and not (self._told or torch.compiler.is_compiling()):
             self._tell_of_frozen()
         return _with_governor_loss(self, output, seen, args, kwargs)
+
+    @property
+    def loss_function(self) -> Callable[..., Tensor]:
+        """The host's, which tells by how many labels it divides."""
+        return partial(_told_items, super().loss_function)
+
+    @loss_function.setter
+    def loss_function(self, value: Callable[..., Tensor]) -> None:
+        self._loss_function = value
 
     def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
         """Initialise our own modules as documented, whatever the host does to its layers."""
@@ -345,10 +399,15 @@ class InfusedModel(_TakesSyntax):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *args: Any, **kwargs: Any) -> PreTrainedModel:
-        """Load a folder as `syntaxformer.load` does."""
+        """Load a folder as `syntaxformer.load` does, into this class."""
         from syntaxformer.infusion.infused_folder import from_folder
 
-        return from_folder(folder, *args, **kwargs)
+        return from_folder(folder, *args, model_class=host_class(cls), **kwargs)
+
+
+def _told_items(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    _running.own.n_items = kwargs.get("num_items_in_batch")
+    return function(*args, **kwargs)
 
 
 def _with_governor_loss(
@@ -362,8 +421,11 @@ def _with_governor_loss(
     # Only in training, so that losses of evaluation can be compared between models.
     if loss is not None and model.training:
         weighted = model.infusion.config.lisa.weight * loss
+        labels = _by_name(model, args, kwargs).get("labels")
+        if labels is not None and (n_items := _running.own.n_items) is not None:  # Trainer divides no further
+            weighted = weighted * (labels != -100).sum() / n_items
         if isinstance(output, tuple):
-            has_loss = _by_name(model, args, kwargs).get("labels") is not None
+            has_loss = labels is not None
             output = (output[0] + weighted, *output[1:]) if has_loss else output
         elif has_loss := getattr(output, "loss", None) is not None:
             output["loss"] = output["loss"] + weighted
@@ -449,112 +511,53 @@ def infuse(
         )
     config = InfusionConfig.of(config)
     parts = parts_of(inner, family)
-    _check(config, parts, type(inner).__name__)
+    check_fit(config, parts, inner)
+    holder: Any = inner
     if parts.family == OWN:
-        return _infuse_own(inner, config)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        infusion = Infusion(config, parts)
-    weight = parts.stack.get_input_embeddings().weight
+        _infuse_own(inner, config)
+        holder = inner.encoder
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            inner.infusion = Infusion(config, parts)
+    if holder.infusion is None:  # nothing to infuse
+        return model
+    weight = (inner if parts.family == OWN else parts.stack).get_input_embeddings().weight
     exact = torch.promote_types(weight.dtype, torch.float32)
-    inner.infusion = infusion.to(weight.device, exact).train(inner.training)
+    holder.infusion.to(weight.device, exact).train(inner.training)
     inner._keep_in_fp32_modules_strict = {*(inner._keep_in_fp32_modules_strict or ()), "infusion"}
+    if parts.family != OWN:
+        _take_over_host(inner, parts)
+    if inner is not model:
+        _train_with_adapter(model, holder)
+    return model
+
+
+def _take_over_host(inner: PreTrainedModel, parts: Parts) -> None:
+    """Replace the classes of a foreign model that has its infusion."""
+    infusion = cast("Infusion", inner.infusion)
     _own_config(inner, parts)
     if infusion.attends:
         parts.stack.config._attn_implementation = IMPLEMENTATION
-    parts.stack.syntax_root = (inner,)
-    take_over(parts.stack, InfusedEncoder)
+    for part in [one for one in inner.modules() if isinstance(one, PreTrainedModel)]:
+        if part is parts.stack or (part is not inner and parts.stack in part.modules()):
+            part.syntax_root = (inner,)  # type: ignore[assignment]
+            take_over(part, InfusedEncoder if part is parts.stack else InfusedPart)
     take_over(inner, InfusedModel)
     place(inner, parts)
-    if inner is not model:
-        _train_with_adapter(model, inner)
-    return model
 
 
-def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
-    """The new parameters with their names, for example to give them a learning rate of their own.
-
-    Raises:
-        ConfigError: The model is not infused.
-    """
-    infusion = getattr(model, "infusion", None)
-    if not isinstance(infusion, nn.Module):
-        raise ConfigError(f"model: expected an infused one, got a plain {type(model).__name__}. Call infuse.")
-    prefix = next((name for name, module in model.named_modules() if module is infusion), "infusion")
-    return [(f"{prefix}.{name}", parameter) for name, parameter in infusion.named_parameters()]
-
-
-def param_groups(
-    model: nn.Module, lr: float = 3e-5, infusion_lr: float | None = None, weight_decay: float = 0.0
-) -> list[dict[str, Any]]:
-    """Group the parameters that train, as optimizers of torch take them.
-
-    Args:
-        model: An infused model, also within PEFT's; or a plain one, whose parameters all have `lr`.
-        lr: Learning rate of the host's parameters.
-        infusion_lr: Of the infusion's; None for `lr`.
-        weight_decay: Of matrices. As in transformers' `Trainer`, biases and norms have none; nor have gates.
-
-    Returns:
-        Groups of the host and of the infusion, each with decay and without, as far as there are such.
-    """
-    new = {id(one) for _, one in infusion_parameters(model)} if hasattr(model, "infusion") else set()
-    own = lr if infusion_lr is None else infusion_lr
-    groups: dict[tuple[bool, bool], dict[str, Any]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            is_new, is_bare = id(parameter) in new, parameter.dim() < 2 or "bias" in name
-            group = {"lr": own if is_new else lr, "weight_decay": 0.0 if is_bare else weight_decay}
-            groups.setdefault((is_new, is_bare), {"params": [], **group})["params"].append(parameter)
-    return [groups[key] for key in sorted(groups)]
-
-
-def _check(config: InfusionConfig, parts: Parts, name: str) -> None:
-    """Check that a config fits a model, and report all problems at once."""
-    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
-    if reason := parts.family.reason:
-        problems += [
-            f"{section}: expected none in {name}, got one: {reason}. It takes an embedding."
-            for section in ("masks", "relation_bias", "lisa")
-            if getattr(config, section) is not None
-        ]
-    if config.lisa is not None and config.lisa.head == "added" and parts.family != OWN:
-        reason = "only our own layers add to what W_O gives"
-        problems.append(f"lisa.head: expected replaced in {name}, got added: {reason}. Leave it out.")
-    if config.embedding is not None:
-        problems += _embedding_problems(config, parts, name)
-    if problems:
-        raise ConfigError(problems)
-
-
-def _embedding_problems(config: InfusionConfig, parts: Parts, name: str) -> list[str]:
-    kind, kinds = config.embedding.kind, parts.family.kinds  # type: ignore[union-attr]
-    if parts.family == OWN:
-        return [
-            f"embedding: expected none in {name}, got {kind}. Its factors come from the source: see "
-            "infusion.embedding of a recipe."
-        ]
-    if kind not in kinds:
-        return [f"embedding.kind: expected one of {', '.join(kinds)} in {name}, got {kind}."]
-    if parts.final is None and ENCODER_KINDS[kind].join == "final":
-        return [
-            f"embedding: expected a model with a head that takes the sentence's final vector for {kind}, got "
-            f"{name}. Use a ForSequenceClassification model, or the kind add or concat."
-        ]
-    return []
-
-
-def _infuse_own(model: Any, config: InfusionConfig) -> PreTrainedModel:
+def _infuse_own(model: Any, config: InfusionConfig) -> None:
     """Infuse our own translator: its config says what is infused, and its layers call the plug-in."""
-    for name in ("masks", "relation_bias", "lisa"):
-        section = getattr(config, name)
-        setattr(model.config, name, None if section is None else section.model_dump(mode="json"))
-    weight, encoder = model.get_input_embeddings().weight, model.encoder
+    shared, own = model.config, copy.deepcopy(model.config)
+    for name, section in config.sections_of_translator.items():
+        setattr(own, name, section)
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = own
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        encoder.infuse(config)
-    encoder.infusion.to(weight.device, weight.dtype).train(model.training)
-    return model
+        model.encoder.infuse(config)
 
 
 def _own_config(model: PreTrainedModel, parts: Parts) -> None:
@@ -573,12 +576,12 @@ def _own_config(model: PreTrainedModel, parts: Parts) -> None:
             module.config = copies[id(config)]
 
 
-def _train_with_adapter(peft_model: Any, inner: PreTrainedModel) -> None:
+def _train_with_adapter(peft_model: Any, holder: Any) -> None:
     """Make PEFT's active adapter train and save the infusion, as if `modules_to_save` had named it."""
     from peft.utils import ModulesToSaveWrapper
 
     name = peft_model.active_adapter
     adapter = peft_model.peft_config[name]
     adapter.modules_to_save = [*(adapter.modules_to_save or ()), "infusion"]
-    inner.infusion = ModulesToSaveWrapper(inner.infusion, name)
-    inner.infusion.set_adapter(name)
+    holder.infusion = ModulesToSaveWrapper(holder.infusion, name)
+    holder.infusion.set_adapter(name)

@@ -141,3 +141,21 @@ def control_trees(
         )
         phrases = PhraseColumns(_lowest(made.gap_depths) + below, made.gap_depths, made.gap_heads)
     return WordTrees.of_sentence(n_words, None if trees.governors is None else governors, phrases)
+
+
+def shuffle_relations(
+    relations: NDArray[np.uint8], places: NDArray[np.int64], across: int, rng: np.random.Generator
+) -> None:
+    """Shuffle the relations of a segment in place, in each tree; its diagonal and pairs of segments stay.
+
+    Args:
+        relations: `[trees, nodes, nodes]`.
+        places: Rows and columns of the segment.
+        across: The relation of pairs in two segments.
+        rng: Draws the order.
+    """
+    for matrix in relations:
+        block = matrix[np.ix_(places, places)]
+        free = (block != across) & ~np.eye(len(places), dtype=bool)
+        block[free] = rng.permutation(block[free])
+        matrix[np.ix_(places, places)] = block

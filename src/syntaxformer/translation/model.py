@@ -50,6 +50,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     accepts_loss_kwargs = True
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    _keep_in_fp32_modules_strict: ClassVar[set[str]] = {"infusion"}
     _tied_weights_keys: ClassVar[dict[str, str]] = {"output.weight": "decoder.embedding.weight"}
 
     def __init__(self, config: SyntaxTransformerConfig) -> None:

@@ -439,10 +439,6 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     tokenizer, own = encoder.target_tokenizer, encoder.tokenizer if encoder.own_target is not None else None
     pretrained, tags, plan = recipe.pretrained_embeddings, recipe.predict_target_pos, recipe.width_plan()
     table_width = pretrained and pretrained.source and pretrained.source.width
-    infusion = recipe.infusion
-    sections = {name: getattr(infusion, name) for name in ("lisa", "masks", "relation_bias")}
-    if infusion.masks is not None and infusion.preset != "preserving":
-        sections["masks"] = infusion.masks.model_copy(update={"preset": infusion.preset_of_masks})
     parse, labels = recipe.parse_task, FactorVocabulary("parse_task", encoder.syntax.brackets or ()).entries
     start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.pad_token_id
     config = SyntaxTransformerConfig(
@@ -452,7 +448,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         source_pad_token_id=own and own.pad_token_id,
         infusion=plan.as_dict(),
         tag_layers=recipe.embedding.tag_layers or 1,
-        **{name: one and one.model_dump(mode="json") for name, one in sections.items()},
+        **recipe.infusion.sections_of_translator,
         target_pos=tags and {"tags": list(target_tags()), "weight": tags.weight},
         parse_task=parse and {"labels": list(labels), "weight": parse.weight},
         # A narrower source table has a map that widens it to the word width.

@@ -85,6 +85,22 @@ def test_text_that_spells_a_special_piece_is_text(tokenizer):
     assert {0, 1, 2} <= set(words[0].tolist())
 
 
+def test_special_pieces_of_a_text_are_kept_if_that_is_asked(tokenizer, tmp_path, caplog):
+    spelt = sf.SyntaxExample((sentence("dogs [SEP] bark", [2, 2, -1], "NOUN X VERB"),))
+    made = collator(tokenizer, "pos_add", split_special_tokens=False)
+    made.save_pretrained(tmp_path)
+    for one in (made, sf.SyntaxCollator.from_pretrained(tmp_path)):
+        batch = one([spelt])
+        assert batch["input_ids"][0].tolist().count(tokenizer.sep_token_id) == 2
+        assert batch["factor_ids"].shape[1] == batch["input_ids"].shape[1] == 5
+    assert not caplog.text
+    split = collator(tokenizer, "pos_add")
+    split([spelt]), split([spelt])
+    assert (
+        caplog.text.count("texts hold '[SEP]', a special token of the tokenizer, which is read as text") == 1
+    )
+
+
 def test_phrases_are_remembered_no_longer_than_the_sentence():
     """A service would else keep the texts of all its users."""
     kept = sentence("Dogs bark loudly", [1, -1, 1], "NOUN VERB ADV", deprels=("nsubj", "root", "advmod"))
@@ -382,6 +398,8 @@ def test_labels(tokenizer):
     assert make(1, 0)["labels"].dtype == torch.int64
     assert make(1, 0.5)["labels"].tolist() == [1.0, 0.5]
     assert "labels" not in make(None, None)
+    row = {"text": "Dogs bark", "labels": torch.tensor([1.0, 0.0])}
+    assert collator(tokenizer, "none")([row])["labels"].tolist() == [[1.0, 0.0]]
     assert make("dogs bark", "the")["labels"].tolist() == [[2, 12, 13, 3], [2, 4, 3, -100]]
     for wrong in ((1, None), (1, "a")):
         with pytest.raises(DataError, match=r"^labels: expected one kind for all examples or none, got a m"):
@@ -572,6 +590,16 @@ def test_another_sentence_lends_its_tree(tokenizer, tmp_path, caplog):
         ConfigError, match=r"^pool: expected sentences whose trees the control other_sentence"
     ):
         controlled(tokenizer, "other_sentence")
+
+
+def test_each_pool_lends_its_own_trees(tokenizer):
+    """Folds of a cross-validation share sentences."""
+    lent = [
+        controlled(tokenizer, "other_sentence", pool=[other])([sf.SyntaxExample((LONG,))])["syntax"]
+        for other in (FLAT, LOUD, FLAT)
+    ]
+    assert lent[0].equal(lent[2])
+    assert not lent[0].equal(lent[1])
 
 
 def test_a_tagged_sentence_never_lends_itself_its_tree(tokenizer, caplog):

@@ -606,3 +606,28 @@ def test_the_loss_of_pointing_at_governors_is_the_mean_over_layers():
     seen = Seen(governor_losses={0: [torch.tensor(1.0)], 2: [torch.tensor(3.0), torch.tensor(5.0)]})
     assert seen.governor_loss().item() == 3.0
     assert Seen().governor_loss() is None
+
+
+def test_gold_governors_that_are_not_there_are_missed():
+    model = sf.infuse(_bert(), sf.InfusionConfig(lisa={"inject": "gold"})).eval()
+    pieces = torch.randint(4, 31, (1, 5))
+    with pytest.raises(
+        ValueError, match=r"^governors: expected a tensor of shape \[1, 5\], as lisa\.inject is gold"
+    ):
+        model(pieces)
+    model.infusion.inject_governors(False)
+    model(pieces)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+@pytest.mark.parametrize("names", ["lisa", "masks"])
+def test_tuned_prefixes_are_refused(names):
+    import peft
+
+    options = peft.PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)
+    model = peft.get_peft_model(sf.infuse(_bert(), names), options).eval()
+    batch = {"syntax": torch.zeros(1, 2, 5, 5, dtype=torch.uint8)} if names == "masks" else {}
+    with pytest.raises(
+        ValueError, match=r"^key: expected as many keys as pieces, 5, got 8\. Syntax relates pieces"
+    ):
+        model(input_ids=torch.randint(4, 31, (1, 5)), **batch)

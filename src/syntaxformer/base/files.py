@@ -387,6 +387,9 @@ def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -
                 if line.startswith(_UTF_16_BOMS) and not line.startswith(b"\xff\xfe\0\0"):  # that is UTF-32
                     remedy = "Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."
                     raise DataError(f"expected UTF-8, got UTF-16. {remedy}", name, number)
+                if b"\r" in line and not raw.endswith(b"\n"):  # the only line
+                    remedy = "Convert it: tr '\\r' '\\n' < FILE > NEW."
+                    raise DataError(f"expected lines that end in LF or CR LF, got CR alone. {remedy}", name)
             yield _decode(line, name, number, position + raw.find(line))
         position += len(raw)
 

@@ -79,7 +79,13 @@ def predict(
         known, texts = prediction.read_split_for(classifier.info, task, data, split)
     else:
         texts = prediction.read_texts_for(classifier.info, source or prediction.STDIN)
-    labelled = all(one.label is not None for one in texts.examples)
+    n_labelled = sum(one.label is not None for one in texts.examples)
+    labelled = n_labelled == len(texts)
+    if n_labelled and not labelled:
+        told = f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"
+        echo(f"warning: {told}.", err=True)
+    if ablation and not labelled:
+        raise ConfigError("--shuffle, --blank: expected labels, whose scores they compare, got rows without.")
     if as_json and not labelled and baseline is None:
         raise ConfigError("--json: expected labels, whose scores it prints, got none. Leave it out.")
     submitted = known.submission.get(split) if known is not None and not labelled else None

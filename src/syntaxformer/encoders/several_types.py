@@ -38,8 +38,15 @@ OUTSIDE = "O"
 CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
 """Columns of CoNLL-U."""
 
+_OF_SPANS = re.compile("O$|[BIES]-")
+_BOOLEAN = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 _COMMENT = re.compile(r"#\s?\S+\s*[=:]|# ?(new\w+|id)\b|#$")
 _TINY = 1e-9
+
+
+def _as_label(cell: Any) -> str:
+    """A label or tag as one line; empty if there is none."""
+    return "" if cell is None or cell != cell else " ".join(str(cell).split())
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,13 @@ class SeveralLabels(OneLabel):
         """The labels of a list, or the columns that hold 1."""
         found = listed(cell)
         if isinstance(found, Mapping):
-            if wrong := [name for name, value in found.items() if str(value).strip() not in ("0", "1")]:
+            holds = {name: _BOOLEAN.get(str(value).strip().lower()) for name, value in found.items()}
+            if wrong := [name for name, value in holds.items() if value is None]:
                 raise ValueError(f"column {wrong[0]!r}: expected 0 or 1, got {str(found[wrong[0]])[:60]!r}.")
-            found = [name for name, value in found.items() if str(value).strip() == "1"]
-        names = tuple(sorted(set(map(str, found))))
+            found = [name for name, value in holds.items() if value]
+        names = tuple(sorted(set(map(_as_label, found))))
+        if "" in names:
+            raise ValueError(f"labels: expected names, got an empty one in {str(cell)[:60]}.")
         for name in names if self.labels else ():
             super().read(name)
         return names
@@ -124,12 +134,18 @@ class WordTags(OneLabel):
         read = _json_words if table_format(path) == "json" else _conll_words
         rows, columns = read(path, columns, labelled)
         counts = Counter(chain.from_iterable(tags for _, _, tags in rows))
+        counts.pop("", None)  # said below, with its line
         known = self if self.labels or not counts else self.with_labels(counts, path)
+        odd = [tag for tag in counts if not _OF_SPANS.match(tag)]
+        if odd and known is not self and 2 * sum(counts[tag] for tag in odd) < counts.total():
+            told = "%s: tags mark spans, except %s. So words are scored, not spans by F1. Correct these."
+            _log.warning(told, path, ", ".join(map(repr, odd)))
         examples, n_bare = [], 0
         for lines, words, tags in rows:
             for line, word, tag in zip(lines, words, tags, strict=False):
                 if tag not in known.labels:
-                    problem = f"tag of {word!r}: expected one of {', '.join(known.labels)}, got {tag!r}."
+                    found = repr(tag) if tag else "none"
+                    problem = f"tag of {word!r}: expected one of {', '.join(known.labels)}, got {found}."
                     raise DataError(problem, path, line)
             n_bare += sum(tags[first][0] == "I" for _, first, _ in spans_of(tags) if known.is_bio)
             place, text, label = str(len(examples)), " ".join(words), tuple(tags) or None
@@ -141,7 +157,7 @@ class WordTags(OneLabel):
     @property
     def is_bio(self) -> bool:
         """Whether tags mark spans: O, and B-, I-, E- or S- before a kind."""
-        return all(tag == OUTSIDE or re.match("[BIES]-", tag) for tag in self.labels)
+        return all(map(_OF_SPANS.match, self.labels))
 
     def target(self, label: Any) -> Any:
         """The numbers of the tags."""
@@ -224,7 +240,7 @@ def _json_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
         if not is_right or not words or not all(str(one).strip() for one in words):
             problem = f"expected lists {word!r} and {tag!r} of as many words as tags, at least one, got"
             raise DataError(f"{problem} {str(words)[:60]} and {str(tags)[:60]}.", path, row.number)
-        rows.append(([row.number] * len(words), list(map(str, words)), list(map(str, tags))))
+        rows.append(([row.number] * len(words), list(map(str, words)), list(map(_as_label, tags))))
     return rows, replace(columns, text=word, label=tag)
 
 
@@ -264,7 +280,7 @@ def _conll_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
                 raise DataError(f"{problem} Blank lines separate sentences.", path, number)
         # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
         cells = [(number, row) for number, row in cells if not is_conllu or row[0].isdecimal()]
-        tags = [] if tag in (None, word) else [row[tag] for _, row in cells]
+        tags = [] if tag in (None, word) else [_as_label(row[tag]) for _, row in cells]
         sentences.append(([number for number, _ in cells], [row[word] for _, row in cells], tags))
     return sentences, replace(columns, text=names[word], label=given[1] if tag is None else names[tag])
 

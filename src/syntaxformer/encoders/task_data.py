@@ -552,7 +552,7 @@ def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: 
     line = next(iter(read_lines(path)), "") if table_format(path) == "csv" else ""
     known = {*USUAL.texts[0], *USUAL.label, *columns.given}
     for separator, what in ((";", "semicolons"), ("\t", "tabs")):
-        cells = next(csv.reader([line], delimiter=separator), [])
+        cells = next(csv.reader([line.replace("\r", " ")], delimiter=separator), [])
         if "," not in line and len(cells) > 1 and (labelled or known & set(cells)):
             raise DataError(
                 f"expected commas between the cells of a CSV file, got {what}: {line[:80]!r}. "

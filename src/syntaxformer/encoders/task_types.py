@@ -21,6 +21,7 @@ import numpy as np
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.encoders.labels import count_labels, number_of, odd_labels
 from syntaxformer.encoders.metrics import per_class, score_predictions
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ class Score(TaskType):
 
     def read(self, cell: str, fold_case: bool = False) -> float:
         """Read a finite number in the range."""
-        score = _number(cell)
+        score = number_of(cell)
         if score is None or not math.isfinite(score):
             raise ValueError(f"score: expected a finite number, got {cell!r}.")
         low, high = self.score_range or (-math.inf, math.inf)
@@ -283,7 +284,7 @@ class Score(TaskType):
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
         """Drop a header: a first row without a number, before one with a number."""
         cells = [str(row.cells[column]) for row in rows[:2] if not row.problem and column.isdecimal()]
-        is_header = len(cells) == 2 and _number(cells[0]) is None and _number(cells[1]) is not None
+        is_header = len(cells) == 2 and number_of(cells[0]) is None and number_of(cells[1]) is not None
         return self, rows[1:] if is_header else rows
 
     def fit(self, labels: Sequence[Any]) -> Score:
@@ -401,6 +402,8 @@ class OneLabel(TaskType):
         name = cell.lower() if fold_case else cell
         if name in self.labels:
             return self.labels.index(name)
+        if (value := number_of(name)) is not None and value in (known := list(map(number_of, self.labels))):
+            return known.index(value)  # 1, where pandas wrote 1.0
         shown = ", ".join(self.labels[:_MOST_SHOWN]) + (", …" if len(self.labels) > _MOST_SHOWN else "")
         hint = f" {nearest(name, self.labels)}" if name and len(self.labels) > _MOST_SHOWN else ""
         raise ValueError(f"label: expected one of {shown}, got {cell!r}.{hint}")
@@ -413,7 +416,7 @@ class OneLabel(TaskType):
         """Take the labels of the rows, sorted, with numbers in the order of their values."""
         if self.labels:
             return self, rows
-        return self.with_labels(_count_labels(rows, column, source), source), rows
+        return self.with_labels(count_labels(rows, column, source), source), rows
 
     def with_labels(self, counts: Counter[str], source: str | Path) -> Any:
         """The type with these labels, sorted; they are logged with their counts.
@@ -423,11 +426,13 @@ class OneLabel(TaskType):
         """
         if not counts:
             raise DataError("labels: expected some to learn, got none in any row.", source)
-        values = {one: n for one in counts if (n := _number(one)) is not None and math.isfinite(n)}
+        values = {one: n for one in counts if (n := number_of(one)) is not None and math.isfinite(n)}
         labels = sorted(counts, key=lambda one: (one not in values, values.get(one, 0.0), one))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
         more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
         _log.info("%s: labels, sorted (numbers by value): %s%s", source, shown, more)
+        for told in odd_labels(labels):
+            _log.warning("%s: %s", source, told)
         return replace(self, labels=tuple(labels))
 
     def for_head(self, head: str, has_decoder: Callable[[], bool], tokenizer: Any) -> TaskType:
@@ -552,48 +557,3 @@ class WrittenLabel(OneLabel):
             return stack(found, 1)
 
         return score
-
-
-def _count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Counter[str]:
-    """Count the rows of each label."""
-    counts: Counter[str] = Counter()
-    for row in rows:
-        label = row.whole(source).label(column, source)
-        if not label:
-            raise DataError(f"column {column!r}: expected a label, got an empty cell.", source, row.number)
-        counts[label] += 1
-    if column.isdecimal() and len(rows) > 3:
-        _refuse_header(rows[0], counts, column, source)
-    if len(counts) < 2:
-        raise DataError(
-            f"column {column!r}: expected at least two labels, got only {', '.join(map(repr, counts))}.",
-            source,
-        )
-    if len(counts) > 20 and len(counts) > counts.total() / 2:
-        raise DataError(
-            f"column {column!r}: expected labels that occur again, got {len(counts)} different ones in "
-            f"{counts.total()} rows. Name the label's column with --label-column, or use --task regress.",
-            source,
-        )
-    return counts
-
-
-def _refuse_header(first: Row, counts: Counter[str], column: str, source: str | Path) -> None:
-    """Refuse a first row that looks like a header: its label occurs once, while another one repeats."""
-    label = first.text(column)
-    if counts[label] == 1 and max((n for name, n in counts.items() if name != label), default=0) > 1:
-        names = list(first.cells.values())
-        raise DataError(
-            f"expected rows of text and label, got what looks like a header: {', '.join(map(repr, names))}. "
-            f"Give --text-column {names[0]} --label-column {label}, or remove the line; if it is a row, "
-            "put it further down.",
-            source,
-            first.number,
-        )
-
-
-def _number(cell: Any) -> float | None:
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return None

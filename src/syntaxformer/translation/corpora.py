@@ -301,8 +301,14 @@ def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
         raise DataError(
             f"expected at least one pair of lines with text, got {number} lines without text.", src_path
         )
+    if n_tabs > max(10, number / 10):
+        raise DataError(
+            f"expected one sentence in a line, got tabs in {n_tabs} of {2 * number} lines: this looks like a "
+            "table. Give each language a file of its own. If no cell is a translation, replace the tabs.",
+            src_path,
+        )
     if n_tabs:
-        _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, n_tabs)
+        _log.warning("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, n_tabs)
 
 
 def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,8 @@ from syntaxformer.base.files import count_lines, read_lines
 from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, language_of_side
 from syntaxformer.base.progress import track
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
+
+_log = logging.getLogger("syntaxformer.training")
 
 FILE = "data_report.json"
 """Its name in the folder of a run."""
@@ -40,6 +43,8 @@ EMPTY, DUPLICATE, RATIOS = "with an empty side", "duplicates of an earlier pair"
 COPY, SCRIPT, LANGUAGE = "untranslated copies", "in another script", "in another language"
 TABS, UNKNOWN, LONG = "with tabs", "with characters unknown to the tokenizer", "longer than the model takes"
 HELD_OUT = "that are also in {}"
+WARNED, MANY = (COPY, SCRIPT, LANGUAGE, RATIOS), 0.2
+"""Faults of which a larger share of pairs is told as a warning, as are pairs that are held out."""
 KEPT = (TABS, UNKNOWN)
 """Faults that `data.clean` leaves in: tabs are read as spaces, and unknown characters can be learned."""
 
@@ -90,6 +95,14 @@ class DataReport:
         return {
             "text": self.name, "pairs": self.n_pairs, "kept": n_kept, "faults": faults, "notes": self.notes
         }  # fmt: skip
+
+    def tell(self) -> None:
+        """Log the report, and warn of what is wrong with so many pairs that the whole text may be."""
+        _log.info("%s", self)
+        for fault, about in self.to_dict()["faults"].items() if self.kept is None else ():
+            if about["share"] > MANY and (fault in WARNED or fault.startswith(HELD_OUT.format(""))):
+                found = f"{about['share']:.0%} of the pairs are faulty: {fault.removeprefix('that are ')}"
+                _log.warning("%s: %s. Check languages and files, or set data.clean=true.", self.name, found)
 
     def __str__(self) -> str:
         rows = [f"{self.name}: {self.n_pairs:,} pairs"]

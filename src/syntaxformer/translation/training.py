@@ -155,7 +155,7 @@ def _train(run: Run[Recipe]) -> None:
     model, _ = build(recipe, data)
     if run.writes:
         run.open()  # only now, so that an older run is not deleted before what may be refused
-        _log.info("%s", data.report)
+        data.report.tell()
         if checkpoint is None:  # a resumed run has these files already, and a failed write would lose them
             write_json(recipe.output / REPORT, data.report.to_dict(), indent=1)
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)

@@ -71,3 +71,14 @@ def test_lines_before_the_first_are_not_looked_at_but_counted(tmp_path):
         DataError, match=r"a\.txt:3: expected UTF-8, got byte 0xff at byte 2 of the line \(6 of the file\)"
     ):
         next(lines)
+
+
+def test_lines_of_old_macs_are_named_and_a_cr_within_a_line_is_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"ab\rcd\r")
+    with pytest.raises(
+        DataError, match=r"a\.txt: expected lines that end in LF or CR LF, got CR alone\. Convert it: tr"
+    ):
+        list(read_lines(path))
+    path.write_bytes(b"ab\rcd\nef\r\n")
+    assert list(read_lines(path)) == ["ab\rcd", "ef"]

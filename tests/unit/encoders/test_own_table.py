@@ -96,6 +96,31 @@ def test_a_cell_like_the_number_of_a_column_is_no_header(table):
     assert len(read_own_table(pandas, "classify", named)[0]) == 2
 
 
+def test_a_number_is_the_same_label_however_it_is_written(table):
+    """pandas writes 1.0 for 1 as soon as one number of a column is missing."""
+    learned = read_own_table(table("a\t0.0\nb\t1.0\n"), "classify", TableColumns())[2]
+    assert learned == ("0.0", "1.0")
+    found = read_own_table(table("a\t1\nb\t0\n"), "classify", TableColumns(), learned)[0]
+    assert [one.label for one in found.examples] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (("neg", "Neg", "pos"), "labels 'Neg', 'neg' are classes of their own. Are they one? Then write them alike."),
+        (("neg", "neg\u200b"), r"labels 'neg', 'neg\u200b' are classes of their own."),
+        (("1", "1.0", "2"), "labels '1', '1.0' are classes of their own."),
+        (("nan", "pos"), "'nan' is a class. Does it mean no label? Then leave out its rows."),
+        (("N/A", "pos"), "'N/A' is a class. Does it mean no label?"),
+        (("neg", "pos", "1", "2"), ""),
+    ],
+)  # fmt: skip
+def test_labels_that_are_hardly_meant_are_named(table, caplog, labels, told):
+    read_own_table(table("".join(f"text {one}\t{one}\n" for one in labels)), "classify", TableColumns())
+    assert caplog.text.count("WARNING") == bool(told)
+    assert told in caplog.text
+
+
 def test_labels_are_one_line_of_text(table):
     path = table('text,label\na,"very\n good"\nb,very\u00a0good\nc,bad\n', "broken.csv")
     assert shown(read_own_table(path, "classify", TableColumns()))[2] == ("bad", "very good")
@@ -141,7 +166,8 @@ ERRORS = [
     ("", "classify", TableColumns(), ": expected rows, got an empty file."),
     ("a\tpos\nb\n", "classify", TableColumns(), ":2: row: expected 2 cells, got 1. Look for a tab or an unclosed quote inside a text."),
     ("a\tpos\n\tneg\n", "classify", TableColumns(), ":2: column '1': expected a text, got an empty one. Remove the row."),
-    ("a\tpos\nb\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell."),
+    ("a\tpos\nb\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. Leave out rows without a label."),
+    ("a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. So have 2 more rows. Leave out rows without a label."),
     ("a\tpos\nb\tpos\n", "classify", TableColumns(), ": column '2': expected at least two labels, got only 'pos'."),
     ("a\t1\nb\tnan\n", "regress", TableColumns(), ":2: score: expected a finite number, got 'nan'."),
     ("a\tpos\nb\tneg\n", "classify", TableColumns("review", "stars"), ": --text-column: expected a column 'review', got 'a', 'pos'."),

@@ -81,6 +81,18 @@ def test_shuffled_tags_are_scored_beside_the_unchanged_ones(run, cola_model, col
     assert line == f"{told}{test['high']:+.4f}, p = {test['p_value']:.3f} (paired permutation)"
 
 
+def test_rows_of_which_only_some_have_a_label_are_not_scored_and_that_is_said(run, cola_model, tmp_path):
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\nthe cat sleeps .\t1\nthe dog sleeps .\t\n")
+    done = run("predict", cola_model[0], rows)
+    assert (done.code, len(done.out.splitlines())) == (0, 3)
+    assert "warning: 1 of 2 rows have a label; only if all have one, predictions are scored." in done.err
+    done = run("predict", cola_model[0], rows, "--blank", "pos")
+    assert (done.code, done.err.splitlines()[-1]) == (
+        2, "error: --shuffle, --blank: expected labels, whose scores they compare, got rows without.",
+    )  # fmt: skip
+
+
 def test_a_file_for_the_glue_server(run, cola_model, cola, tmp_path):
     folder, _ = cola_model
     (tmp_path / "submission").mkdir()

@@ -192,11 +192,30 @@ def test_columns_of_conllu_and_lists_of_json(file):
         ("a.jsonl", '{"tokens": ["a"], "tags": ["X"]}\n{"tokens": ["a", "b"], "tags": ["X"]}\n', r"a.jsonl:2: expected lists 'tokens' and 'tags' of as many"),
         ("a.jsonl", '{"tokens": "a b", "tags": ["X", "Y"]}\n', r"a.jsonl:1: expected lists 'tokens' and 'tags'"),
         ("a.jsonl", '{"tokens": ["a"]}\n', r"a.jsonl:1: expected lists 'tokens' and 'tags' of as many words as tags"),
+        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", null]}\n', r"a.jsonl:1: tag of 'b': expected one of O, got none\."),
+        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", " "]}\n', r"a.jsonl:1: tag of 'b': expected one of O, got none\."),
+        ("a.conll", "a\tO\nb\t\n", r"a.conll:2: tag of 'b': expected one of O, got none\."),
     ],
 )  # fmt: skip
 def test_files_of_tags_that_are_refused(file, name, content, message):
     with pytest.raises(DataError, match=message):
         read(file(name, content), WordTags(()))
+
+
+def test_a_tag_that_marks_no_span_among_those_that_do(file, caplog):
+    """Spaces are no part of a tag; a typing error would turn F1 of spans into the share of right words."""
+    _, _, spaced = read(file("a.conll", "a\tB-X \nb\tI-X\nc\tO\n"), WordTags(()))
+    assert spaced.labels == ("B-X", "I-X", "O")
+    assert spaced.is_bio
+    assert not caplog.text
+    _, _, wrong = read(file("a.conll", "a\tB-X\nb\tx-X\nc\tO\n"), WordTags(()))
+    assert not wrong.is_bio
+    assert (
+        "tags mark spans, except 'x-X'. So words are scored, not spans by F1. Correct these." in caplog.text
+    )
+    caplog.clear()
+    read(file("a.conll", "a\tNOUN\nb\tVERB\nc\tO\n"), WordTags(()))
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("name", ["a.conllu", "a.conll"])
@@ -600,6 +619,7 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
         ("classify", "a.jsonl", '{"text": "a", "label": ["x", "y"]}\n', r"a.jsonl:1: column 'label': expected one label or score, got \['x', 'y'\]. Use --task multilabel"),
         ("regress", "a.jsonl", '{"text": "a", "label": [1, 2]}\n', r"a.jsonl:1: column 'label': .* vector for lists of numbers"),
         ("multilabel", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
+        ("multilabel", "a.jsonl", '{"text": "a", "label": ["x", null]}\n', r"a.jsonl:1: labels: expected names, got an empty one in \['x', None\]"),
         ("vector", "a.jsonl", '{"text": "a", "label": [1, 2]}\n{"text": "a", "label": [1]}\n', r"a.jsonl:2: scores: expected 2, got 1"),
         ("vector", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
         ("vector", "a.jsonl", '{"text": "a", "label": {"x": 1, "y": 2}}\n{"text": "a", "label": {"x": 1, "z": 2}}\n', r"a.jsonl:2: scores: expected those named x, y, got x, z. Name the same ones in every row"),
@@ -614,6 +634,17 @@ def test_lists_that_are_refused(file, kind, name, content, message):
 def test_a_column_of_something_else_than_0_and_1(file):
     with pytest.raises(DataError, match=r"a.csv:3: column 'y': expected 0 or 1, got '2'"):
         read(file("a.csv", "text,x,y\na,0,1\nb,1,2\n"), SeveralLabels(()), label="x,y")
+
+
+def test_labels_however_they_are_written(file):
+    """Columns as pandas writes them, and names with spaces around."""
+    texts, _, known = read(
+        file("a.csv", "text,x,y\na,0.0,True\nb,1.0,False\n"), SeveralLabels(()), label="x,y"
+    )
+    assert (known.labels, [one.label for one in texts.examples]) == (("x", "y"), [("y",), ("x",)])
+    _, _, known = read(file("a.jsonl", '{"text": "a", "label": ["x"]}\n{"text": "b", "label": ["x ", "y"]}\n'),
+                       SeveralLabels(()))  # fmt: skip
+    assert known.labels == ("x", "y")
 
 
 def test_scores_of_json_objects_are_taken_by_name(file):

@@ -71,11 +71,18 @@ def test_a_tab_is_refused_with_its_place(tmp_path):
 
 def test_tabs_as_spaces_are_counted_and_reported(tmp_path, caplog):
     config = _write(tmp_path, b"a\tb\nc\n", b"\td\ne\tf\n").model_copy(update={"tabs": "space"})
-    with caplog.at_level("INFO"):
-        text = read_split(config, "train")
+    text = read_split(config, "train")
     assert text.src == ["a b", "c"]
     assert text.tgt == [" d", "e f"]
     assert "3 lines with tabs, read as spaces" in caplog.text
+
+
+def test_a_table_is_no_text_even_where_tabs_are_spaces(tmp_path):
+    config = _write(tmp_path, b"a\tx\n" * 30, b"x\n" * 30).model_copy(update={"tabs": "space"})
+    with pytest.raises(
+        DataError, match=r"train\.en: expected one sentence in a line, got tabs in 30 of 60 lines"
+    ):
+        read_split(config, "train")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ def evaluate(
 
     if rows is not None or data is not None:
         if model is None or any([src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]):
-            raise ConfigError("evaluate: expected a classifier and its table or --data only, got more.")
+            problem = "evaluate: expected a classifier and its table or --data only, got more."
+            raise ConfigError(f"{problem} For a translator, name the text with --src.")
         given: dict[str, Any] = {"shuffle": shuffle, "blank": blank, "annotator": annotator, "device": device}
         given |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
         predict(model, rows, data=data, split=split, baseline=baseline or [], **given)

@@ -89,9 +89,7 @@ def predict(
     if as_json and not labelled and baseline is None:
         raise ConfigError("--json: expected labels, whose scores it prints, got none. Leave it out.")
     submitted = known.submission.get(split) if known is not None and not labelled else None
-    target = output
-    if output is not None and (output.is_dir() or not output.suffix):
-        target = output / (submitted or "predictions.tsv")
+    target = _file_of(output, submitted, classifier.task_type)
     options.refuse_inputs(target, [source if data is None else texts.source])
     predictions = classifier.predict_set(texts, **how)
     if predictions.n_truncated:
@@ -114,6 +112,16 @@ def predict(
             folders[name] = one
             systems[name] = prediction.predictions_beside(one, classifier.info, texts, given, **how)
         _say_scores(classifier, texts, systems, folders, as_json)
+
+
+def _file_of(output: Path | None, submitted: str | None, task_type: Any) -> Path | None:
+    """The file to write, whose name does not promise another format; a folder gets the usual name."""
+    if output is None:
+        return None
+    written = ".json" if task_type.parts == "span" else ".tsv"
+    if output.suffix in {".csv", ".json", ".jsonl"} - {written}:
+        raise ConfigError(f"-o: expected a file ending of {written}, as is written, got {output.name}.")
+    return output / (submitted or "predictions.tsv") if output.is_dir() or not output.suffix else output
 
 
 def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Path], as_json: bool) -> None:

@@ -109,12 +109,13 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
     task = TASKS.get(info.task)
     if columns.text is None and task is not None and (table := _official_table(task, source)) is not None:
         return table
-    if table_format(source) == "tsv":
+    is_numbered = columns.text is not None and columns.text.isdecimal()
+    if (form := table_format(source)) == "tsv" or (form == "csv" and is_numbered):
         cells = read_table(source, quoted=csv_quoted(source, info.quotes)[0]).columns
         if columns.text is None:
             if not all(set(names) & set(cells) for names in USUAL.texts[: info.n_texts]):
                 return None
-        elif not columns.text.isdecimal():
+        elif not is_numbered:
             if not set(columns.texts) <= set(cells):
                 return None
         elif len(cells) < max(map(int, columns.given)):

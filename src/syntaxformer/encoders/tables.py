@@ -71,11 +71,9 @@ class Row:
             DataError: It is broken.
         """
         if self.problem:
-            raise DataError(
-                f"row: {self.problem}. Look for a tab or an unclosed quote inside a text.",
-                source,
-                self.number,
-            )
+            breaks = "a comma without quotes around the cell" if table_format(source) == "csv" else "a tab"
+            told = f"row: {self.problem}. Look for {breaks} or an unclosed quote inside a text."
+            raise DataError(told, source, self.number)
         return self
 
 

@@ -138,7 +138,7 @@ def loops_in_words(n_loops: int, n_lines: int) -> str:
     """What a user reads of translations that loop."""
     return (
         f"{n_loops} of {n_lines} translations repeat themselves up to the length limit. "
-        "Set no_repeat_ngram_size, or train longer or on more pairs."
+        "Give --no-repeat-ngram-size (in Python no_repeat_ngram_size), or train longer or on more pairs."
     )
 
 

@@ -430,8 +430,8 @@ class _Tally:
             )
         if self.n_empty or self.n_long:
             for_tags = f", {self.n_tagged_out} of them for their tags alone" if self.n_tagged_out else ""
-            shown = (text.src_path, self.n_empty, self.n_long, max_pieces, for_tags)
-            _log.info("%s: left out %d empty pairs and %d of more than %s pieces%s", *shown)
+            of_long = f" and {self.n_long} of more than {max_pieces} pieces" if max_pieces else ""
+            _log.info("%s: left out %d empty pairs%s%s", text.src_path, self.n_empty, of_long, for_tags)
 
 
 # The target side of training; translating needs neither its annotator nor its tags.

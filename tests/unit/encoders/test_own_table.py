@@ -187,6 +187,16 @@ def test_tables_that_cannot_be_used(table, content, kind, columns, problem):
     assert str(caught.value) == f"{path}{problem}"
 
 
+def test_a_comma_in_a_text_of_a_csv_is_named(table):
+    path = table("text,label\na,b,pos\n", "mine.csv")
+    with pytest.raises(DataError) as caught:
+        read_own_table(path, "classify", TableColumns())
+    told = (
+        "row: expected 2 cells, got 3. Look for a comma without quotes around the cell or an unclosed quote"
+    )
+    assert str(caught.value) == f"{path}:2: {told} inside a text."
+
+
 LINES = [
     ('{"text": ["The", "dog"], "label": "a"}', 1, "column 'text': expected a text, got ['The', 'dog']. Join words with spaces; texts have a column each."),
     ('{"text": true, "label": "a"}', 1, "column 'text': expected a text, got True. Join words with spaces; texts have a column each."),

@@ -216,6 +216,8 @@ def test_a_two_column_table_with_one_command(run, checkpoint, tmp_path):
     plain = run("predict", folder, tmp_path / "texts.txt").out.splitlines()
     assert plain[0] == "prediction\tp(neg)\tp(pos)"
     assert [line.split("\t")[0] for line in plain[1:]] == ["pos", "neg"]
+    (tmp_path / "texts.csv").write_text("the cat sleeps .\nthe dog sleeps .\n")  # a column, as of pandas
+    assert run("predict", folder, tmp_path / "texts.csv").out.splitlines() == plain
     with pytest.raises(DataError, match=r"^line 1: text: expected one text, got 2\.$"):
         Classifier.from_folder(folder).predict([("a", "b")])
 
@@ -261,6 +263,9 @@ def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, ch
         ),
         ("predict", folder, "--task", "rte", "--data", cola): (
             "error: task: expected one with the model's labels (0, 1) and 1 texts, got RTE (entailment, not_entailment; 2)."
+        ),
+        ("predict", folder, "--data", cola, "-o", tmp_path / "out.jsonl"): (
+            "error: -o: expected a file ending of .tsv, as is written, got out.jsonl."
         ),
         ("predict", folder, tmp_path / "no.txt"): f"error: {tmp_path / 'no.txt'}: expected a readable file, got: No such file or directory.",
         ("finetune", "--task", "colla", "--data", cola, "--model", checkpoint, "-o", tmp_path / "x"): (

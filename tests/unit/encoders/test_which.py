@@ -200,7 +200,7 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
             "compare: expected --src and --ref, or for classifiers --data and --model-annotator, got --annotator with --data. Use --model-annotator."
         ),
         ("evaluate", good, table, "--src", table): (
-            "evaluate: expected a classifier and its table or --data only, got more."
+            "evaluate: expected a classifier and its table or --data only, got more. For a translator, name the text with --src."
         ),
         ("compare", good, good): "compare: expected --src and --ref, or for classifiers --data and --model-annotator.",
         ("finetune", "--task", "classify", "--train", table, "--model", checkpoint, "-o", tmp_path / "x", "--seeds", "1,1"): (

@@ -68,7 +68,7 @@ def test_train_a_translator(follow, newcomer, monkeypatch):
 
 
 def test_start_from_a_pretrained_translator(follow, newcomer, monkeypatch):
-    make_translator("marian", newcomer / "opus-mt-en-de")
+    make_translator("marian", newcomer / "Helsinki-NLP" / "opus-mt-en-de")
     small = "training.max_steps=4 training.eval_every=2 training.max_batch_tokens=300 data.max_pieces=100"
     monkeypatch.setitem(SMALLER, "train", small)
     printed = "\n".join(follow("pretrained.md"))

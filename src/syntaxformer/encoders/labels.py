@@ -25,7 +25,7 @@ def count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Counte
     counts: Counter[str] = Counter(row.whole(source).label(column, source) for row in rows)
     if n_bare := counts.pop("", 0):
         bare = [row.number for row in rows if not row.label(column, source)]
-        rest = f" So have {n_bare - 1} more rows." if n_bare > 1 else ""
+        rest = f" {n_bare - 1} more rows have none." if n_bare > 1 else ""
         raise DataError(
             f"column {column!r}: expected a label, got an empty cell.{rest} Leave out rows without a label.",
             source,

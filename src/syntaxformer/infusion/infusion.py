@@ -469,12 +469,8 @@ def _check(infusion: Infusion, given: Mapping[str, Tensor | None], shape: torch.
                 "Make batches with SyntaxCollator, or give raw text to syntaxformer.pipeline or to a "
                 "Translator."
             )
-    if (
-        infusion.inject == "gold"
-        and not infusion.training
-        and infusion.lisa
-        and given.get("governors") is None
-    ):
+    injects = infusion.inject == "gold" and not infusion.training and len(infusion.lisa) > 0
+    if injects and given.get("governors") is None:
         raise ValueError(
             f"governors: expected a tensor of shape {[batch, n_pieces]}, as lisa.inject is gold, got none. "
             "Make batches with SyntaxCollator, or switch it off: infusion.inject_governors(False)."

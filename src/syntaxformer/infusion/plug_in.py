@@ -224,11 +224,9 @@ def _opened(
     infusion = cast("Infusion", root.infusion)
     parts = parts_in(stack, infusion.family, final_of(root, infusion.family))
     place(root, parts)
-    for name in (
-        "output_attentions",
-        "output_hidden_states",
-    ):  # an encoder beside a decoder has its own config
-        if inputs.get(name) is None and getattr(root.config, name) and stack.config is not root.config:
+    asked = ("output_attentions", "output_hidden_states")
+    for name in asked if stack.config is not root.config else ():  # as beside a decoder
+        if inputs.get(name) is None and getattr(root.config, name):
             inputs[name] = True
     wants = inputs.get("output_attentions")
     wants = bool(stack.config.output_attentions if wants is None else wants)

@@ -167,7 +167,7 @@ ERRORS = [
     ("a\tpos\nb\n", "classify", TableColumns(), ":2: row: expected 2 cells, got 1. Look for a tab or an unclosed quote inside a text."),
     ("a\tpos\n\tneg\n", "classify", TableColumns(), ":2: column '1': expected a text, got an empty one. Remove the row."),
     ("a\tpos\nb\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. Leave out rows without a label."),
-    ("a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. So have 2 more rows. Leave out rows without a label."),
+    ("a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. 2 more rows have none. Leave out rows without a label."),
     ("a\tpos\nb\tpos\n", "classify", TableColumns(), ": column '2': expected at least two labels, got only 'pos'."),
     ("a\t1\nb\tnan\n", "regress", TableColumns(), ":2: score: expected a finite number, got 'nan'."),
     ("a\tpos\nb\tneg\n", "classify", TableColumns("review", "stars"), ": --text-column: expected a column 'review', got 'a', 'pos'."),

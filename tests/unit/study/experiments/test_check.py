@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -498,6 +499,9 @@ def test_trials_that_have_no_rate_yet_are_estimated_once_others_are_done(tmp_pat
     experiments = RECIPES.parent / "experiments"
     spec = load_spec(experiments / "trial_sst.yaml")
     shutil.copy(experiments / "stores" / "sst" / "store.sqlite", tmp_path)
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        connection.execute("DELETE FROM runs WHERE name NOT LIKE 'plain%'")
+    connection.close()
     runs = RunStore(tmp_path).runs()
     cells = planned_cells(spec, runs, {})
     rateless = [cell for cell in cells if "training.learning_rate" not in cell.settings]

@@ -220,6 +220,28 @@ def test_a_class_of_ones_own_comes_back_as_itself(own, tmp_path, caplog):
     assert f"expected its class {own.__name__}, which is not of transformers, got AutoModelFor" in caplog.text
 
 
+def test_a_class_that_takes_all_by_position_learns_governors():
+    model, batch = sf.infuse(Doubled(hf.BertConfig(**SIZES)), "lisa").train(), _batch("lisa")
+    model(batch.pop("input_ids"), **batch, labels=torch.zeros(BATCH, dtype=torch.int64)).loss.backward()
+    assert all(one.grad.abs().max() > 0 for _, one in sf.infusion_parameters(model))
+
+
+class InfusesItself(hf.BertForSequenceClassification):
+    """A class whose folder need not say with what."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        sf.infuse(self, "masks")
+
+
+def test_a_class_that_infuses_itself_comes_back(tmp_path):
+    model, batch = _open(InfusesItself(hf.BertConfig(**SIZES)).eval()), _batch("masks")
+    model.save_pretrained(tmp_path)
+    loaded = sf.load(tmp_path, model_class=InfusesItself).eval()
+    assert type(loaded) is type(model)
+    assert_close(_logits(copy.deepcopy(loaded), batch), _logits(model, batch), atol=1e-6, rtol=0)
+
+
 def test_a_forward_that_drops_the_syntax_is_refused():
     class Narrow(hf.BertForSequenceClassification):
         def forward(self, input_ids=None, attention_mask=None, labels=None):
@@ -245,6 +267,12 @@ def test_a_config_of_a_folder_is_that_of_its_host(tmp_path):
     assert loaded.classifier.out_features == 5
     given = sf.load(tmp_path, output_hidden_states=True, hidden_dropout_prob=0.2)
     assert (given.config.output_hidden_states, given.config.hidden_dropout_prob) == (True, 0.2)
+    config = hf.AutoConfig.from_pretrained(tmp_path)
+    config.id2label = {0: "a", 1: "b", 2: "c"}
+    config.save_pretrained(tmp_path)  # as one renames labels
+    renamed = hf.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert renamed.infusion.attends
+    assert renamed.config.id2label[2] == "c"
     marian = sf.infuse(_marian(), "masks")
     marian.save_pretrained(tmp_path / "marian")
     assert hf.AutoConfig.from_pretrained(tmp_path / "marian").is_encoder_decoder

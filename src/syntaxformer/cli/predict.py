@@ -120,7 +120,8 @@ def _file_of(output: Path | None, submitted: str | None, task_type: Any) -> Path
         return None
     written = ".json" if task_type.parts == "span" else ".tsv"
     if output.suffix in {".csv", ".json", ".jsonl"} - {written}:
-        raise ConfigError(f"-o: expected a file ending of {written}, as is written, got {output.name}.")
+        told = f"expected a name ending in {written}, the format that is written, got {output.name}."
+        raise ConfigError(f"-o: {told}")
     return output / (submitted or "predictions.tsv") if output.is_dir() or not output.suffix else output
 
 

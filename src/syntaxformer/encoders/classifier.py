@@ -130,7 +130,8 @@ class Classifier:
         if self.collator.stride is not None:
             return False
         texts = self._example(text, 1).texts
-        encoded = self.collator.tokenizer(*texts, split_special_tokens=True, verbose=False)
+        splits = self.collator.split_special_tokens
+        encoded = self.collator.tokenizer(*texts, split_special_tokens=splits, verbose=False)
         return len(encoded["input_ids"]) > self.collator.max_length
 
     def cut_note(self, predictions: Predictions) -> str:

@@ -61,8 +61,8 @@ LABELS = ("label", "labels", "label_ids")
 _NOTHING = Sentence("", (), ())
 _CONTROL, _SPACED = "trees of the control", "words with single spaces"
 _OF_SPECIALS = (
-    "texts hold %r, a special token of the tokenizer, which is read as text. If it shall be a piece of its "
-    "own, such as the mark of an entity, set SyntaxCollator(split_special_tokens=False)."
+    "texts hold %r, a special token of the tokenizer, which is read as text. In Python, "
+    "SyntaxCollator(split_special_tokens=False) reads it as one piece, such as the mark of an entity."
 )
 _ENCODED = 1000
 """Examples whose windows are counted at once."""
@@ -119,7 +119,7 @@ class SyntaxCollator:
         stride: Longer texts, of a pair the second, are read in `windows` that share so many pieces.
         tags: Labels are tags of words, learned from the "first" piece of a word or from "all".
         split_special_tokens: Read "[SEP]" in a text as text. False lets a text hold special pieces, such as
-            marks of entities or "[MASK]", which no text from outside should.
+            marks of entities or "[MASK]". Do not use it for texts from outside.
 
     Raises:
         ConfigError: The tokenizer gives no character offsets, a length is invalid, or a pool is missing.
@@ -422,8 +422,9 @@ class SyntaxCollator:
             for of_place in zip(*(e.segments for e in examples), strict=True)
         ]
         if self._specials is not None and (found := self._specials.search("\n".join(chain(*texts)))):
-            _log.warning(_OF_SPECIALS, found[0])
             self._specials = None
+            if not _worker():
+                _log.warning(_OF_SPECIALS, found[0])
         windowed = {} if self.stride is None else self._window_options(texts[0], len(texts) > 1)
         found = self.tokenizer(
             *texts,

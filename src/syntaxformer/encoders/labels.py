@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ def count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Counte
     counts: Counter[str] = Counter(row.whole(source).label(column, source) for row in rows)
     if n_bare := counts.pop("", 0):
         bare = [row.number for row in rows if not row.label(column, source)]
-        rest = f" {n_bare - 1} more rows have none." if n_bare > 1 else ""
+        rest = f" Rows without one: {n_bare}." if n_bare > 1 else ""
         raise DataError(
             f"column {column!r}: expected a label, got an empty cell.{rest} Leave out rows without a label.",
             source,
@@ -69,6 +70,11 @@ def number_of(cell: Any) -> float | None:
         return None
 
 
+def as_whole(label: str) -> str:
+    """A label, if it is a whole number without the decimals that pandas writes."""
+    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", label)
+
+
 def odd_labels(labels: Iterable[str]) -> list[str]:
     """What to know of labels that mean none, or differ only in case, invisible characters or as 1 and 1.0."""
     alike: dict[Any, list[str]] = {}
@@ -81,4 +87,4 @@ def odd_labels(labels: Iterable[str]) -> list[str]:
         if len(one) > 1
     ]
     none = [label for label in labels if label.casefold() in _NO_LABEL]
-    return told + [f"{label!r} is a class. Does it mean no label? Then leave out its rows." for label in none]
+    return told + [f"{label!r} is learned as a class. If it means no label, leave it out." for label in none]

@@ -71,9 +71,9 @@ class SeveralLabels(OneLabel):
         names = tuple(sorted(set(map(_as_label, found))))
         if "" in names:
             raise ValueError(f"labels: expected names, got an empty one in {str(cell)[:60]}.")
-        for name in names if self.labels else ():
-            super().read(name)
-        return names
+        if not self.labels:
+            return names
+        return tuple(sorted({self.labels[number] for number in map(super().read, names)}))
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
         """Take the labels of the rows, and the names of columns that are 0 in all rows."""
@@ -137,7 +137,8 @@ class WordTags(OneLabel):
         counts.pop("", None)  # said below, with its line
         known = self if self.labels or not counts else self.with_labels(counts, path)
         odd = [tag for tag in counts if not _OF_SPANS.match(tag)]
-        if odd and known is not self and 2 * sum(counts[tag] for tag in odd) < counts.total():
+        marks = len(counts) - len(odd) - (OUTSIDE in counts)
+        if odd and marks and known is not self and 2 * sum(counts[tag] for tag in odd) < counts.total():
             told = "%s: tags mark spans, except %s. So words are scored, not spans by F1. Correct these."
             _log.warning(told, path, ", ".join(map(repr, odd)))
         examples, n_bare = [], 0

@@ -21,7 +21,7 @@ import numpy as np
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.labels import count_labels, number_of, odd_labels
+from syntaxformer.encoders.labels import as_whole, count_labels, number_of, odd_labels
 from syntaxformer.encoders.metrics import per_class, score_predictions
 
 if TYPE_CHECKING:
@@ -402,8 +402,8 @@ class OneLabel(TaskType):
         name = cell.lower() if fold_case else cell
         if name in self.labels:
             return self.labels.index(name)
-        if (value := number_of(name)) is not None and value in (known := list(map(number_of, self.labels))):
-            return known.index(value)  # 1, where pandas wrote 1.0
+        if (whole := as_whole(name)) in (known := list(map(as_whole, self.labels))):
+            return known.index(whole)  # 1, where pandas wrote 1.0
         shown = ", ".join(self.labels[:_MOST_SHOWN]) + (", …" if len(self.labels) > _MOST_SHOWN else "")
         hint = f" {nearest(name, self.labels)}" if name and len(self.labels) > _MOST_SHOWN else ""
         raise ValueError(f"label: expected one of {shown}, got {cell!r}.{hint}")

@@ -67,7 +67,7 @@ class InfusedConfig(PreTrainedConfig):
         found = CONFIG_MAPPING[of_host["model_type"]].from_dict(of_host, **kwargs)
         host, *unused = found if isinstance(found, tuple) else (found,)
         config = cls()
-        vars(config).update({**vars(host), "host": host})
+        vars(config).update({**vars(host), "host": host, "model_type": cls.model_type})
         return (config, *unused) if unused else config
 
     def __getattr__(self, name: str) -> Any:
@@ -183,7 +183,7 @@ def from_folder(
     check_settings(folder)
     with folder_errors(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
-        host_config = getattr(config, "host", config)
+        host_config = deepcopy(getattr(config, "host", config))
         for name in [one for one in options if hasattr(host_config, one) and one not in _OF_WEIGHTS]:
             setattr(host_config, name, options.pop(name))
         if model_class is not None:
@@ -213,10 +213,13 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
 
     class Infused(host):
         def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
-            super().__init__(config, *args, **kwargs)
-            if getattr(self, "infusion", None) is None:  # a class may infuse itself
-                self.__class__ = host
+            self.__class__ = host
+            host.__init__(self, config, *args, **kwargs)
+            if getattr(self, "infusion", None) is None:
                 infuse(self, infusion, family)
+            elif self.infusion.config != infusion:
+                told = f"{INFUSION_FILE}: expected what {host.__name__} infuses itself with, got another one."
+                raise CheckpointError(told)
 
     Infused.__name__ = Infused.__qualname__ = host.__name__
     return Infused

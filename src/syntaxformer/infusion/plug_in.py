@@ -419,7 +419,7 @@ def _with_governor_loss(
     # Only in training, so that losses of evaluation can be compared between models.
     if loss is not None and model.training:
         weighted = model.infusion.config.lisa.weight * loss
-        labels = _by_name(model, args, kwargs).get("labels")
+        labels = (_by_name(model, args, kwargs) if type(model).positional else kwargs).get("labels")
         if labels is not None and (n_items := _running.own.n_items) is not None:  # Trainer divides no further
             weighted = weighted * (labels != -100).sum() / n_items
         if isinstance(output, tuple):

@@ -136,7 +136,8 @@ def classifier_text(
     collator, keeps_places = classifier.collator, classifier.task_type.parts
     lines = [in_place(text) if keeps_places else " ".join(text.split()) for text in texts]
     sentences = tuple(map(collator.read, parser.read(lines)))
-    read = {"truncation": True, "max_length": collator.max_length, "split_special_tokens": True}
+    read = {"truncation": True, "max_length": collator.max_length}
+    read |= {"split_special_tokens": collator.split_special_tokens}
     encoded: Any = collator.tokenizer(*([one.text] for one in sentences), **read)  # as the collator does
     offsets, piece_splits = segment_offsets(encoded)
     padded = [*sentences, Sentence("", (), ())][:2]

@@ -101,7 +101,7 @@ class CorpusConfig(Section):
     )
     tabs: Literal["refuse", "space"] = Field(
         default="refuse",
-        description="a tab in a line is an error (perhaps the file is a table), or a space and counted",
+        description="a tab is an error (the file may be a table), or a space; in over a tenth of lines, an error",
     )
     tokenized: bool = Field(
         default=False, description="both sides are already split into words by single spaces"
@@ -308,7 +308,8 @@ def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
             src_path,
         )
     if n_tabs:
-        _log.warning("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, n_tabs)
+        level = logging.WARNING if n_tabs > number / 100 else logging.INFO
+        _log.log(level, "%s, %s: lines with tabs, which are read as spaces: %d", src_path, tgt_path, n_tabs)
 
 
 def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
@@ -361,7 +362,8 @@ _KINDS = {"csv", "tsv", "parquet", "json", "jsonl", "arrow", "txt"}
 def _table_settings(config: CorpusConfig, split: str) -> dict[str, Any]:
     """How tables of a folder are read: a cell is a text, also NA, and the quotes of a TSV are part of it."""
     folder, name = Path(str(config.dataset)), split.partition("[")[0]
-    files = [one.relative_to(folder) for one in folder.rglob("*.*") if name in str(one.relative_to(folder))]
+    every = [one.relative_to(folder) for one in folder.rglob("*.*")]
+    files = [one for one in every if name in str(one)] or every  # dev.tsv is the split validation
     kinds = {one.name.removesuffix(".gz").rpartition(".")[2] for one in files} & _KINDS
     if not kinds or kinds - {"csv", "tsv"}:
         return {}

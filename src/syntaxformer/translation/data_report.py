@@ -101,8 +101,8 @@ class DataReport:
         _log.info("%s", self)
         for fault, about in self.to_dict()["faults"].items() if self.kept is None else ():
             if about["share"] > MANY and (fault in WARNED or fault.startswith(HELD_OUT.format(""))):
-                found = f"{about['share']:.0%} of the pairs are faulty: {fault.removeprefix('that are ')}"
-                _log.warning("%s: %s. Check languages and files, or set data.clean=true.", self.name, found)
+                found = f"{about['share']:.0%} of the pairs are {fault.removeprefix('that are ')}"
+                _log.warning("%s: %s. Check the files, data.src and data.tgt.", self.name, found)
 
     def __str__(self) -> str:
         rows = [f"{self.name}: {self.n_pairs:,} pairs"]

@@ -102,6 +102,8 @@ def test_a_number_is_the_same_label_however_it_is_written(table):
     assert learned == ("0.0", "1.0")
     found = read_own_table(table("a\t1\nb\t0\n"), "classify", TableColumns(), learned)[0]
     assert [one.label for one in found.examples] == [1, 0]
+    with pytest.raises(DataError, match=r"expected one of 1\.10, 2, got '1\.1'"):  # a version is no number
+        read_own_table(table("a\t1.1\n"), "classify", TableColumns(), ("1.10", "2"))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,8 @@ def test_a_number_is_the_same_label_however_it_is_written(table):
         (("neg", "Neg", "pos"), "labels 'Neg', 'neg' are classes of their own. Are they one? Then write them alike."),
         (("neg", "neg\u200b"), r"labels 'neg', 'neg\u200b' are classes of their own."),
         (("1", "1.0", "2"), "labels '1', '1.0' are classes of their own."),
-        (("nan", "pos"), "'nan' is a class. Does it mean no label? Then leave out its rows."),
-        (("N/A", "pos"), "'N/A' is a class. Does it mean no label?"),
+        (("nan", "pos"), "'nan' is learned as a class. If it means no label, leave it out."),
+        (("N/A", "pos"), "'N/A' is learned as a class."),
         (("neg", "pos", "1", "2"), ""),
     ],
 )  # fmt: skip
@@ -167,7 +169,7 @@ ERRORS = [
     ("a\tpos\nb\n", "classify", TableColumns(), ":2: row: expected 2 cells, got 1. Look for a tab or an unclosed quote inside a text."),
     ("a\tpos\n\tneg\n", "classify", TableColumns(), ":2: column '1': expected a text, got an empty one. Remove the row."),
     ("a\tpos\nb\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. Leave out rows without a label."),
-    ("a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. 2 more rows have none. Leave out rows without a label."),
+    ("a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell. Rows without one: 3. Leave out rows without a label."),
     ("a\tpos\nb\tpos\n", "classify", TableColumns(), ": column '2': expected at least two labels, got only 'pos'."),
     ("a\t1\nb\tnan\n", "regress", TableColumns(), ":2: score: expected a finite number, got 'nan'."),
     ("a\tpos\nb\tneg\n", "classify", TableColumns("review", "stars"), ": --text-column: expected a column 'review', got 'a', 'pos'."),

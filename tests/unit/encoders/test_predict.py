@@ -265,7 +265,7 @@ def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, ch
             "error: task: expected one with the model's labels (0, 1) and 1 texts, got RTE (entailment, not_entailment; 2)."
         ),
         ("predict", folder, "--data", cola, "-o", tmp_path / "out.jsonl"): (
-            "error: -o: expected a file ending of .tsv, as is written, got out.jsonl."
+            "error: -o: expected a name ending in .tsv, the format that is written, got out.jsonl."
         ),
         ("predict", folder, tmp_path / "no.txt"): f"error: {tmp_path / 'no.txt'}: expected a readable file, got: No such file or directory.",
         ("finetune", "--task", "colla", "--data", cola, "--model", checkpoint, "-o", tmp_path / "x"): (

@@ -214,7 +214,9 @@ def test_a_tag_that_marks_no_span_among_those_that_do(file, caplog):
         "tags mark spans, except 'x-X'. So words are scored, not spans by F1. Correct these." in caplog.text
     )
     caplog.clear()
-    read(file("a.conll", "a\tNOUN\nb\tVERB\nc\tO\n"), WordTags(()))
+    for tags in ("NOUN VERB O", "O PER O O LOC", "O O KEY O"):  # no span is marked, whatever most words have
+        rows = "".join(f"w\t{tag}\n" for tag in tags.split())
+        read(file("a.conll", rows), WordTags(()))
     assert not caplog.text
 
 
@@ -645,6 +647,7 @@ def test_labels_however_they_are_written(file):
     _, _, known = read(file("a.jsonl", '{"text": "a", "label": ["x"]}\n{"text": "b", "label": ["x ", "y"]}\n'),
                        SeveralLabels(()))  # fmt: skip
     assert known.labels == ("x", "y")
+    assert SeveralLabels(("1", "2")).read([1.0]) == ("1",)
 
 
 def test_scores_of_json_objects_are_taken_by_name(file):

@@ -193,3 +193,12 @@ def test_one_column_for_both_sides_is_refused(parquet):
     assert str(caught.value).endswith(
         "expected a target unlike the source, got the same text. Check data.columns."
     )
+
+
+def test_a_table_whose_split_has_another_name_is_read_as_the_others(tmp_path):
+    """`datasets` calls dev.tsv the split validation."""
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text(f'en\tde\nNA\tNA, "{name}\n')
+    config = CorpusConfig(dataset=str(tmp_path), train="train", dev="validation")
+    found = [(text.src, text.tgt) for text in (read_split(config, name) for name in ("train", "validation"))]
+    assert found == [(["NA"], ['NA, "train']), (["NA"], ['NA, "dev'])]

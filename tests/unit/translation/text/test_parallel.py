@@ -74,7 +74,7 @@ def test_tabs_as_spaces_are_counted_and_reported(tmp_path, caplog):
     text = read_split(config, "train")
     assert text.src == ["a b", "c"]
     assert text.tgt == [" d", "e f"]
-    assert "3 lines with tabs, read as spaces" in caplog.text
+    assert "lines with tabs, which are read as spaces: 3" in caplog.text
 
 
 def test_a_table_is_no_text_even_where_tabs_are_spaces(tmp_path):

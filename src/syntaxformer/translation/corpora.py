@@ -101,7 +101,7 @@ class CorpusConfig(Section):
     )
     tabs: Literal["refuse", "space"] = Field(
         default="refuse",
-        description="a tab is an error (the file may be a table), or a space; in over a tenth of lines, an error",
+        description="a tab is an error (the file may be a table), or a space, if most lines have none",
     )
     tokenized: bool = Field(
         default=False, description="both sides are already split into words by single spaces"

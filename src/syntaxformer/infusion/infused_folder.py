@@ -106,7 +106,7 @@ def save(
     if kwargs.get("is_main_process", True) and not folder.is_file():
         own = host_class(type(model))
         content = {
-            "architecture": _host_class(type(model)).__name__,
+            "architecture": _known_class(type(model)).__name__,
             **({} if own.__module__.startswith("transformers.") else {"class": own.__name__}),
             "options": _pooling(model),
             "checkpoint": end_of(model.name_or_path),
@@ -128,12 +128,12 @@ def save(
 
 def _pooling(model: PreTrainedModel) -> dict[str, bool]:
     """Whether the model was made with a pooler, where its class can be asked and does otherwise by itself."""
-    asked = inspect.signature(_host_class(type(model)).__init__).parameters.get("add_pooling_layer")
+    asked = inspect.signature(_known_class(type(model)).__init__).parameters.get("add_pooling_layer")
     has_pooler = getattr(model, "pooler", None) is not None
     return {} if asked is None or asked.default == has_pooler else {"add_pooling_layer": has_pooler}
 
 
-def _host_class(infused: type) -> type:
+def _known_class(infused: type) -> type:
     """The transformers class of an infused model, even if a class of the user's derives from it."""
     return next(
         found

@@ -496,8 +496,8 @@ def infuse(
 
     Raises:
         ConfigError: The model is not supported or already infused; it lacks a layer, head or module; its
-            family does not take the kind of embedding; an open factor has no values; or the kind is `let`
-            and no head takes the final vector of the sentence.
+            family does not take the kind of embedding; an open factor has no values; its `forward` takes no
+            `**kwargs`; or the kind is `let` and no head takes the final vector of the sentence.
 
     Source: Bai et al. (2021), "Syntax-BERT"; Sundararaman et al. (2019); Strubell et al. (2018).
     """
@@ -510,32 +510,26 @@ def infuse(
     config = InfusionConfig.of(config)
     parts = parts_of(inner, family)
     check_fit(config, parts, inner)
-    holder: Any = inner
-    if parts.family == OWN:
-        _infuse_own(inner, config)
-        holder = inner.encoder
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            inner.infusion = Infusion(config, parts)
+    is_own = parts.family == OWN
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        holder = _infuse_own(inner, config) if is_own else _infuse_host(inner, config, parts)
     if holder.infusion is None:  # nothing to infuse
         return model
-    weight = (inner if parts.family == OWN else parts.stack).get_input_embeddings().weight
+    weight = (inner if is_own else parts.stack).get_input_embeddings().weight
     exact = torch.promote_types(weight.dtype, torch.float32)
     holder.infusion.to(weight.device, exact).train(inner.training)
     inner._keep_in_fp32_modules_strict = {*(inner._keep_in_fp32_modules_strict or ()), "infusion"}
-    if parts.family != OWN:
-        _take_over_host(inner, parts)
     if inner is not model:
         _train_with_adapter(model, holder)
     return model
 
 
-def _take_over_host(inner: PreTrainedModel, parts: Parts) -> None:
-    """Replace the classes of a foreign model that has its infusion."""
-    infusion = cast("Infusion", inner.infusion)
+def _infuse_host(inner: PreTrainedModel, config: InfusionConfig, parts: Parts) -> Any:
+    """Give a foreign model its infusion, and replace its classes; return what holds the infusion."""
+    inner.infusion = Infusion(config, parts)
     _own_config(inner, parts)
-    if infusion.attends:
+    if inner.infusion.attends:
         parts.stack.config._attn_implementation = IMPLEMENTATION
     for part in [one for one in inner.modules() if isinstance(one, PreTrainedModel)]:
         if part is parts.stack or (part is not inner and parts.stack in part.modules()):
@@ -543,19 +537,19 @@ def _take_over_host(inner: PreTrainedModel, parts: Parts) -> None:
             take_over(part, InfusedEncoder if part is parts.stack else InfusedPart)
     take_over(inner, InfusedModel)
     place(inner, parts)
+    return inner
 
 
-def _infuse_own(model: Any, config: InfusionConfig) -> None:
-    """Infuse our own translator: its config says what is infused, and its layers call the plug-in."""
+def _infuse_own(model: Any, config: InfusionConfig) -> Any:
+    """Infuse our own translator, whose config says with what; return what holds the infusion."""
     shared, own = model.config, copy.deepcopy(model.config)
     for name, section in config.sections_of_translator.items():
         setattr(own, name, section)
     for module in model.modules():
         if getattr(module, "config", None) is shared:
             module.config = own
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model.encoder.infuse(config)
+    model.encoder.infuse(config)
+    return model.encoder
 
 
 def _own_config(model: PreTrainedModel, parts: Parts) -> None:

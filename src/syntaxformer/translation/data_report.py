@@ -102,6 +102,7 @@ class DataReport:
         for fault, about in self.to_dict()["faults"].items() if self.kept is None else ():
             if about["share"] > MANY and (fault in WARNED or fault.startswith(HELD_OUT.format(""))):
                 found = f"{about['share']:.0%} of the pairs are {fault.removeprefix('that are ')}"
+                found = found.replace("are with ", "have ")
                 _log.warning("%s: %s. Check the files, data.src and data.tgt.", self.name, found)
 
     def __str__(self) -> str:

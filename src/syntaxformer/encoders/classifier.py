@@ -355,7 +355,9 @@ def save(
 
 def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     """What a network answers, as fields of `ClassifierInfo`; ConfigError if that is no task."""
-    config, names = model.config, tuple(labels or map(str, model.config.id2label.values()))
+    config = model.config
+    by_output = sorted(config.id2label.items(), key=lambda one: int(one[0]))  # a JSON file sorts 10 before 2
+    names = tuple(labels or (str(name) for _, name in by_output))
     problem = config.problem_type or ("regression" if config.num_labels == 1 else OneLabel.problem_type)
     kinds = [
         kind

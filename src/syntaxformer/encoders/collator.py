@@ -503,6 +503,12 @@ class SyntaxCollator:
             written = self.tokenizer(
                 text_target=labels, padding="longest", truncation=True, return_tensors="pt"
             )
+            if n_cut := sum(bool(encoding.overflowing) for encoding in written.encodings or ()):
+                _log.warning(
+                    "labels: %d texts over %d pieces are cut. Raise tokenizer.model_max_length.",
+                    n_cut,
+                    self.tokenizer.model_max_length,
+                )
             return {"labels": written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)}
         dtype = torch.float32 if any(isinstance(label, float | list) for label in labels) else torch.int64
         return {"labels": torch.tensor(labels, dtype=dtype)}

@@ -199,8 +199,9 @@ def load_finetune(
     infusion = InfusionConfig.parse(infuse)
     if not infusion.is_plain:
         named = infusion.model_dump(mode="json", exclude_unset=True)
-        given = content.get("infusion")
-        content["infusion"] = {**given, **named} if isinstance(given, Mapping) else named
+        given = dict(content.get("infusion") or {})
+        named = {part: {**(given.get(part) or {}), **one} for part, one in named.items()}
+        content["infusion"] = given | named
     settings = apply_overrides(content, list(map(_as_list, overrides)))
     config = validate(FinetuneConfig, settings, "finetune")
     if infuse:

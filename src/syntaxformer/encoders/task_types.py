@@ -282,10 +282,12 @@ class Score(TaskType):
         return score
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
-        """Drop a header: a first row without a number, before one with a number."""
-        cells = [str(row.cells[column]) for row in rows[:2] if not row.problem and column.isdecimal()]
-        is_header = len(cells) == 2 and number_of(cells[0]) is None and number_of(cells[1]) is not None
-        return self, rows[1:] if is_header else rows
+        """Drop a header: a first row with a name in place of a number, before one with a number."""
+        cells = [str(row.cells[column]).strip() for row in rows[:2] if not row.problem and column.isdecimal()]
+        if len(cells) < 2 or not cells[0] or number_of(cells[0]) is not None or number_of(cells[1]) is None:
+            return self, rows
+        _log.warning("%s: line 1 is left out as a header, as %r is no number.", source, cells[0])
+        return self, rows[1:]
 
     def fit(self, labels: Sequence[Any]) -> Score:
         """Standardise scores without a fixed range: a new head would not learn 50 ± 30."""

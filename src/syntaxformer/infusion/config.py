@@ -21,6 +21,7 @@ from syntaxformer.nn.infused_embedding import (
     plan_widths,
 )
 from syntaxformer.nn.relation_biases import BiasStart
+from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
 from syntaxformer.syntax.inputs import TagPlace, TreeOptions
@@ -41,14 +42,17 @@ masked logits, so a row without keys attends to all, and has no topical attentio
 MAX_WIDTH = 2**20
 """Wider than any encoder, for checking widths before the encoder is known."""
 
-_OF_TRANSLATORS = {"place": "prepend", "tag_layers": "pos_encoder", "word_width": "concat of a translator"}
-"""Keys of an embedding that only translators use, with the kind that each belongs to."""
+_OF_KINDS = {"place": "prepend", "tag_layers": "pos_encoder"}
+"""Keys of an embedding that only one kind of translator uses, with that kind."""
 
 _STORED = "stored"
 """Context in which the settings of a trained model are validated."""
 
-INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
-"""Sections of `InfusionConfig` that infuse something; each is off where it is null."""
+IN_ATTENTION = ("masks", "relation_bias", "lisa")
+"""Sections of `InfusionConfig` that change attention; each is off where it is null."""
+
+INFUSIONS = ("embedding", *IN_ATTENTION)
+"""All sections of `InfusionConfig` that infuse something."""
 
 
 class _Section(BaseModel):
@@ -61,15 +65,15 @@ class MaskConfig(TreeOptions):
     preset: Preset | None = Field(
         default=None, description="as infusion.preset, which it replaces; null: that one (preserving)"
     )
-    mode: Literal["multiplicative", "additive"] = Field(
+    mode: MaskMode = Field(
         default="multiplicative",
         description="masked keys get logit 0 (Bai et al. 2021, eq. 1), or are removed",
     )
-    on_empty_row: Literal["full", "zero"] = Field(
+    on_empty_row: OnEmptyRow = Field(
         default="full", description="additive only: a row without any key attends to all keys, or is zero"
     )
     topical: bool = Field(default=True, description="topical attention; false: a simple summation")
-    summation: Literal["sum", "scaled", "mean"] = Field(
+    summation: Summation = Field(
         default="scaled",
         description="without topical attention: Σ (as printed; the default with preset paper), Σ/√m (the "
         "authors' code), or the mean",
@@ -191,7 +195,7 @@ class EmbeddingConfig(_Section):
         chosen = (self.kind, d_model, self.factors, self.width, self.widths, self.word_width)
         return plan_widths(*chosen, kinds=kinds)
 
-    def misplaced(self, owners: Mapping[str, str]) -> list[str]:
+    def misplaced(self, owners: Mapping[str, str] = _OF_KINDS) -> list[str]:
         """Describe, one line each, settings that would be ignored because they belong to another kind."""
         return [
             f"infusion.{key}: expected nothing for kind {self.kind!r}, got {value!r}. "
@@ -306,7 +310,7 @@ class InfusionConfig(_Section):
     @property
     def sections_of_translator(self) -> dict[str, Any]:
         """What the config of our translator holds, as JSON; there the masks name the preset of the whole."""
-        found = {name: getattr(self, name) for name in ("masks", "relation_bias", "lisa")}
+        found = {name: getattr(self, name) for name in IN_ATTENTION}
         if self.masks is not None and self.preset != "preserving":
             found["masks"] = self.masks.model_copy(update={"preset": self.preset_of_masks})
         return {name: one and one.model_dump(mode="json") for name, one in found.items()}
@@ -342,7 +346,7 @@ class InfusionConfig(_Section):
         """
         if self.embedding is None:
             return ()
-        if problems := self.embedding.misplaced(_OF_TRANSLATORS):
+        if problems := self.embedding.misplaced({**_OF_KINDS, "word_width": "concat of a translator"}):
             raise ConfigError(problems)
         try:
             names = tuple(self.embedding.plan(MAX_WIDTH, ENCODER_KINDS).factor_widths)
@@ -456,7 +460,7 @@ SHORTHAND: dict[str, tuple[str, Any]] = {
 def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: str) -> list[str]:
     """Describe, one line each, the layers and heads that the encoder does not have."""
     problems = []
-    for section in ("masks", "relation_bias", "lisa"):
+    for section in IN_ATTENTION:
         layers = getattr(getattr(config, section), "layers", None)
         wrong = [layer for layer in layers or () if not 0 <= layer < n_layers]
         if wrong or layers == ():

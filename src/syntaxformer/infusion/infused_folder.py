@@ -94,16 +94,20 @@ def save(
     model: PreTrainedModel,
     by_host: Callable[..., None],
     save_directory: str | Path,
+    is_main_process: bool = True,
     *args: Any,
     **kwargs: Any,
 ) -> None:
     """Write a model's folder with its infusion, and upload it if asked to."""
     folder = Path(save_directory)
     uploads, repository = kwargs.pop("push_to_hub", False), kwargs.pop("repo_id", folder.name)
-    upload = {key: kwargs.pop(key) for key in ("commit_message", "private", "create_pr") if key in kwargs}
+    names = ("commit_message", "private", "create_pr", "token")
+    upload = {name: kwargs.pop(name) for name in names if name in kwargs}
     # Under the host's names in memory: others are found by its kind, which is ours in the folder.
-    by_host(save_directory, *args, **{"save_original_format": False, **kwargs})
-    if kwargs.get("is_main_process", True) and not folder.is_file():
+    by_host(save_directory, is_main_process, *args, **{"save_original_format": False, **kwargs})
+    if not is_main_process:
+        return
+    if not folder.is_file():
         own = host_class(type(model))
         content = {
             "architecture": _known_class(type(model)).__name__,
@@ -113,7 +117,7 @@ def save(
             "relations": RELATIONS_VERSION,
             "infusion": model.infusion.config.model_dump(mode="json"),
         }
-        if model.infusion.family not in FAMILIES.values():
+        if model.infusion.family != FAMILIES.get(model.config.model_type):
             content["family"] = asdict(model.infusion.family)
         (folder / INFUSION_FILE).write_text(json.dumps(content, indent=1), "utf-8")
         path = folder / "config.json"

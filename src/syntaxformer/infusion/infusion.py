@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import InfusionConfig, layer_problems
+from syntaxformer.infusion.config import IN_ATTENTION, InfusionConfig, layer_problems
 from syntaxformer.infusion.families import OWN, Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
@@ -35,7 +35,6 @@ from syntaxformer.nn import (
 )
 from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 from syntaxformer.nn.relation_index import check_ids
-from syntaxformer.syntax.inputs import Omitted
 
 BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
 """The arguments of `forward` that hold the syntax of a batch."""
@@ -267,15 +266,16 @@ class Infusion(nn.Module):
         Those that the config is `without` stay off: the model never learned to use them.
 
         Args:
-            names: Some of dependency, constituency, parent, child, sibling, pair, and relations of your own.
+            names: Some of the model's trees, parent, child, sibling and pair.
 
         Raises:
-            ValueError: A name is unknown, or no relation would be left.
+            ValueError: The model has no such tree or kind, or no relation would be left.
         """
         options = self.config.tree_options
-        known = (*get_args(Omitted), *(options.relations if options else ()))
+        known = (*options.used_trees, "parent", "child", "sibling", "pair") if options else ()
         if unknown := [name for name in names if name not in known]:
-            raise ValueError(f"leave_out: expected some of {', '.join(known)}, got {', '.join(unknown)}.")
+            of_model = ", ".join(known) or "nothing, as the model reads no tree"
+            raise ValueError(f"leave_out: expected some of {of_model}, got {', '.join(unknown)}.")
         if options is not None and not any(options.active_networks((*options.without, *names))):
             raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
         self.left_out = names
@@ -381,7 +381,7 @@ def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
     if reason := parts.family.reason:
         problems += [
             f"{section}: expected none in {name}, got one: {reason}. It takes an embedding."
-            for section in ("masks", "relation_bias", "lisa")
+            for section in IN_ATTENTION
             if getattr(config, section) is not None
         ]
     if config.lisa is not None and config.lisa.head == "added" and parts.family != OWN:

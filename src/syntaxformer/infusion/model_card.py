@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from syntaxformer.base.files import CARD, HELD_OUT, MANIFEST, TRAINED_ON
+from syntaxformer.infusion.config import IN_ATTENTION
 
 MARK = "<!-- Written by syntaxformer; without this line it is left as it is. -->"
 
@@ -63,8 +64,9 @@ def push_to_hub(
     left_out = [*_NOT_UPLOADED, *(escape(name) for name in names if name not in listed)]
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     write_card(Path(folder), repo_id)
-    if api.file_exists(repo_id, CARD):
-        theirs = Path(api.hf_hub_download(repo_id, CARD)).read_text("utf-8")
+    branch = options.get("revision")
+    if api.file_exists(repo_id, CARD, revision=branch):
+        theirs = Path(api.hf_hub_download(repo_id, CARD, revision=branch)).read_text("utf-8")
         left_out += [] if MARK in theirs else [CARD]
     options = {"commit_message": "Upload model", **options}
     return str(api.upload_folder(repo_id=repo_id, folder_path=folder, ignore_patterns=left_out, **options))
@@ -78,7 +80,7 @@ def _card(folder: Path, name: str) -> str:
     begun: Any = of["infusion"].get("checkpoint") or recipe.get("model")
     infusion = of["infusion"].get("infusion") or recipe.get("infusion") or {}
     embedding = infusion.get("embedding") or {}
-    parts = [part for part in ("masks", "relation_bias", "lisa") if infusion.get(part)]
+    parts = [part for part in IN_ATTENTION if infusion.get(part)]
     by = [told[key] for key in ("annotator", "annotator_version") if told.get(key)]
     facts = {
         "network": ", ".join(of["config"].get("architectures") or ()),

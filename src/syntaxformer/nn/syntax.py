@@ -88,17 +88,12 @@ def syntax_attention(
     Source: Bai et al. (2021), "Syntax-BERT", eq. 1 and 2; differs: attention dropout is applied once, to the
     weights of Σ_r α_r A_r, and a sub-network whose best key is e^-69 below the best of its row fades to zero.
     """
-    check_arguments(mode, on_empty_row, summation, dropout)
     if not isinstance(relations, RelationIndex):
         relations = RelationIndex.of(relations, key_mask, max_distance)
     elif key_mask is not None:
         raise ValueError("key_mask: expected None beside a RelationIndex, which holds one, got a mask.")
     n_networks = relations.n_networks + include_full
-    if active is not None and (len(active) != n_networks or not any(active)):
-        raise ValueError(
-            f"active: expected one entry for each of {n_networks} sub-networks, at least one of them True, "
-            f"got {len(active)} entries, {sum(map(bool, active))} of them True."
-        )
+    check_arguments(mode, on_empty_row, summation, dropout, active, n_networks)
     in_trees = None if active is None else mask_of(active[: relations.n_networks], query.device)
     n_active = n_networks if active is None else sum(map(bool, active))
     full_on_empty = mode == "additive" and on_empty_row == "full"
@@ -125,8 +120,15 @@ def syntax_attention(
     return output, weights.to(value.dtype)
 
 
-def check_arguments(mode: str, on_empty_row: str, summation: str, dropout: float) -> None:
-    """Refuse unknown names and a dropout out of range.
+def check_arguments(
+    mode: str,
+    on_empty_row: str,
+    summation: str,
+    dropout: float,
+    active: Sequence[bool] | None,
+    n_networks: int,
+) -> None:
+    """Refuse unknown names, a dropout out of range, and sub-networks that are too few, too many or all off.
 
     Raises:
         ValueError: An argument is invalid.
@@ -141,6 +143,11 @@ def check_arguments(mode: str, on_empty_row: str, summation: str, dropout: float
             raise ValueError(f"{name}: expected one of {', '.join(get_args(allowed))}, got {value!r}.")
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout: expected at least 0 and below 1, got {dropout}.")
+    if active is not None and (len(active) != n_networks or not any(active)):
+        raise ValueError(
+            f"active: expected one entry for each of {n_networks} sub-networks, at least one of them True, "
+            f"got {len(active)} entries, {sum(map(bool, active))} of them True."
+        )
 
 
 def summed_weight(summation: Summation, n_networks: int) -> float:

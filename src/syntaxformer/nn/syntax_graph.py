@@ -39,9 +39,11 @@ def syntax_attention_graph(
     """The same as `syntax_attention`; arguments as there, but for an index of the relations.
 
     Raises:
-        ValueError: The mode, rule or summation is unknown, or the dropout probability is outside [0, 1).
+        ValueError: The mode, rule or summation is unknown, the dropout probability is outside [0, 1), or no
+            sub-network takes part.
     """
-    check_arguments(mode, on_empty_row, summation, dropout)
+    n_networks = relations.shape[1] * (3 * max_distance + 1) + include_full
+    check_arguments(mode, on_empty_row, summation, dropout, active, n_networks)
     if key_mask is None:
         key_mask = torch.ones_like(relations[:, 0, 0], dtype=torch.bool)
     given, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
@@ -74,7 +76,6 @@ def syntax_attention_graph(
         alpha = _shares([*topical, mean_full.sum(1)], n_ids, active, include_full)
         alpha = alpha * key_mask.any(-1)[:, None, None]
         if topical_query is None:
-            n_networks = relations.shape[1] * (n_ids - 1) + include_full
             n_active = n_networks if active is None else sum(map(bool, active))
             alpha = alpha * (n_active * summed_weight(summation, n_active))
         *of_trees, of_full = alpha.split([n_ids] * relations.shape[1] + [1], -1)
@@ -117,7 +118,7 @@ def _sum(pairs: Tensor, ids: Tensor, n_ids: int) -> Tensor:
 def _shares(logits: list[Tensor], n_ids: int, active: Sequence[bool] | None, include_full: bool) -> Tensor:
     """α `[b, q, trees · ids + 1]`, 0 for relation 0 and those that take no part; full attention is last."""
     n_trees = len(logits) - 1
-    rest = list(active or [True] * (n_trees * (n_ids - 1) + include_full))
+    rest = list([True] * (n_trees * (n_ids - 1) + include_full) if active is None else active)
     kept: list[bool] = []
     for _ in range(n_trees):
         kept, rest = [*kept, False, *rest[: n_ids - 1]], rest[n_ids - 1 :]

@@ -48,7 +48,8 @@ def syntax_attention_reference(
 
     Source: Bai et al. (2021), "Syntax-BERT", eq. 1 and 2.
     """
-    check_arguments(mode, on_empty_row, summation, dropout)
+    n_networks = relations.shape[1] * (3 * max_distance + 1) + include_full
+    check_arguments(mode, on_empty_row, summation, dropout, active, n_networks)
     logits = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if position_bias is not None:
         logits = logits + position_bias

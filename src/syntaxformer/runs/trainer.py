@@ -132,12 +132,13 @@ class RunTrainer:
         return int(parameter.dim() <= 1), self.args.learning_rate
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Fused AdamW with decoupled weight decay on matrices only."""
+        """Fused AdamW with decoupled weight decay on matrices only, of which biases are none."""
         if self.optimizer is None:
             found: dict[tuple[int, float, float], list[torch.nn.Parameter]] = {}
             for name, parameter in (model or self.model).named_parameters():
                 if parameter.requires_grad:
-                    decay = self.config.weight_decay if parameter.dim() > 1 else 0.0
+                    is_bare = parameter.dim() < 2 or "bias" in name
+                    decay = 0.0 if is_bare else self.config.weight_decay
                     found.setdefault((*self.group_of(name, parameter), decay), []).append(parameter)
             self.optimizer = torch.optim.AdamW(
                 [{"params": found[key], "lr": key[1], "weight_decay": key[2]} for key in sorted(found)],

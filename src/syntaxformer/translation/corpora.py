@@ -142,6 +142,8 @@ class CorpusConfig(Section):
         if (self.dir is None) == (self.dataset is None):
             both = "neither" if self.dir is None else "both"
             problems.append(f"expected one of dir and dataset, got {both}.")
+        if not (self.train or self.synthetic):
+            problems.append("train: expected the name of a split, got none.")
         if self.src == self.tgt:
             problems.append(
                 f"tgt: expected another ending than src (src.en, tgt.en), got {self.tgt} for both."
@@ -432,6 +434,8 @@ def read_train(config: CorpusConfig) -> ParallelText:
     folder = stored_folder(config.cache, "text", made_from, build)
     about = read_json(folder / "about.json")
     src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
+    if left_out := about["n_file_lines"] - len(src) + about["n_synthetic"]:
+        _log.info("%d pairs of the files are left out, as the log of the first run on them says", left_out)
     return ParallelText(
         src, tgt, *files[:2], **about, tag=config.tag, rows=rows if len(src) < about["n_file_lines"] else None
     )

@@ -15,7 +15,13 @@ from pydantic import Field, model_validator
 from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import BUNDLED, SPACES, choose_annotator, language_of_side
-from syntaxformer.infusion.config import MAX_WIDTH, EmbeddingConfig, InfusionConfig, layer_problems
+from syntaxformer.infusion.config import (
+    IN_ATTENTION,
+    MAX_WIDTH,
+    EmbeddingConfig,
+    InfusionConfig,
+    layer_problems,
+)
 from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.runs.loading import TRANSLATOR, is_own
@@ -199,7 +205,7 @@ class Recipe(RunConfig):
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 
-    shorthands: ClassVar[tuple[str, ...]] = ("masks", "relation_bias", "lisa")
+    shorthands: ClassVar[tuple[str, ...]] = IN_ATTENTION
     """Sections of `infusion` that may be written at the top level."""
 
     @model_validator(mode="before")
@@ -410,7 +416,7 @@ class Recipe(RunConfig):
         if self.is_hosted:
             return dropped + self._hosted_problems() + self._unserved_problems()
         section, lisa = self.infusion, self.infusion.lisa
-        problems = self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
+        problems = self.embedding.misplaced()
         if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
             problems.append(
                 "infusion.factors: expected factors of words for kind 'prepend', got subword, which is a "
@@ -457,7 +463,7 @@ class Recipe(RunConfig):
                 f"infusion.kind: expected one of {', '.join(kinds)} with model.init_from, got "
                 f"{self.embedding.kind}."
             ]
-        return self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
+        return self.embedding.misplaced()
 
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
@@ -534,7 +540,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
 def _find(path: str | Path) -> Path:
     """The file, the bundled recipe of that name, from the package or the repository, or a run's own."""
     path = Path(path)
-    if path.is_file() or path.suffix:
+    if path.is_file() or (path.suffix and not path.is_dir()):
         return path
     package = Path(__file__).resolve().parents[1]
     folders = (package.parents[1] / "recipes", package / "recipes")

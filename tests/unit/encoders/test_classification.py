@@ -202,6 +202,25 @@ def test_new_parameters_have_the_rate_of_the_rest_or_their_own(config_of, monkey
     assert rate == 0.01 or len(groups[rate]) == 1
 
 
+def test_biases_of_relations_do_not_decay(config_of, monkeypatch):
+    """As in `param_groups` and in transformers' Trainer."""
+
+    def remember(self, checkpoint):
+        names = {id(one): name for name, one in self.model.named_parameters()}
+        for group in self.create_optimizer().param_groups:
+            decays = group["weight_decay"] > 0
+            found.update({names[id(one)]: decays for one in group["params"]})
+        raise InterruptedError
+
+    found = {}
+    monkeypatch.setattr(FinetuneTrainer, "train_from", remember)
+    with pytest.raises(InterruptedError):
+        finetune(config_of(infuse="relation_bias,pos_add"))
+    assert {name for name, decays in found.items() if decays and "bias" in name} == set()
+    assert [found[name] for name in found if "relation_bias" in name]
+    assert sum(found.values()) > 5
+
+
 def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
     folder = finetune(
         config_of(

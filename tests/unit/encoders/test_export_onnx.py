@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import zipfile
@@ -249,7 +248,6 @@ def test_another_result_is_never_written(exported, tmp_path, monkeypatch):
 
     def copied(path, *_):
         path.write_bytes((output / GRAPH).read_bytes())
-        return read_record(output / ONNX, OnnxInfo).inputs
 
     monkeypatch.setattr(onnx_folder, "_write_graph", copied)
     with pytest.raises(CheckpointError, match=r"^export: expected logits within -1\.0 of the model's, got "):
@@ -264,18 +262,6 @@ def test_folders_that_were_altered(exported, tmp_path, monkeypatch):
     shutil.copytree(exported[1], copy)
     with pytest.raises(ConfigError, match=r"^device: expected cpu for an exported classifier, got cuda\.$"):
         OnnxNetwork.load(copy, "cuda")
-    stored = json.loads((copy / ONNX).read_text())
-    (copy / ONNX).write_text(json.dumps({**stored, "inputs": ["input_ids"]}))
-    with pytest.raises(
-        CheckpointError, match=r"onnx\.json: expected the graph's inputs, input_ids, .* It was altered\.$"
-    ):
-        OnnxNetwork.load(copy)
-    (copy / ONNX).write_text("{}")
-    with pytest.raises(
-        CheckpointError, match=r"onnx\.json: weights_sha256: Field required\. It was altered\.$"
-    ):
-        OnnxNetwork.load(copy)
-    (copy / ONNX).write_text(json.dumps(stored))
     (copy / GRAPH).write_bytes(b"other")
     with pytest.raises(CheckpointError, match=r"model\.onnx: expected an ONNX graph, got: "):
         OnnxNetwork.load(copy)

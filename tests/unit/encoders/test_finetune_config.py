@@ -31,7 +31,9 @@ def test_settings_refine_what_is_infused():
     assert load_finetune(OPTIONS, "masks", ["infusion.masks.mode=additive"]).infusion.masks.mode == "additive"
     assert load_finetune(OPTIONS, "none", ["infusion.preset=paper"]).infusion.is_plain
     section = {"preset": "paper", "masks": {"max_distance": 4}}
-    assert load_finetune(OPTIONS | {"infusion": section}, "masks").infusion.preset == "paper"
+    infusion = load_finetune(OPTIONS | {"infusion": section}, "masks,pos_add").infusion
+    assert (infusion.preset, infusion.masks.max_distance) == ("paper", 4)
+    assert infusion.embedding.kind == "add"
     assert load_finetune(OPTIONS, "", ["infusion.lisa.weight=0.3"]).infusion.lisa.weight == 0.3
 
 

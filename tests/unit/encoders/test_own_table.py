@@ -163,6 +163,17 @@ def test_a_header_over_scores_is_left_out(table):
     assert [one.label for one in texts.examples] == [4.5, 1.0]
 
 
+def test_a_first_row_without_a_score_is_no_header(table, caplog):
+    """It would shift all predictions by a line; what is left out is told."""
+    path, columns = table("good\t\nbad\t1\n"), TableColumns("1", "2")
+    texts, _, _ = read_own_table(path, "regress", columns, labelled=False)
+    assert [one.label for one in texts.examples] == [None, 1.0]
+    assert not caplog.text
+    texts, _, _ = read_own_table(table("good\tn/a\nbad\t1\n"), "regress", TableColumns())
+    assert [one.label for one in texts.examples] == [1.0]
+    assert "line 1 is left out as a header, as 'n/a' is no number." in caplog.text
+
+
 MANY = "".join(f"text {number}\t{'pos' if number % 2 else 'neg'}\n" for number in range(30))
 ERRORS = [
     ("", "classify", TableColumns(), ": expected rows, got an empty file."),

@@ -58,6 +58,16 @@ def logits(model, collator, annotator, text):
         return model.eval()(**collator([sf.SyntaxExample(sentences)])).logits[0]
 
 
+@pytest.mark.parametrize(
+    "names", [{1: "good", 0: "bad"}, {f"{n}": f"c{n}" for n in (0, 1, 10, 11, *range(2, 10))}]
+)
+def test_names_of_classes_are_in_the_order_of_outputs(made, tmp_path, names):
+    """`id2label` may be written in any order, by hand or by a JSON file that sorts its keys as text."""
+    model, collator = made("none", id2label=names, label2id={name: int(n) for n, name in names.items()})
+    sf.save(model, collator, tmp_path / "own")
+    assert read_classifier_info(tmp_path / "own").labels == tuple(names[n] for n in sorted(names, key=int))
+
+
 def test_trainer_then_save_then_pipeline(made, tmp_path):
     """Who annotated is known from the rows, which `to_dict` made; the folder of Trainer's checkpoints stays whole."""
     model, collator = made(

@@ -82,6 +82,17 @@ def test_the_encoder_runs_once_for_all_labels(t5, infuse):
             torch.testing.assert_close(found[:, column], expected)
 
 
+def test_targets_that_are_cut_are_told(t5, caplog):
+    tokenizer = AutoTokenizer.from_pretrained(t5, model_max_length=5)
+    rows = [
+        sf.SyntaxExample((sf.Sentence.from_words(["the", "cat"]),), text)
+        for text in ("true false", "tr " * 9, "the " * 4)
+    ]
+    labels = sf.SyntaxCollator(tokenizer, "none")(rows)["labels"]
+    assert labels.shape == (3, 5)
+    assert caplog.messages == ["labels: 1 texts over 5 pieces are cut. Raise tokenizer.model_max_length."]
+
+
 def test_targets_of_a_folder_with_two_tokenizers_are_refused(t5, tmp_path):
     """Marian's: the folder's tokenizer has the pieces of the source."""
     tokenizer = AutoTokenizer.from_pretrained(t5)

@@ -249,6 +249,20 @@ def test_what_is_left_out_must_leave_something():
         model.infusion.leave_out("dependency", "constituency")
 
 
+def test_a_tree_that_the_model_does_not_read_is_not_left_out():
+    """The score would be the same, and look as if the tree did not matter."""
+    model = sf.infuse(_bert(), sf.InfusionConfig(masks={"trees": ["dependency"]}))
+    expected = r"^leave_out: expected some of dependency, parent, child, sibling, pair, got constituency\.$"
+    with pytest.raises(ValueError, match=expected):
+        model.infusion.leave_out("constituency")
+    tags = sf.infuse(_bert(), "pos_add")
+    with pytest.raises(
+        ValueError, match=r"^leave_out: expected some of nothing, as the model reads no tree, "
+    ):
+        tags.infusion.leave_out("dependency")
+    tags.infusion.leave_out()
+
+
 def test_parameters_of_bert_base():
     """d = 768: topical 2 d² + d; LISA d_head x d for each of 12 layers; biases 12 x 2 x 47 x 12; POS 20 x d."""
     with torch.device("meta"):
@@ -458,6 +472,32 @@ def test_a_family_of_ones_own_is_stored_and_read(tmp_path):
         assert torch.equal(loaded.eval()(pieces, **batch).logits, model(pieces, **batch).logits)
     sf.infuse(_bert(), "masks").save_pretrained(tmp_path)
     assert "family" not in json.loads((tmp_path / "infusion.json").read_text("utf-8")), "that of the table"
+
+
+def test_a_family_of_the_table_that_was_given_by_hand_is_stored(tmp_path):
+    """The kind of the model alone would not find it again."""
+
+    class LikeBertConfig(hf.BertConfig):
+        model_type = "like-bert"
+
+    class LikeBert(hf.BertForSequenceClassification):
+        config_class = LikeBertConfig
+
+    small = {"vocab_size": 31, "hidden_size": 20, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = sf.infuse(LikeBert(LikeBertConfig(**small)), "masks", family=FAMILIES["bert"])
+    model.save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "infusion.json").read_text("utf-8"))
+    assert stored["family"]["title"] == FAMILIES["bert"].title
+
+
+def test_uploads_are_by_the_main_process_with_the_given_token(tmp_path, monkeypatch):
+    calls = []
+    model = sf.infuse(_bert(), "masks")
+    monkeypatch.setattr(type(model), "push_to_hub", lambda self, name, **given: calls.append((name, given)))
+    model.save_pretrained(tmp_path, False, push_to_hub=True, token="t")
+    assert (calls, list(tmp_path.iterdir())) == ([], [])
+    model.save_pretrained(tmp_path, push_to_hub=True, repo_id="me/it", token="t")
+    assert calls == [("me/it", {"token": "t"})]
 
 
 @pytest.mark.parametrize(

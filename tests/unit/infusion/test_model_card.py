@@ -100,10 +100,12 @@ class FakeHub:
         self.calls.append((repo_id, private, exist_ok))
         return SimpleNamespace(repo_id=f"org/{repo_id.split('/')[-1]}")
 
-    def file_exists(self, repo_id, name):
+    def file_exists(self, repo_id, name, *, revision):
+        self.branch = revision
         return self.card is not None
 
-    def hf_hub_download(self, repo_id, name):
+    def hf_hub_download(self, repo_id, name, *, revision):
+        assert revision == self.branch
         return self.card
 
     def upload_folder(self, *, repo_id, folder_path, ignore_patterns, **options):
@@ -130,7 +132,7 @@ def test_a_folder_goes_to_the_hub(folder, hub):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
     url = sf.push_to_hub(folder, "me/it", private=True, token="t", revision="b")
-    assert url == "https://hub/org/it"
+    assert (url, hub.branch) == ("https://hub/org/it", "b")
     assert hub.calls == [
         ("token", "t"),
         ("me/it", True, True),

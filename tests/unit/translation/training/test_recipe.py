@@ -186,6 +186,10 @@ def test_a_folder_of_a_recipes_name_does_not_hide_it(tmp_path, monkeypatch):
     (tmp_path / "tiny" / "recipe.yaml").write_text("seed: 7\ndata: {src: en, tgt: de, dir: data}\n")
     assert load_recipe("tiny").seed != 7
     assert load_recipe(tmp_path / "tiny", ["output=x"]).seed == 7, "the recipe of a run, to go on with it"
+    (tmp_path / "tiny").rename(tmp_path / "tiny-0.1")
+    assert load_recipe(tmp_path / "tiny-0.1", ["output=x"]).seed == 7
+    with pytest.raises(ConfigError, match=r"data: train: expected the name of a split, got none\."):
+        load_recipe("tiny", ["data.train=[]"])
 
 
 def test_no_such_recipe(tmp_path):

@@ -19,7 +19,7 @@ from syntaxformer.annotate.corpora.stored import (
     write_annotations,
 )
 from syntaxformer.annotate.dataset import annotate_dataset
-from syntaxformer.annotate.wrappers import WordsAsGiven, annotator_in_chunks, prepare
+from syntaxformer.annotate.wrappers import WordsAsGiven, prepare
 
 __all__ = [
     "AnnotatedBefore",
@@ -33,7 +33,6 @@ __all__ = [
     "annotate_to_file",
     "annotator_for",
     "annotator_identity",
-    "annotator_in_chunks",
     "load_annotator",
     "prepare",
     "read_annotations",

@@ -145,28 +145,34 @@ class BatchedAnnotator(Annotator):
             tasks = chunks_of(lines, LINES_PER_TASK)
             return chain.from_iterable(map_in_processes(self.name, sentences_of_lines, tasks, n_processes))
         chunks = chunks_of(lines, self.batch_lines, self.batch_chars)
-        n_threads = max(self.threads or 1, n_processes)
-        if n_threads == 1:
-            return chain.from_iterable(map(self._batch, chunks))
-        pool = ThreadPoolExecutor(n_threads, "annotate")
-        return chain.from_iterable(map_ahead(pool, self._batch, chunks, TASKS_AHEAD * n_threads))
+        return _in_threads(self._batch, chunks, max(self.threads or 1, n_processes))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """As every annotator does, in batches of `batch_lines`."""
         checked = check_words(sentences)
         filled = [words for words in checked if words]
-        found: list[Sentence] = []
-        for start in range(0, len(filled), self.batch_lines):
-            with self._lock:
-                found.extend(self.parser.parse_words(filled[start : start + self.batch_lines]))
-        parsed = iter(found)
+        parsed = _in_threads(self._words, chunks_of(filled, self.batch_lines), self.threads or 1)
         return [next(parsed) if words else blank_sentence("", self.provides) for words in checked]
+
+    def _words(self, sentences: Sequence[tuple[str, ...]]) -> Sequence[Sentence]:
+        with self._lock:
+            return self.parser.parse_words(sentences)
 
     def _batch(self, lines: Sequence[str]) -> list[Sentence]:
         filled = [line for line in lines if line.strip()]
         with self._lock:
             parsed = iter(self.parser.parse_lines(filled) if filled else [])
         return [next(parsed) if line.strip() else blank_sentence(line, self.provides) for line in lines]
+
+
+def _in_threads(
+    work: Callable[[Sequence[Any]], Sequence[Sentence]], chunks: Iterable[Sequence[Any]], n_threads: int
+) -> Iterator[Sentence]:
+    """What `work` makes of all chunks, in order, several at a time if there are several threads."""
+    if n_threads == 1:
+        return chain.from_iterable(map(work, chunks))
+    pool = ThreadPoolExecutor(n_threads, "annotate")
+    return chain.from_iterable(map_ahead(pool, work, chunks, TASKS_AHEAD * n_threads))
 
 
 MAX_RUN = 400
@@ -470,9 +476,13 @@ def hash_lines(lines: Iterable[str]) -> str:
     """Return the SHA-256 of lines; each ends in a line feed, so that moving a break changes it."""
     digest = hashlib.sha256()
     for line in lines:
-        digest.update(line.encode("utf-8", "surrogatepass"))
-        digest.update(b"\n")
+        digest.update(hashed_line(line))
     return digest.hexdigest()
+
+
+def hashed_line(line: str) -> bytes:
+    """A line as it enters a hash of lines: in it, a break is a byte that UTF-8 does not have."""
+    return line.encode("utf-8", "surrogatepass").replace(b"\n", b"\xff") + b"\n"
 
 
 def short_hash(place: Path) -> str:

@@ -94,9 +94,10 @@ def _row(sentence: Sentence) -> _Row:
 def score_annotator(annotator: Annotator, sentences: Sequence[Sentence]) -> dict[str, float]:
     """Percent of the words of gold sentences whose annotation is right; the annotator is given the words.
 
-    Punctuation counts, subtypes of relations do not. What one side lacks is not scored.
+    Punctuation counts, subtypes of relations do not. What one side lacks is not scored. Where the gold lemma
+    is "_", any is right.
 
-    Source: the CoNLL 2018 shared task, but with gold words.
+    Source: the CoNLL 2018 shared task, but with gold words, and with all features of a word.
     """
     right, total = Counter[str](), Counter[str]()
     found = annotator.annotate_words([one.words for one in sentences])
@@ -108,7 +109,7 @@ def score_annotator(annotator: Annotator, sentences: Sequence[Sentence]) -> dict
         feats = [[{*one.split("|")} for one in side.feats or ()] for side in sides]
         compared = {"UPOS": upos, "UAS": governors, "LAS": arcs, "lemma": lemmas, "feats": feats}
         for name, (gold, guessed) in compared.items():
-            right[name] += sum(one == other for one, other in zip(gold, guessed, strict=False))
+            right[name] += sum(one in (other, "_") for one, other in zip(gold, guessed, strict=False))
             total[name] += min(len(gold), len(guessed))
     return {name: round(100 * right[name] / total[name], 2) for name in total if total[name]}
 

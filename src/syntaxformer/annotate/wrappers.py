@@ -84,42 +84,6 @@ def prepare(
     return AnnotatedBefore(annotator, annotated) if annotated else annotator
 
 
-def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) -> Annotator:
-    """Return an annotator that takes the lines of a split chunk by chunk, as translating needs.
-
-    Every call to the annotator of a parsed file reads it from the start, so it is wrapped here; every other
-    annotator is returned unchanged.
-
-    Raises:
-        DataError: The file of the split is missing or does not fit the lines.
-    """
-    chosen = annotator_for(annotator, split)
-    return annotator if chosen is annotator else AnnotatedLines(chosen, lines)
-
-
-class AnnotatedLines(Annotator):
-    """An annotator of given lines in their order, spread over any number of calls."""
-
-    def __init__(self, annotator: Annotator, lines: Sequence[str]) -> None:
-        self.name, self.version, self.provides = annotator.name, annotator.version, annotator.provides
-        self._waiting = iter(annotator.annotate(lines))
-
-    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield the sentences of the next lines.
-
-        Raises:
-            DataError: They are not the next lines.
-        """
-        for line in lines:
-            sentence = next(self._waiting, None)
-            if sentence is None or sentence.text != line:
-                found = "the end" if sentence is None else repr(sentence.text[:40])
-                raise DataError(
-                    f"annotator {self.name}: expected its lines in their order, got {line[:40]!r} at {found}."
-                )
-            yield sentence
-
-
 class SplitAnnotator(Annotator):
     """Several parsed files under one path with `{split}`; it cannot annotate until the split is known.
 
@@ -187,11 +151,12 @@ class WordsAsGiven(Annotator):
             yield from self.annotator.stream(" ".join(given_words(line)) for line in lines)
             return
         chunks = chunks_of(lines, _LINES_AT_A_TIME)
+        made: Iterator[list[Sentence]] = (_of_words(self.annotator, chunk) for chunk in chunks)
         parser = getattr(self.annotator, "annotator", self.annotator)  # also below +phrases
-        if n_processes > 1 and isinstance(parser, BatchedAnnotator) and parser.threads is None:
+        if isinstance(parser, BatchedAnnotator) and parser.threads is not None:
+            parser.threads = max(parser.threads, n_processes)  # requests at a time
+        elif isinstance(parser, BatchedAnnotator) and n_processes > 1:
             made = map_in_processes(self.name, _of_words, chunks, n_processes)
-        else:
-            made = (_of_words(self.annotator, chunk) for chunk in chunks)
         yield from chain.from_iterable(made)
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:

@@ -34,9 +34,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """
     text = "\n".join(read_lines(path))
     try:
-        loader = _UniqueKeys(text)
-        loader.name = str(path)  # for messages
-        content = loader.get_single_data()
+        content = _read_yaml(text, str(path))
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: no such date
         raise ConfigError(f"{path}: expected YAML, got {one_line(error)}") from error
     if content is None:
@@ -61,6 +59,12 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _read_yaml(text: str, name: str) -> Any:
+    loader = _UniqueKeys(text)
+    loader.name = name  # for messages
+    return loader.get_single_data()
+
+
 _COMMENT = re.compile(r"(^|\s)#")
 
 
@@ -80,7 +84,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
         *sections, last = key.split(".")
         place = result
         for section in sections:
-            inner = place.setdefault(section, {}) if isinstance(place, dict) else None
+            inner = place.setdefault(section, {})
             place[section] = inner = {} if inner is None else inner
             if not isinstance(inner, dict):
                 problems.append(f"{key}: expected {section} to be a section, got the value {inner!r}.")
@@ -89,9 +93,11 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
         else:
             try:
                 is_text = _COMMENT.search(value) and value[0] not in "\"'[{"
-                place[last] = value if is_text else yaml.safe_load(value)
+                place[last] = value if is_text else _read_yaml(value, key)
             except (yaml.YAMLError, RecursionError, ValueError) as error:
                 problems.append(f"{key}: expected a YAML value, got {one_line(error)}")
+            except ConfigError as error:
+                problems += error.problems
     if problems:
         raise ConfigError(problems)
     return result

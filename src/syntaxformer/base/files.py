@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -93,10 +94,15 @@ def _new_file_in(folder: Path, name: str) -> Path:
     return Path(name)
 
 
+_UMASK = threading.Lock()
+"""Held while the umask, which all threads share, is set to be read."""
+
+
 def make_readable(path: Path) -> None:
     """Give a file or folder the rights that the umask allows; mkstemp and safetensors write for the owner."""
-    umask = os.umask(0)
-    os.umask(umask)
+    with _UMASK:
+        umask = os.umask(0)
+        os.umask(umask)
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
 
 

@@ -69,22 +69,26 @@ def _lowest(gap_depths: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
     return np.maximum(gap_depths, np.append(gap_depths[1:], NO_PHRASE))
 
 
-MOST_OF_LENGTH = 50
-"""Trees of each number of words that a pool keeps, so that a model's folder stays small."""
+MOST_OF_LENGTH, MOST_WORDS = 50, 250_000
+"""Trees of each number of words that a pool keeps, and words of all, so that a model's folder stays small."""
 
 
 class TreePool:
     """Trees of different sentences, each with the checksum of its text, for `other_sentence`.
 
-    Of sentences of the same length it keeps those with the lowest checksums, as if drawn.
+    Of sentences of the same length it keeps those with the lowest checksums, as if drawn:
+    `MOST_OF_LENGTH` or, if these have over `MOST_WORDS` words together, fewer of each length, but two.
     """
 
     def __init__(self, rows: Iterable[tuple[int, WordTrees]]) -> None:
         found: dict[int, dict[int, WordTrees]] = {}
         for checksum, trees in rows:
             found.setdefault(len(trees), {}).setdefault(checksum, trees)
+        most = MOST_OF_LENGTH
+        while most > 2 and sum(n * min(most, len(one)) for n, one in found.items()) > MOST_WORDS:
+            most -= 1
         self._of_length = {
-            n_words: sorted(of_length.items(), key=lambda row: row[0])[:MOST_OF_LENGTH]
+            n_words: sorted(of_length.items(), key=lambda row: row[0])[:most]
             for n_words, of_length in found.items()
         }
         self.rows = [row for of_length in self._of_length.values() for row in of_length]

@@ -292,10 +292,7 @@ def word_factor(name: str, columns: WordColumns) -> CodedColumn:
     if name not in FACTORS:
         return columns.user[name]
     of_words = FACTORS[name].of_words
-    if of_words is None:
-        raise ConfigError(
-            f"factor {name!r}: expected a factor of words, got one of pieces. Use piece_factors."
-        )
+    assert of_words is not None, "piece_factors reads `subword` from the pieces"
     return of_words(columns)
 
 

@@ -22,6 +22,7 @@ from syntaxformer.syntax.factors import FACTORS, FactorVocabulary
 from syntaxformer.syntax.own_relations import OwnRelations, find_relations
 from syntaxformer.syntax.piece_relations import (
     DEFAULT_TREES,
+    Specials,
     TreeKind,
     WordTrees,
     columns_of_trees,
@@ -34,7 +35,7 @@ from syntaxformer.syntax.piece_relations import (
     word_relations,
 )
 from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
-from syntaxformer.syntax.relations import NO_PHRASE, PhraseColumns, RelationArray
+from syntaxformer.syntax.relations import NO_PHRASE, Nodes, PhraseColumns, RelationArray
 from syntaxformer.trees.phrase_structure import linearised
 from syntaxformer.trees.sentence import ROOT
 
@@ -67,7 +68,7 @@ class TreeOptions(BaseModel):
         description="records of your own relations among the trees; filled in by themselves",
     )
     max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (Bai et al. 2021: 15)")
-    nodes: Literal["headed", "leaves"] = Field(
+    nodes: Nodes = Field(
         default="headed",
         description="headed: words own the phrases that they head (ours); leaves: words are leaves of the "
         "constituency tree and only siblings (Bai et al. 2021)",
@@ -77,7 +78,7 @@ class TreeOptions(BaseModel):
         description="apart: words of which neither is the other's ancestor; all: ancestors and descendants "
         "count as siblings too, as Bai et al. (2021) print the definition",
     )
-    specials: Literal["root", "none"] = Field(
+    specials: Specials = Field(
         default="root",
         description="root: the first special piece (in a translator the end) is the parent of every root",
     )
@@ -194,11 +195,6 @@ class SyntaxInputs(BaseModel):
         return cls(trees=None if fields is None else TreeOptions(**fields), governors=governors, **training)
 
     @property
-    def reads_phrases(self) -> bool:
-        """Whether it reads relations of the constituency tree."""
-        return self.trees is not None and "constituency" in columns_of_trees(self.trees.used_trees)
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """The annotations that it needs."""
         of_trees = [] if self.trees is None else columns_of_trees(self.trees.used_trees)
@@ -254,12 +250,13 @@ class LineSyntax:
             return None
         check_syntax(inputs, words.provides, "the annotation")
         governors = words.governors if "governors" in inputs.needs else None
-        phrases = phrases_of_lines(words) if inputs.reads_phrases else None
+        used = inputs.trees.used_trees if inputs.trees else ()
+        phrases = phrases_of_lines(words) if "constituency" in columns_of_trees(used) else None
         small = None if governors is None else _narrow(governors)
         joined = None if phrases is None else PhraseColumns(*map(_narrow, phrases.arrays))
         labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
         own = None
-        if functions := own_functions(inputs.trees.used_trees if inputs.trees else ()).values():
+        if functions := own_functions(used).values():
             lines = [np.stack([one(line) for one in functions], -1) for line in words.sentences()]
             own = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
         return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own)

@@ -277,7 +277,7 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
     memory = vars(sentence)
     if _PHRASES not in memory:  # one narrow array, as a training text keeps those of all sentences
         columns = np.stack(_columns_of(sentence).arrays)
-        memory[_PHRASES] = columns.astype(np.min_scalar_type(-max(1, int(np.abs(columns).max(initial=1)))))
+        memory[_PHRASES] = columns.astype(np.min_scalar_type(-1 - int(np.abs(columns).max(initial=0))))
     return PhraseColumns(*memory[_PHRASES].astype(np.int64))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.syntax.head_rules import head_child
-from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, depths_of, parse_tree
+from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, depths_of, tree_of_column
 from syntaxformer.trees.phrase_heights import Phrase
 from syntaxformer.trees.phrase_structure import phrases_of_parse
 
@@ -275,22 +275,20 @@ class PhraseColumns:
         return cls(*(map(np.concatenate, columns) if parts else [np.zeros(0, np.int32)] * 3))
 
 
-def phrase_columns(
-    tree: Tree | str | Sentence, governors: Sequence[int] | None = None, *, labels: bool = True
-) -> PhraseColumns:
+def phrase_columns(tree: Tree | str | Sentence, governors: Sequence[int] | None = None) -> PhraseColumns:
     """Reduce a tree to columns.
 
     Edges are counted in the tree as it is written: if each word has a tag, it is one edge below its tag. The
     parse of a `Sentence` is converted as by `phrase_structure`, but without building a tree. If dependency
     governors of the same words are given, the head of a phrase is its word nearest to the dependency root
     (the first on a tie), not that of the label's head rule, as is right for trees without labels (SST, SICK,
-    SNLI). `labels` is as in `parse_tree`, for brackets.
+    SNLI). Brackets may have labels or none.
 
     Raises:
         TreeError: It is not a tree, or there are more or fewer governors than words.
     """
     tags = tree.upos if isinstance(tree, Sentence) else None
-    top = parse_tree(tree, labels=labels) if isinstance(tree, str) else tree
+    top = tree_of_column(tree) if isinstance(tree, str) else tree
     nodes, depths, children = _unfold(phrases_of_parse(top) if isinstance(top, Sentence) else top)
     is_leaf = [not isinstance(node, Tree | Phrase) for node in nodes]
     words = tree.words if isinstance(tree, Sentence) else [node for node in nodes if isinstance(node, str)]
@@ -371,7 +369,6 @@ def constituency_relations(
     nodes: Nodes = "headed",
     *,
     governors: Sequence[int] | None = None,
-    labels: bool = True,
 ) -> RelationArray:
     """Relation of every pair of words in a constituency tree.
 
@@ -389,7 +386,7 @@ def constituency_relations(
 
     Source: Bai et al. (2021), section 3.2; differs: there no word heads a phrase, so none is an ancestor.
     """
-    columns = phrase_columns(tree, governors, labels=labels)
+    columns = phrase_columns(tree, governors)
     rows = (columns.word_depths[None], columns.gap_depths[None], columns.gap_heads[None])
     return batch_constituency_relations(*rows, [len(columns)], max_distance, nodes)[0]
 

@@ -90,7 +90,7 @@ class CTranslate2Decoder:
                 results[place] = again.result()
         names = [hypothesis for result in results for hypothesis in result.hypotheses]
         pieces = [[self._ids[name] for name in one] for one in names]
-        scores = self._scores(tokens, names, search) if search.scored else None
+        scores = self._scores(tokens, names, search) if search.scored and names else None
         return n_best_lists(pieces, scores, search.n_best)
 
     def _search(self, tokens: list[list[str]], limit: int, search: Search) -> list[Any]:

@@ -202,14 +202,14 @@ def why_not(config: Any, infusion: Any = None) -> list[str]:
 
 
 N_LINES, LONGEST = 11, 23
-MAX_PIECES = 2048
-"""Largest number of pieces in a batch that is scored."""
 
 
 def largest_difference(
     model: Any, encoder: SourceEncoder, folder: Path, info: CTranslate2Info, n_pieces: int
 ) -> float:
     """The largest difference between a network's log-probabilities and its export's, on random lines."""
+    import ctranslate2
+
     random = np.random.default_rng(1)
     splits = splits_of(random.integers(1, LONGEST, N_LINES))
     pieces = random.integers(0, n_pieces, splits[-1]).astype(np.int32)
@@ -217,28 +217,11 @@ def largest_difference(
     factors = random.integers(0, sizes, (len(pieces), len(sizes)), np.int32)
     source, lengths = EncodedText(pieces, splits, factors), random.integers(1, LONGEST, N_LINES)
     targets = [random.integers(4, model.config.vocab_size, length).tolist() for length in lengths]
-    return difference_on(source, targets, model, encoder, folder, info)
-
-
-def difference_on(
-    source: EncodedText,
-    targets: Sequence[list[int]],
-    model: Any,
-    encoder: SourceEncoder,
-    folder: Path,
-    info: CTranslate2Info,
-) -> float:
-    """As `largest_difference`, on the given lines."""
-    import ctranslate2
-
-    tokens = SourceTokens.read(folder, info, encoder)(source, range(len(targets)))
     names = read_names(folder, "target")
     exported = ctranslate2.Translator(str(folder), compute_type="float32").score_batch(
-        tokens,
+        SourceTokens.read(folder, info, encoder)(source, range(N_LINES)),
         [[names[piece] for piece in target] for target in targets],
         max_input_length=0,
-        max_batch_size=MAX_PIECES,
-        batch_type="tokens",
     )
     differences = []
     for row, (target, found) in enumerate(zip(targets, exported, strict=True)):

@@ -276,7 +276,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         losses = getattr(encoded, "governor_losses", None)
         if governors is None or self.config.lisa is None or not losses:
             return []
-        lisa = (self.infusion or self.encoder.tags.infusion).config.lisa
+        lisa = (self.encoder.tags or self.encoder).infusion.config.lisa
         right, total = governor_hits(encoded.pointed_at[-1], governors, first_pieces)
         loss = lisa.weight * torch.stack(losses).mean()
         return [Auxiliary("governor_accuracy", loss, right, total)]

@@ -147,11 +147,6 @@ def _say_losses(tokenizer: PreTrainedTokenizerFast, parts: Iterable[Sequence[str
         )
 
 
-def needs_annotator(factors: Sequence[str], syntax: SyntaxInputs | None = None) -> bool:
-    """Whether lines must be split into words: any factor, even the user's own, and any tree needs it."""
-    return bool(factors) or (syntax is not None and bool(syntax.needs))
-
-
 def annotated_columns(
     text: ParallelText,
     annotator: Annotator,

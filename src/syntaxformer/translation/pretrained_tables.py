@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import FRACTION_SEED, Section
-from syntaxformer.runs.loading import checkpoint_errors, quiet_loading
+from syntaxformer.runs.loading import checkpoint_errors, longest_input, quiet_loading
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import encoder_tokenizer
@@ -309,7 +309,7 @@ def contextual_vectors(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]
 ) -> PieceVectors:
     """The last states of the encoder, averaged over all occurrences of each piece in a text."""
-    longest = getattr(model.config, "max_position_embeddings", 512) - 2
+    longest = min(longest_input(model), tokenizer.model_max_length)
     whole = [one.ids for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
     encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]
     order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))

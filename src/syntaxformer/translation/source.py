@@ -365,6 +365,11 @@ class SourceEncoder:
         """Whether lines must be annotated."""
         return bool(self.vocabularies or self.syntax.needs or self.syntax.words)
 
+    def factor_values(self, factors: NDArray[np.int32]) -> dict[str, list[str]]:
+        """Factor → its value for each piece, from rows of `EncodedText.factors`."""
+        columns = zip(self.columns, factors.T, strict=True)
+        return {name: self.vocabularies[name].decode(ids) for name, ids in columns}
+
     def piece_names(self, pieces: NDArray[np.int32]) -> list[str]:
         """Names of source pieces; tags look like `<NOUN>`."""
         first_tag = len(self.tokenizer)

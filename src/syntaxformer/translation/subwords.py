@@ -26,7 +26,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import checkpoint_errors
 from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer
-from syntaxformer.translation.source import encode_pieces
+from syntaxformer.translation.source import SPECIAL_ROLES, encode_pieces
 from syntaxformer.translation.stored import stored_folder
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
@@ -291,7 +291,7 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
             f"subwords.tokenizer: expected a decoder, which makes text of pieces, got none in {path}."
         )
     backend.add_special_tokens([roles.setdefault("pad_token", PAD), roles.setdefault("eos_token", EOS)])
-    named = (roles.get(role) for role in ("pad_token", "bos_token", "eos_token", "unk_token"))
+    named = (roles.get(role) for role in SPECIAL_ROLES)
     return ended_by_one_piece(_checked(_fast(backend, *named), path))
 
 

@@ -20,9 +20,9 @@ from syntaxformer.translation.decoding import (
     Hypothesis,
     Search,
     batches_of,
+    generate_settings,
     longest_translations,
     n_best_lists,
-    never_output,
     normalised,
     source_pad_id,
 )
@@ -52,9 +52,11 @@ class TorchDecoder:
     def _decode_batch(
         self, source: EncodedText, rows: Sequence[int], search: Search
     ) -> list[list[Hypothesis]]:
-        tokenizer, n_beams, n_best = self.tokenizer, search.beam_size, search.n_best
+        tokenizer, n_best = self.tokenizer, search.n_best
         if search.temperature is not None:
-            rows, n_beams, n_best = np.repeat(rows, n_best).tolist(), 1, 1
+            rows, n_best = np.repeat(rows, n_best).tolist(), 1
+            search = search.model_copy(update={"beam_size": 1})
+        n_beams, lengths = search.beam_size, source.text_lengths[rows]
         batches = []
         for model, text in zip(self.models, (source, *source.others), strict=True):
             batch = source_batch(text, rows, source_pad_id(model))
@@ -62,9 +64,9 @@ class TorchDecoder:
                 # In a separate source vocabulary this id may be a word: `generate` would take it for padding.
                 batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
             batches.append({name: tensor.to(model.device) for name, tensor in batch.items()})
-        limits = longest_translations(source.text_lengths[rows], search.max_length_factor)
+        limits = longest_translations(lengths, search.max_length_factor)
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
-        size, cache = search.no_repeat_ngram_size, TranslationCache(len(source.others))
+        cache = TranslationCache(len(source.others))
         processors: list[Any] = [LengthLimit(limits, tokenizer.eos_token_id, n_beams, self.model.device)]
         if source.others:
             processors.append(Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
@@ -73,14 +75,10 @@ class TorchDecoder:
             processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
         sequences = self.model.generate(
             **batches[0],
-            num_beams=n_beams,
+            **generate_settings(search, int(lengths.max()), self.longest, tokenizer),
             num_return_sequences=n_best,
-            length_penalty=search.length_penalty if n_beams > 1 else 1.0,
             do_sample=False,
-            max_new_tokens=int(limits.max()),
             logits_processor=processors,
-            suppress_tokens=never_output(tokenizer),
-            no_repeat_ngram_size=size or 0,
             **{CACHE: cache},
         )
         # `generate` may fill up with the end piece, so everything after the first end is padding.

@@ -72,7 +72,6 @@ from syntaxformer.translation.prepare import (
     compare_annotators,
     encode_pairs,
     get_tokenizers,
-    needs_annotator,
     nested_fraction,
     parse_labels,
     prepared_parts,
@@ -202,7 +201,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     of_subwords = every if recipe.subwords.of_all_pairs else train_text
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax, tags = recipe.syntax_inputs(training=True), recipe.predict_target_pos
-    annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
+    # Any factor, even the user's own, and any tree needs lines that are split into words.
+    annotator = _annotator(recipe, factors, syntax) if factors or syntax.needs else None
     train_words = dev_words = None
     if annotator is not None:
         of_factors = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
@@ -501,13 +501,16 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
 
 def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
     """BLEU on the development set, and how many translations loop."""
-    from syntaxformer.annotate import annotator_in_chunks
+    from syntaxformer.annotate import AnnotatedBefore, annotate_cached, annotator_for
 
-    corpus, was_training = recipe.data, model.training
-    lines, annotator = data.dev_text.src, data.annotator
-    annotator = annotator and annotator_in_chunks(annotator, corpus.dev, lines)
+    corpus, was_training, lines = recipe.data, model.training, data.dev_text.src
     clean = data.info.model_copy(update={"unescape": False})  # the lines are already unescaped
     encoder = replace(data.encoder, syntax=data.info.syntax)  # without what is only learned
+    annotator = data.annotator if encoder.needs_words else None
+    if annotator is not None:  # `prepare` has put the annotation of these lines into the cache
+        annotator = annotator_for(annotator, corpus.dev)
+        known = annotate_cached(lines, annotator, corpus.cache).path
+        annotator = AnnotatedBefore(annotator, [known], tells=False)
     translator = Translator(model.eval(), encoder, clean, annotator)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))

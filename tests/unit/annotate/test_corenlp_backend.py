@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.annotate import Annotator, load_annotator
+from syntaxformer.annotate import Annotator, WordsAsGiven, load_annotator
 from syntaxformer.annotate.backends import corenlp
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.trees import leaves_of, parse_tree
@@ -80,6 +80,12 @@ def test_results_do_not_depend_on_threads(server):
     plain = load(server).annotate(lines)
     assert load(server, "+threads=3").annotate(lines) == plain
     assert list(load(server).stream(lines, n_processes=2)) == plain
+    lines = ["a b .", "c d"] * 3
+    given = [line.split() for line in lines]
+    assert load(server, "+threads=3").annotate_words(given) == load(server).annotate_words(given)
+    waiting = WordsAsGiven(load(server, "+threads=2"))
+    assert [one.words for one in waiting.stream(lines, n_processes=4)] == [tuple(one) for one in given]
+    assert waiting.annotator.threads == 4
 
 
 def test_given_words_are_never_cut_again(server):
@@ -134,7 +140,7 @@ def test_tags_of_other_languages(server):
     assert annotator.annotate(["Haus"])[0].upos == ("NOUN",)
 
 
-def test_sentences_that_the_server_skipped_and_arcs_that_it_left_out(server):
+def test_sentences_that_the_server_skipped_and_arcs_that_it_left_out(server, caplog):
     annotator = load(server)
 
     def skip(answer):
@@ -146,6 +152,11 @@ def test_sentences_that_the_server_skipped_and_arcs_that_it_left_out(server):
     (sentence,) = annotator.annotate(["a b ."])
     assert sentence.constituency == "(S (NN a) (NN b) (. .))"
     assert sentence.governors == (-1, 0, 0)
+    annotator.annotate(["c d e"])
+    assert caplog.messages == [
+        f"corenlp parsed no tree of {n} sentence(s), which get flat trees; the last began '{words}'"
+        for n, words in ((1, "a b ."), (2, "c d e"))
+    ]
 
 
 def test_words_that_share_their_characters(server):

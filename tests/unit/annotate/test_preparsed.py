@@ -1,6 +1,6 @@
 import pytest
 
-from syntaxformer.annotate import Annotator, WordsAsGiven, annotator_for, annotator_in_chunks, load_annotator
+from syntaxformer.annotate import Annotator, WordsAsGiven, annotator_for, load_annotator
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.trees import Sentence, write_conllu
 
@@ -209,20 +209,6 @@ def test_trees_of_splits(tmp_path):
     (tmp_path / "dev.mrg").write_text("(X (NN dog))\n")
     annotator = load_annotator(f"ptb:{tmp_path}/{{split}}.mrg")
     assert annotator_for(annotator, "dev").annotate(["dog"])[0].xpos == ("NN",)
-
-
-def test_a_split_in_chunks(splits):
-    annotator = annotator_in_chunks(load_annotator(splits), "train", ["the cat", "the cat"])
-    assert isinstance(annotator, Annotator)
-    assert annotator.annotate(["the cat"]) == [CAT]
-    assert annotator.annotate_words([["the", "cat"]]) == [CAT]
-    with pytest.raises(DataError, match=r"expected its lines in their order, got 'more' at the end\."):
-        annotator.annotate(["more"])
-    other = annotator_in_chunks(load_annotator(splits), "train", ["the cat", "the cat"])
-    with pytest.raises(DataError, match=r"expected its lines in their order, got 'zum' at 'the cat'\."):
-        other.annotate(["zum"])
-    plain = load_annotator("en")
-    assert annotator_in_chunks(plain, "dev", []) is plain
 
 
 def test_given_words_of_a_long_file(tmp_path):

@@ -1,4 +1,5 @@
 import errno
+import hashlib
 import multiprocessing
 import os
 import pickle
@@ -322,3 +323,9 @@ def test_a_file_that_is_up_to_date_is_left(path):
     assert annotator.n_lines == 2
     assert len(annotate_to_file(path, ["a"], annotator)) == 1
     assert annotator.n_lines == 3
+
+
+def test_a_break_within_a_line_is_no_end_of_a_line(tmp_path):
+    """Cells of a table may have breaks: their annotation was once that of two other lines."""
+    assert hash_lines(["a\nb"]) != hash_lines(["a", "b"])
+    assert hash_lines(["a", "b"]) == hashlib.sha256(b"a\nb\n").hexdigest(), "as that of a file"

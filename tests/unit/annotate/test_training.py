@@ -104,6 +104,20 @@ def test_scores_by_hand():
     assert score_annotator(Fixed(), [gold]) == {"UPOS": 50, "UAS": 75, "LAS": 50, "feats": 50}
 
 
+def test_any_lemma_is_right_where_the_treebank_has_none():
+    """As in the script of the CoNLL 2018 shared task."""
+
+    class Lemmas(Annotator):
+        name, version, provides = "lemmas", "1", frozenset({"lemmas"})
+
+        def stream(self, lines, *, n_processes=1):
+            for line in lines:
+                yield Sentence.from_words(line.split(), lemmas=("a", "x", "y"))
+
+    gold = Sentence.from_words(("a", "b", "c"), lemmas=("a", "_", "c"))
+    assert score_annotator(Lemmas(), [gold]) == {"lemma": 66.67}
+
+
 def test_a_language_without_a_tokenizer_of_its_own_is_said(caplog):
     assert [_blank(code).lang for code in ("no", "de-AT", "pt-BR", "nn")] == ["nb", "de", "pt", "nn"]
     assert not caplog.text

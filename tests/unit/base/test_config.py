@@ -99,6 +99,11 @@ def test_overrides_are_yaml_values():
     assert validate(Outer, apply_overrides(content, given), "r").inner.rate == 0.001
 
 
+def test_a_key_that_an_override_has_twice():
+    with pytest.raises(ConfigError, match=r"^inner: expected each key once, got 'width' twice, at line 1\.$"):
+        apply_overrides({}, ["inner={width: 3, width: 5}"])
+
+
 def test_null_switches_off():
     assert apply_overrides({"optional": {"width": 3}}, ["optional=null"]) == {"optional": None}
 

@@ -41,30 +41,30 @@ def test_headed():
 def test_trees_without_labels_take_their_heads_from_governors():
     # Without labels the last word would head all; the dependency tree knows better.
     tree = "( ( the dog ) ( chased cats ) )"
-    found = constituency_relations(tree, governors=[1, 2, -1, 2], labels=False)
+    found = constituency_relations(tree, governors=[1, 2, -1, 2])
     assert found.tolist() == [
         [0, C + 1, C + 2, S + 4],
         [P + 1, 0, C + 2, S + 4],
         [P + 2, P + 2, 0, P + 1],
         [S + 4, S + 4, C + 1, 0],
     ]
-    last = constituency_relations(tree, labels=False)
+    last = constituency_relations(tree)
     assert last[3].tolist() == [P + 2, P + 2, P + 1, 0]
-    assert phrase_columns("( a b )", [-1, -1], labels=False).gap_heads[1] == 0, "of two roots the first"
+    assert phrase_columns("( a b )", [-1, -1]).gap_heads[1] == 0, "of two roots the first"
 
 
 @pytest.mark.parametrize(
-    ("tree", "labels", "heads"),
+    ("tree", "heads"),
     [
-        ("( ( A girl ) ( dances . ) )", False, [0, 1, 2, 2]),
-        ("( dances ( ! '' ) )", False, [0, 0, 2]),  # so does a phrase of marks alone
-        ("(3 (2 It) (4 (4 works) (2 .)))", True, [0, 1, 1]),
-        ("(X (X so) (X ...))", True, [0, 0]),
-        ("(NN (NN so) (NN ...))", True, [0, 1]),  # here the tag decides
+        ("( ( A girl ) ( dances . ) )", [0, 1, 2, 2]),
+        ("( dances ( ! '' ) )", [0, 0, 2]),  # so does a phrase of marks alone
+        ("(3 (2 It) (4 (4 works) (2 .)))", [0, 1, 1]),
+        ("(X (X so) (X ...))", [0, 0]),
+        ("(NN (NN so) (NN ...))", [0, 1]),  # here the tag decides
     ],
 )
-def test_punctuation_without_a_tag_heads_nothing(tree, labels, heads):
-    assert phrase_columns(tree, labels=labels).gap_heads.tolist() == heads
+def test_punctuation_without_a_tag_heads_nothing(tree, heads):
+    assert phrase_columns(tree).gap_heads.tolist() == heads
 
 
 @pytest.mark.parametrize(

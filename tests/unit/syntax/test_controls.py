@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import product
 
@@ -10,8 +11,10 @@ import pytest
 from scipy.stats import chisquare
 
 from syntaxformer.base.errors import TreeError
+from syntaxformer.base.files import MAX_JSON_BYTES
 from syntaxformer.syntax import PhraseColumns, TreeOptions, WordTrees, dependency_relations
 from syntaxformer.syntax.controls import (
+    MOST_WORDS,
     TreePool,
     control_trees,
     random_bracketing,
@@ -93,6 +96,16 @@ def test_a_pool_keeps_few_trees_of_each_length():
     """With all of SST-2's, a model's collator.json was too large to be read."""
     pool = TreePool((checksum % 200, WordTrees.of_sentence(3, [-1] * 3)) for checksum in range(400, 0, -1))
     assert [checksum for checksum, _ in pool.rows] == list(range(50))
+
+
+def test_a_pool_of_long_texts_can_be_read_from_a_models_folder():
+    """With both trees and lines of up to 300 words, it has to keep fewer of each length, but two."""
+    lengths = [n for n in range(1, 301) for _ in range(20)]
+    phrases = {n: phrase_columns(" ".join(["(X", *["w"] * n]) + ")") for n in range(1, 301)}
+    pool = TreePool((row, WordTrees.of_sentence(n, [-1] * n, phrases[n])) for row, n in enumerate(lengths))
+    assert sum(len(trees) for _, trees in pool.rows) <= MOST_WORDS
+    assert min(Counter(len(trees) for _, trees in pool.rows).values()) >= 2
+    assert len(json.dumps(pool.to_json())) < MAX_JSON_BYTES
 
 
 def test_phrases_of_a_pool_are_written_and_read():

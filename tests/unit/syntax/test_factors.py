@@ -124,11 +124,3 @@ def test_missing_annotation():
         "factor 'pos': expected upos, got none from the annotator. Choose an annotator that gives it, "
         "or drop the factor."
     )
-
-
-def test_subword_is_no_factor_of_words():
-    with pytest.raises(
-        ConfigError,
-        match=r"^factor 'subword': expected a factor of words, got one of pieces\. Use piece_factors\.$",
-    ):
-        word_factor("subword", COLUMNS)

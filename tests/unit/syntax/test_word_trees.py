@@ -47,6 +47,16 @@ def test_long_and_deep_trees_are_stored_whole():
     assert wanted.word_depths.max() > 255
 
 
+@pytest.mark.parametrize("n_words", [128, 129, 130])
+def test_phrases_of_which_a_word_at_a_limit_is_head(n_words):
+    """128 is one more than a signed byte holds."""
+    bracketed = "(X (A a) (B" + " (A a)" * (n_words - 1) + "))"
+    sentence = Sentence.from_words(["a"] * n_words, constituency=bracketed)
+    wanted = phrase_columns(bracketed)
+    assert wanted.gap_heads.max() == n_words - 1
+    assert phrases_of(sentence).gap_heads.tolist() == wanted.gap_heads.tolist()
+
+
 @pytest.mark.parametrize(
     ("bracketed", "by_labels"),
     [

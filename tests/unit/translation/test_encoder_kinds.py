@@ -415,6 +415,16 @@ def test_reentrant_checkpointing_cannot_supervise(kind, lisa):
     unsupervised(**_batch(kind)).loss.backward()
 
 
+@pytest.mark.parametrize("trees", ["masks", "relation_bias"])
+def test_lisa_in_the_second_encoder_beside_trees_in_the_first(trees):
+    """The loss has the weight that the second encoder was given; the first has no heads of LISA."""
+    model = _model("pos_encoder", lisa={"layers": [], "weight": 0.5}, **{trees: {}}).train()
+    model(**_batch("pos_encoder")).loss.backward()
+    pointing = [one for one in model.encoder.tags.modules() if isinstance(one, BiaffineHead)]
+    assert pointing
+    assert all(one.grad is not None for head in pointing for one in head.parameters())
+
+
 def test_a_frozen_supervised_model_runs():
     model = _model(**LISA).train().requires_grad_(False)
     assert not model(**_batch()).loss.requires_grad

@@ -62,7 +62,7 @@ def test_contextual_vectors_are_means_over_places_whatever_the_batch(bert, token
     sums, counts = np.zeros((8, 10)), np.zeros(8)
     for line in lines:
         pieces = tokenizer(line)["input_ids"]
-        pieces = pieces if len(pieces) <= 15 else [*pieces[:14], pieces[-1]]  # 17 positions, two less
+        pieces = pieces if len(pieces) <= 17 else [*pieces[:16], pieces[-1]]
         with torch.inference_mode():
             states = bert(torch.tensor([pieces])).last_hidden_state[0].numpy()
         for piece, state in zip(pieces, states, strict=True):

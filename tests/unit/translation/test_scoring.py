@@ -223,6 +223,9 @@ def test_scores_of_lines_are_compared_by_their_means():
     larger = (abs(gains) - abs(gains).mean() > abs(found.difference)).sum()
     assert found.p_value == pytest.approx((larger + 1) / 1001)
     assert paired_bootstrap(base[:, None], base[:, None], lambda sums: sums[0] / 97).p_value == 1
+    turned = paired_bootstrap(base[:, None], base[::-1, None], lambda sums: round(sums[0] / 97, 9))
+    assert (turned.difference, turned.p_value) == (0, 1), "equal scores of lines that differ"
+    assert turned.low < -0.01 < 0.01 < turned.high
     ones = np.ones((5, 1))
     assert paired_bootstrap(ones, 2 * ones, lambda sums: sums[0] / 5).no_p == "too few lines"
     few = paired_bootstrap(base[:9, None], system[:9, None], lambda sums: sums[0] / 9)

@@ -43,6 +43,7 @@ _START = "java -mx4g -cp '*' edu.stanford.nlp.pipeline.StanfordCoreNLPServer -po
 _ENGLISH, _OTHERS = "tokenize,ssplit,pos,lemma,depparse,parse", "tokenize,ssplit,mwt,pos,depparse,parse"
 _HEADERS = {"Content-Type": "application/x-www-form-urlencoded;charset=UTF-8"}
 _CUTS = re.compile(r"[^\S ]|[\0\u200b\ufeff]")  # within a given word, for the server's whitespace tokenizer
+_log = logging.getLogger(__name__)
 # httpx logs the whole address of a request; ours are recognised by the property outputFormat.
 logging.getLogger("httpx").addFilter(lambda record: "outputFormat" not in record.getMessage())
 
@@ -82,6 +83,7 @@ class CoreNLPParser:
         self.language = {"pipelineLanguage": options["language"]} if "language" in options else {}
         self.english, self.universal = options.get("language") in (None, "en", "english"), False
         self.annotators: str = options.get("annotators", _ENGLISH if self.english else _OTHERS)
+        self.n_skipped = 0
         self.client = httpx.Client(timeout=self.timeout_s)  # no redirects: they could leak the password
         weakref.finalize(self, self.client.close)
         self.example = self._read("The quick dogs (two) can't bark, I said.")
@@ -146,6 +148,13 @@ class CoreNLPParser:
         tags["upos"] = upos_of_penn(words, tags["xpos"], tags["deprels"]) if penn else tags["xpos"]
         brackets = str(raw.get("parse") or "SENTENCE_SKIPPED")  # too long for the server's parser
         tree = None if "SENTENCE_SKIPPED" in brackets else tree_over_words(parse_tree(brackets), words)
+        if tree is None and "parse" in self.annotators.split(","):
+            self.n_skipped += 1
+            _log.warning(
+                "corenlp parsed no tree of %d sentence(s), which get flat trees; the last began %r",
+                self.n_skipped,
+                " ".join(words[:8]),
+            )
         return ParsedSentence(words, spans, tags, governors, tree)
 
     def _ask(self, text: str, as_words: bool) -> list[dict[str, Any]]:

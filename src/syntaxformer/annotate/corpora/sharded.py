@@ -28,7 +28,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from syntaxformer.annotate.annotator import Annotator, hash_lines, load_annotator, short_enough
+from syntaxformer.annotate.annotator import Annotator, hash_lines, hashed_line, load_annotator, short_enough
 from syntaxformer.annotate.corpora.cached import read_if_current
 from syntaxformer.annotate.corpora.stored import (
     FORMAT,
@@ -346,7 +346,7 @@ class _Plan:
         lines = iter(SourceLines(job.source))
         while chunk := list(islice(lines, lines_per_shard)):
             for line in chunk:
-                whole.update(f"{line}\n".encode("utf-8", "surrogatepass"))
+                whole.update(hashed_line(line))
             path = str(folder / f"{len(shards):06d}.parquet")
             size = (first, len(chunk), sum(map(len, chunk)))
             shards.append(Shard(job.source, *size, hash_lines(chunk), path, job.annotator, job.version))

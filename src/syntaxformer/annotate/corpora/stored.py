@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from syntaxformer.annotate.annotator import hashed_line
 from syntaxformer.base.errors import DataError
 from syntaxformer.base.files import atomic_file
 from syntaxformer.trees import Sentence
@@ -293,7 +294,7 @@ def merge_annotations(
             for table in read_annotations(part).tables():
                 n_lines += len(table)
                 for text in table["text"].to_pylist():
-                    digest.update(f"{text}\n".encode())
+                    digest.update(hashed_line(text))
                 yield table
         if digest.hexdigest() != content_hash:
             raise DataError(

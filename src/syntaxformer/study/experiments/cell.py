@@ -29,7 +29,6 @@ from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, TuneConfig, in_words
 from syntaxformer.study.experiments.store import StoredRun, own_runs
-from syntaxformer.translation.prepare import needs_annotator
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
 
@@ -346,7 +345,7 @@ def _cell_problems(spec: Spec) -> Iterator[str]:
     combinations = spec.combinations()
     found: dict[str, list[Mapping[str, str]]] = {}
     for labels in combinations:
-        for problem in _problems(spec, spec.sample_cell(labels)):
+        for problem in _problems(spec, spec.cell(labels, spec.searched)):
             found.setdefault(problem, []).append(labels)
     for problem, having in found.items():
         first = in_words(having[0])
@@ -396,7 +395,7 @@ def _input_problems(test: ScoredText, recipe: Recipe) -> Iterator[str]:
     factors = [name for name, _ in recipe.width_plan().factors]
     if missing := [name for name in factors if name in recipe.data.factor_files and name not in test.factors]:
         yield f"test.factors: expected a file for each factor of your own, got none for {', '.join(missing)}."
-    needed = needs_annotator(factors, recipe.syntax_inputs(training=False))
+    needed = factors or recipe.syntax_inputs(training=False).needs
     beside = recipe.annotation.annotator or ""
     if needed and test.annotator is None and SPLIT in beside:
         yield f"test.annotator: expected one for the test text as well as {beside}, got none."

@@ -132,6 +132,14 @@ def test_quantizations_translate(model_folder, load, tmp_path, quantization):
     assert sum(map(bool, texts[:11])) > 5, "rounding may end a line of an untrained network at once"
 
 
+def test_blank_lines_alone_have_scores(model_folder, load, tmp_path):
+    """As of a served export that is asked for the scores of an empty text."""
+    translator = load(export_translator(model_folder("add"), tmp_path / "exported"))
+    for n_best in (1, 2):
+        found = translator.translate(["", " "], n_best=n_best, scores=True)
+        assert [best[0].text for best in found] == ["", ""]
+
+
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_result_does_not_depend_on_the_batch(model_folder, load, tmp_path, beam_size):
     translator = load(export_translator(model_folder("concat"), tmp_path / "exported"))

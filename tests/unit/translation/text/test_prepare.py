@@ -20,7 +20,6 @@ from syntaxformer.translation.prepare import (
     annotated_columns,
     encode_pairs,
     get_tokenizers,
-    needs_annotator,
     nested_fraction,
 )
 from syntaxformer.translation.recipe import load_recipe
@@ -197,11 +196,6 @@ def test_a_user_column_and_a_fraction(tmp_path, annotator):
         value for line in part.src for value in (f"n{line.split()[0][1:]}", f"m{line.split()[0][1:]}")
     ]
     assert columns.user["number"].decode() == expected
-
-
-@pytest.mark.parametrize(("factors", "needed"), [((), False), (("mine",), True), (("case",), True)])
-def test_every_factor_needs_words(factors, needed):
-    assert needs_annotator(factors) is needed
 
 
 def test_two_vocabularies_of_two_sizes():

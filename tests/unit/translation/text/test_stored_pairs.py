@@ -88,9 +88,13 @@ def test_batches_are_those_of_memory(corpus, kind):
     assert isinstance(disk.train.src.pieces.base, np.memmap)
 
 
-def test_text_is_chosen_as_in_memory(corpus):
+def test_text_is_chosen_as_in_memory(corpus, caplog):
     data = {"exclude": ["dev"], "drop_unreadable": True}
     memory, disk = (read_train(_recipe(corpus, on_disk, **data).data) for on_disk in (False, True))
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        read_train(_recipe(corpus, True, **data).data)
+    assert caplog.messages == ["1 pairs of the files are left out, as the log of the first run on them says"]
     assert len(disk) == len(PAIRS) - 1
     assert (list(disk.src), list(disk.tgt)) == (memory.src, memory.tgt)
     assert (disk.sha256, list(disk.rows), disk.n_file_lines) == (memory.sha256, memory.rows, len(PAIRS))

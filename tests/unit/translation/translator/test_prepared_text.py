@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
+from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.cli.main import main
 from syntaxformer.translation.decoding import Search
@@ -54,6 +56,27 @@ def test_dev_bleu_is_that_of_the_lines_whose_loss_is_taken(tmp_path, monkeypatch
     (tmp_path / "dev.de").write_text("Er &amp;quot; lief &quot;\n" * len(EN), "utf-8")
     train_translator(load_recipe("tiny", [*settings, "training.max_steps=1"]))
     assert seen == {'Er &quot; lief "'}
+
+
+def test_dev_bleu_takes_the_annotation_that_was_made_before(tmp_path, monkeypatch):
+    """A slow parser would parse the development set again at each evaluation."""
+    seen, stream = [], WordsAsGiven.stream
+
+    def seeing(self, lines, **options):
+        lines = list(lines)
+        seen.extend([self.name] * len(lines))
+        return stream(self, lines, **options)
+
+    monkeypatch.setattr(WordsAsGiven, "stream", seeing)
+    numbers = []
+    for n_steps in (1, 3):
+        seen.clear()
+        own = [f"training.max_steps={n_steps}", f"data.cache={tmp_path / str(n_steps)}"]
+        train_translator(load_recipe("tiny", [*_settings(tmp_path), *own]), overwrite=True)
+        numbers.append(Counter(seen))
+    assert numbers[0] == numbers[1] == dict.fromkeys(("de_lower", "en"), len(DE)), (
+        "text of dev and train is one"
+    )
 
 
 @pytest.mark.parametrize(("settings", "beam"), [((), 4), (("training.dev_beam_size=1",), 1)])

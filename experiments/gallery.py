@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from syntaxformer.annotate import load_annotator
-from syntaxformer.base.files import atomic_file, read_lines
+from syntaxformer.base.files import read_lines, write_text
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.study.ablation import Ablation, ablate_translator
@@ -59,7 +59,7 @@ def main() -> None:
     )
     cases = cases_of_lines(sources, references, both, *annotators, infos, train)
     if options.cases is None:
-        _write(output / "cases.md", case_blocks(cases, ("baseline", "infused")))
+        write_text(output / "cases.md", to_markdown(case_blocks(cases, ("baseline", "infused"))))
     blocks: list[Block] = [
         *introduction(options.note or f"{len(sources)} lines.", options.cases or "cases.md"),
         *_attention(models, cases, output),
@@ -72,7 +72,7 @@ def main() -> None:
         *_subnetwork(options, output),
         *_probe(options.probe, output),
     ]
-    _write(output / "gallery.md", blocks)
+    write_text(output / "gallery.md", to_markdown(blocks))
 
 
 def introduction(note: str, cases: str) -> list[Block]:
@@ -226,11 +226,6 @@ def _layer(name: str) -> int | None:
         return 0
     number = name.removeprefix("layer ")
     return int(number) if number.isdigit() else None
-
-
-def _write(path: Path, blocks: Sequence[Block]) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text(to_markdown(blocks), "utf-8")
 
 
 if __name__ == "__main__":

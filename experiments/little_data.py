@@ -22,7 +22,7 @@ from pathlib import Path
 
 import syntaxformer as sf
 from syntaxformer.annotate import prepare
-from syntaxformer.base.files import atomic_file, read_lines
+from syntaxformer.base.files import read_lines, write_text
 from syntaxformer.translation.corpora import read_split, read_train
 from syntaxformer.translation.prepare import nested_fraction
 from syntaxformer.translation.recipe import load_recipe
@@ -98,8 +98,7 @@ def main(data: Path, output: Path, *names: str) -> None:
                 "permuted": map(" ".join, permuted),
             }
             for ending, lines in columns.items():
-                with atomic_file(output / name / f"{split}.{ending}") as temporary:
-                    temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+                write_text(output / name / f"{split}.{ending}", "".join(f"{line}\n" for line in lines))
 
 
 if __name__ == "__main__":

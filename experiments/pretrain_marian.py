@@ -121,9 +121,7 @@ def encode(tokenizer: MarianTokenizer, pairs: list[tuple[str, str]]) -> list[dic
 
 
 @torch.no_grad()
-def translate(
-    model: MarianMTModel, tokenizer: MarianTokenizer, lines: list[str], batch: int = 64
-) -> list[str]:
+def translate(model: MarianMTModel, tokenizer: MarianTokenizer, lines: list[str]) -> list[str]:
     """Translate lines with beam 5, the longest first so that a batch has lines of one length."""
     order = sorted(range(len(lines)), key=lambda place: -len(lines[place]))
     answers: dict[int, str] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, nct, ttest_rel
 from scipy.stats import t as student_t
@@ -230,18 +231,15 @@ def bootstrap_rows(
     return p_values.tolist(), Interval(float(measured.mean()), *np.percentile(means, [2.5, 97.5]).tolist())
 
 
-def bootstrap_interval(values: Sequence[float]) -> Interval:
+def bootstrap_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval:
     """Mean of one value per sentence, with the 95 % percentile interval over 2,000 resampled test sets.
 
-    NaN is left out.
-
-    Raises:
-        ValueError: There is no value.
+    NaN is left out. The ends are NaN below `FEWEST_ROWS`, and the mean is NaN without any value.
     """
     kept = np.asarray(values, float)
     kept = kept[~np.isnan(kept)]
-    if not len(kept):
-        raise ValueError("values: expected at least one, got none.")
+    if len(kept) < FEWEST_ROWS:
+        return Interval(float(kept.mean()) if len(kept) else math.nan, math.nan, math.nan)
     rng = np.random.default_rng(12345)
     rows = max(1, MOST_DRAWN // len(kept))  # samples drawn at once; it changes no number
     sizes = [min(rows, 2000 - start) for start in range(0, 2000, rows)]

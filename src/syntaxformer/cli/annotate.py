@@ -73,10 +73,12 @@ def annotate(
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
     if is_file(annotator):
-        if engine == "ray":
+        given = {"--engine ray": engine == "ray", "--processes": processes > 1}
+        given["--lines-per-shard"] = lines_per_shard is not None
+        for name in (name for name, has in given.items() if has):
             raise ConfigError(
-                f"--engine ray: expected an annotator that takes any line, got {annotator}, which is read in "
-                "order. Use the local engine."
+                f"{name}: expected an annotator that takes any line, got {annotator}, which is read in "
+                "order. Leave it out."
             )
         corpora = _in_order(inputs, targets, annotator)
     else:

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
-_HEADS = ("n_heads", "decoder_attention_heads", "num_attention_heads")
-"""Where `config.json` has the heads of the attention that is drawn, by kind of model."""
+_DRAWN = {
+    False: (("decoder_layers",), ("n_heads", "decoder_attention_heads")),
+    True: (("encoder_layers",), ("encoder_attention_heads",)),
+}
+"""Where `config.json` has the layers and heads of the attention that is drawn: of a translator's decoder, or
+of a classifier's encoder. Models with one stack of layers have other names."""
 
 _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
@@ -137,8 +141,11 @@ def _check_stored_places(folders: Sequence[Path], layer: int, head: int | None) 
 
     for folder in folders:
         stored = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-        n_layers = stored.get("decoder_layers", stored.get("num_hidden_layers"))
-        n_heads = next(filter(None, map(stored.get, _HEADS)), None)
+        of_layers, of_heads = _DRAWN[(folder / "classifier.json").is_file()]
+        n_layers, n_heads = (
+            next(filter(None, map(stored.get, names)), None)
+            for names in ((*of_layers, "num_hidden_layers"), (*of_heads, "num_attention_heads"))
+        )
         if isinstance(n_layers, int) and isinstance(n_heads, int):
             of_second = "" if folder == folders[-1] else f" of {folder}"
             _check_place(layer, head, n_layers, n_heads, of_second)
@@ -166,6 +173,8 @@ def _subnetworks(
     view = subnetwork_view(infused, text)
     _check_place(layer, head, *view.logits.shape[:2])
     plain = {name: plain_attention_beside(view, one, text, layer, head) for name, one in beside}
+    if network is None and not view.strongest(1):
+        raise ConfigError("TEXT: expected words that a relation links, got none. Give a longer text.")
     chosen = view.strongest(1)[0] if network is None else view.network(network)
     if not view.masks[chosen].any():
         echo(f"No pieces of this text are related by {network}: the picture shows equal weights.", err=True)

@@ -72,10 +72,11 @@ def compare(
         wanted = "--src and --ref, or for classifiers --data and --model-annotator"
         raise ConfigError(f"compare: expected {wanted}{got}")
     sources, references = list(read_lines(src)), list(read_lines(ref))
+    options.check_parallel(src, sources, {ref: references})
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]
     for path, lines in zip(systems, outputs, strict=True):
-        options.check_parallel(src, sources, {ref: references, path: lines})
+        options.check_parallel(src, sources, {path: lines})
     models = [model for _, model in found if model is not None]
     infos = [model.info for model in models]
     check_directions(infos, "SYSTEMS")

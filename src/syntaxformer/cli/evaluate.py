@@ -110,8 +110,8 @@ def evaluate(
     note = next(filter(None, map(reference_note, infos)), None)
     report |= score_table(texts, references, **common, note=note)
     if len(systems) > 1:
-        name = list(systems)[1]
-        told = _table_note(model, Path(name))
+        name, *_ = others = list(systems)[1:]
+        told = next(filter(None, (_table_note(model, Path(one)) for one in others)), None)
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
     echo(json.dumps(report)) if as_json else _print(report)
 

@@ -94,6 +94,8 @@ def finetune(
         found = finetune_seeds(
             [load_finetune(one, infuse, settings or ()) for one in parts], resume, overwrite
         )
+        if not process_team().is_main_process:
+            return
         rows = [[name, *one["dev"].values(), one["model"]] for name, one in found["seeds"].items()]
         rows += [[name, *found[name].values(), ""] for name in ("mean", "sd")]
         shown = [[f"{one:.4f}" if isinstance(one, float) else one or "" for one in row] for row in rows]

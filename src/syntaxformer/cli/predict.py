@@ -122,7 +122,7 @@ def _file_of(output: Path | None, submitted: str | None, task_type: Any) -> Path
     if output.suffix in {".csv", ".json", ".jsonl"} - {written}:
         told = f"expected a name ending in {written}, the format that is written, got {output.name}."
         raise ConfigError(f"-o: {told}")
-    return output / (submitted or "predictions.tsv") if output.is_dir() or not output.suffix else output
+    return output / (submitted or f"predictions{written}") if output.is_dir() or not output.suffix else output
 
 
 def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Path], as_json: bool) -> None:

@@ -170,13 +170,12 @@ def _examples(
     """The first sentences that all systems translate in the same way, and the first on which they differ."""
     rows = [row for row, same in enumerate(alike) if same][: n // 2]
     rows += [row for row, same in enumerate(alike) if not same][: n - len(rows)]
-    annotator = tagger.annotator
-    sentences = annotator.annotate([sources[row] for row in rows]) if annotator else []
+    shown = [sources[row] for row in rows]
+    if tagger.annotator is not None:
+        read = tagger.annotator.annotate(shown)
+        tagged = [[*zip(one.words, one.upos or (), strict=bool(one.upos))] for one in read]
+        shown = [" ".join(map("/".join, one)) or text for one, text in zip(tagged, shown, strict=True)]
     return [
-        Example(
-            " ".join(map("/".join, zip(sentence.words, sentence.upos or (), strict=True))),
-            references[row],
-            {name: output[row] for name, output in outputs.items()},
-        )
-        for sentence, row in zip(sentences, rows, strict=True)
+        Example(source, references[row], {name: output[row] for name, output in outputs.items()})
+        for source, row in zip(shown, rows, strict=True)
     ]

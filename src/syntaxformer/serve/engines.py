@@ -106,10 +106,7 @@ class TranslatorEngine(Engine):
     ) -> None:
         if "tags" in show:
             encoder, (start, stop) = self.translator.encoder, list(pairwise(source.splits.tolist()))[row]
-            factors = {
-                name: encoder.vocabularies[name].decode(source.factors[start:stop, column])
-                for column, name in enumerate(encoder.columns)
-            }
+            factors = encoder.factor_values(source.factors[start:stop])
             pieces = encoder.piece_names(source.pieces[start:stop])
             translation.source = Source(pieces=pieces, factors=factors)
         if show & {"alignment", "attention"} and translation.text:

@@ -222,10 +222,11 @@ class _Repeats(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written."""
-        if record.name != "asyncio" or record.created - self._last.get(str(record.msg), 0.0) >= 1:
-            self._last = {str(record.msg): record.created}
+        if record.name != "asyncio":
             return True
-        return False
+        if is_new := record.created - self._last.get(str(record.msg), 0.0) >= 1:
+            self._last = {str(record.msg): record.created}
+        return is_new
 
 
 def _log_as_json() -> None:

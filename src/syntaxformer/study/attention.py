@@ -19,11 +19,10 @@ from torch import Tensor
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
-from syntaxformer.base.statistics import Interval
+from syntaxformer.base.statistics import Interval, bootstrap_interval
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.tables import TextExample
+from syntaxformer.encoders.tables import raw_example
 from syntaxformer.runs.loading import longest_input
-from syntaxformer.study.cases import interval_of
 from syntaxformer.study.word_states import source_owners
 from syntaxformer.syntax import (
     FACTORS,
@@ -86,15 +85,11 @@ def cross_attention(
         translation = best[0].text
     source = translator.encode([line], own)
     attentions, (target,) = _cross_attentions(translator, source, [translation])
-    factors = {
-        name: translator.encoder.vocabularies[name].decode(source.factors[:, column])
-        for column, name in enumerate(translator.encoder.columns)
-    }
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
         translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
         torch.stack(attentions)[:, 0].float().cpu().numpy(),
-        factors,
+        translator.encoder.factor_values(source.factors),
         translation,
     )
 
@@ -162,7 +157,7 @@ def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> En
 def _read(classifier: Classifier, text: str | tuple[str, str]) -> tuple[dict[str, Tensor], list[str]]:
     """The batch of one text or pair, and its pieces."""
     texts = (text,) if isinstance(text, str) else text
-    example = TextExample(tuple(" ".join(one.split()) for one in texts))
+    example = raw_example(texts, 1, keep_places=bool(classifier.task_type.parts))
     batch = classifier.collator(classifier.read([example], classifier.annotator, False, cached=False))
     return batch, classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
 
@@ -206,11 +201,11 @@ class SpreadOfAttention:
 
     def interval(self, measure: str) -> Interval:
         """The mean and its 95 % interval over resampled test sets; NaN if too few sentences have a value."""
-        return interval_of(self.values[measure])
+        return bootstrap_interval(self.values[measure])
 
     def difference(self, baseline: SpreadOfAttention, measure: str) -> Interval:
         """The mean difference to a baseline on the same sentences, and its interval as in `interval`."""
-        return interval_of(self.values[measure] - baseline.values[measure])
+        return bootstrap_interval(self.values[measure] - baseline.values[measure])
 
 
 @torch.inference_mode()

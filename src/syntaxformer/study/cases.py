@@ -6,15 +6,12 @@ occurrence in the reference counts once.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics import CHRF
 
 from syntaxformer.annotate import WordsAsGiven
@@ -171,11 +168,6 @@ def tag_rows(cases: Sequence[Case]) -> list[TagRow]:
     return sorted(rows, key=lambda row: (-sum(row.only), row.tag))
 
 
-def word_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """How often each lower-cased word occurs."""
-    return Counter(word.lower() for words in sentences for word in words)
-
-
 def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> frozenset[int]:
     """Positions of the reference words that an output has; each occurrence in the output counts once."""
     texts = [[word.lower() for word in one.words] if lowercase else one.words for one in (reference, output)]
@@ -194,20 +186,8 @@ def _matched(words: Sequence[str], others: Sequence[str]) -> Iterator[int]:
 def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
     systems = range(len(cases[0].scores))
     means = tuple(sum(case.scores[place] for case in cases) / len(cases) for place in systems)
-    gains = tuple(interval_of([case.gain(place) for case in cases]) for place in systems[1:])
+    gains = tuple(bootstrap_interval([case.gain(place) for case in cases]) for place in systems[1:])
     return CaseGroup(name, len(cases), means, gains)
-
-
-def interval_of(values: Sequence[float] | NDArray[np.float64]) -> Interval:
-    """The mean of one value for each sentence, and its 95 % interval over resampled test sets.
-
-    NaN values are left out. The ends are NaN below `FEWEST_ROWS`, and the mean is NaN without any value.
-    """
-    kept = np.asarray(values, float)
-    kept = kept[~np.isnan(kept)]
-    if len(kept) < FEWEST_ROWS:
-        return Interval(float(kept.mean()) if len(kept) else math.nan, math.nan, math.nan)
-    return bootstrap_interval(kept.tolist())
 
 
 def cases_of_lines(
@@ -237,7 +217,8 @@ def cases_of_lines(
         references = [preparation.clean(one) for one in references]
     tagged = iter(tagger.annotate([*references, *chain.from_iterable(outputs)], progress=True))
     tagged_references, *parts = ([*islice(tagged, len(part))] for part in (references, *outputs))
-    counts = word_counts(one.words for one in track(parser.stream(train), "counting words"))
+    read = track(parser.stream(train), "counting words")
+    counts = Counter(word.lower() for one in read for word in one.words)
     lowercase = any(scoring(info)["lowercase"] for info in infos)
     parsed = parser.annotate(sources, progress=True)
     return compare_cases(parsed, tagged_references, parts, counts or None, lowercase)

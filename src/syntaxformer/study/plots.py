@@ -40,7 +40,6 @@ def draw_attention(
     columns = sum(len(one.src_pieces) for one in maps.values())
     rows = max(len(one.tgt_pieces) for one in maps.values())
     figure = Figure(figsize=(3 + PIECE_INCHES * columns, 2 + PIECE_INCHES * rows), layout="constrained")
-    _check_ending(figure, path)
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
     for panel, (title, one) in zip(panels, maps.items(), strict=True):
         drawn = panel.imshow(one.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -75,7 +74,6 @@ def draw_subnetwork(
     """
     inches = 2.5 + PIECE_INCHES * len(view.pieces)
     figure = Figure(figsize=(2.6 * inches + 3, inches), layout="constrained")
-    _check_ending(figure, path)
     left, middle, right = figure.subplots(1, 3)
     number = view.layers[layer]
     weight = float(view.topical_weights()[layer, network])
@@ -113,6 +111,7 @@ def draw_curves(
     """Draw one line with error bars for each name; a line is dashed if its name ends in "(paper)".
 
     Raises:
+        ConfigError: The file ending is not a picture format.
         DataError: The file cannot be written.
     """
     figure = Figure(figsize=(7, 4.2), layout="constrained")
@@ -145,7 +144,6 @@ def draw_panels(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
         run: f"C{place % 10}" for place, run in enumerate({run: 0 for one in panels.values() for run in one})
     }
     figure = Figure(figsize=(1 + 4 * columns, 0.6 + 3 * rows), layout="constrained")
-    _check_ending(figure, path)
     for place, (name, curves) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(rows, columns, place)
         _draw_lines(axes, curves, colours)
@@ -168,14 +166,6 @@ def _draw_lines(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, s
     axes.grid(alpha=0.3)
 
 
-def _check_ending(figure: Figure, path: Path) -> None:
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix.lower().removeprefix(".") not in known:
-        raise ConfigError(
-            f"figure: expected a file ending of {', '.join(sorted(known))}, got {path.name}. Use .png."
-        )
-
-
 def _labels(one: CrossAttentionMap) -> list[str]:
     tags = one.factors.get("pos")
     if tags is None:
@@ -187,7 +177,11 @@ def _labels(one: CrossAttentionMap) -> list[str]:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    ending = path.suffix.lower().removeprefix(".")
+    ending, known = path.suffix.lower().removeprefix("."), figure.canvas.get_supported_filetypes()
+    if ending not in known:
+        raise ConfigError(
+            f"figure: expected a file ending of {', '.join(sorted(known))}, got {path.name}. Use .png."
+        )
     with atomic_file(path) as temporary:
         metadata = {"Software": None} if ending == "png" else None
         figure.savefig(temporary, dpi=120, format=ending, metadata=metadata)

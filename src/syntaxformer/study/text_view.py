@@ -115,10 +115,7 @@ def translator_text(
         read = encoder.encode([sentence.text], WordColumns.from_sentences([own]), translator.longest)
         if own.words == sentence.words:  # its pieces are, too, of which `prepend` makes tags
             encoded = read
-    factors = {
-        name: encoder.vocabularies[name].decode(read.factors[:, column])
-        for column, name in enumerate(encoder.columns)
-    }
+    factors = encoder.factor_values(read.factors)
     relations = _relations((sentence,), max_distance)
     names = encoder.piece_names(encoded.pieces)
     owners = encoded.syntax.owners.tolist()

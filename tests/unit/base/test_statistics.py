@@ -69,8 +69,11 @@ def test_the_interval_of_a_mean():
     assert found.high - found.mean == pytest.approx(half, rel=0.15)
     assert found.mean - found.low == pytest.approx(half, rel=0.15)
     assert bootstrap_interval([*values, math.nan]) == found
-    with pytest.raises(ValueError, match=r"^values: expected at least one, got none\.$"):
-        bootstrap_interval([math.nan])
+    assert math.isnan(bootstrap_interval([math.nan]).mean)
+    few = bootstrap_interval([1.0, 4.0, math.nan])
+    assert few.mean == 2.5
+    assert math.isnan(few.low)
+    assert math.isnan(few.high)
 
 
 def test_the_interval_of_a_mean_by_a_plain_loop():

@@ -135,3 +135,21 @@ def test_the_language_chooses(app, tmp_path, name, more, chosen):
     done = run(app, tmp_path / name, "-o", tmp_path / "out.parquet", *more)
     assert done.exit_code == 0, done.exception
     assert f" 0 words, {chosen} " in done.output
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        (("--engine", "ray"), "--engine ray"),
+        (("--processes", 2), "--processes"),
+        (("--lines-per-shard", 9), "--lines-per-shard"),
+    ],
+)
+def test_what_only_other_annotators_can_do(app, annotator, tmp_path, option, named):
+    source = tmp_path / "in.txt"
+    source.write_text("the cat\n")
+    done = run(app, source, "-o", tmp_path / "out.parquet", "--annotator", annotator, *option)
+    assert str(done.exception) == (
+        f"{named}: expected an annotator that takes any line, got {annotator}, which is read in order. "
+        "Leave it out."
+    )

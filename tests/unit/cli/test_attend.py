@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.attend import _check_stored_places
 from syntaxformer.cli.main import app
 from syntaxformer.study.attention import CrossAttentionMap
 
@@ -88,3 +90,12 @@ def test_a_layer_or_head_is_refused_before_anything_is_loaded(attend, tmp_path, 
         done = CliRunner().invoke(app, ["attend", str(tmp_path), *more, *place])
         assert str(done.exception) == f"layer, head: expected below 3 and 5, got {got}."
     assert attend.loaded == []
+
+
+def test_layers_of_a_classifier_are_those_of_its_encoder(tmp_path):
+    stored = {"decoder_layers": 1, "decoder_attention_heads": 2, "encoder_layers": 12}
+    (tmp_path / "config.json").write_text(json.dumps({**stored, "encoder_attention_heads": 4}))
+    (tmp_path / "classifier.json").write_text("{}")
+    _check_stored_places([tmp_path], 5, 3)
+    with pytest.raises(ConfigError, match=r"^layer, head: expected below 12 and 4, got 12 and 3\.$"):
+        _check_stored_places([tmp_path], 12, 3)

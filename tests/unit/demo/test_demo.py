@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.demo import run
 from syntaxformer.demo.corpus import read_pairs, write_corpus
 from syntaxformer.runs import run_folder
+from syntaxformer.trees import Sentence
 
 
 def test_parts_share_no_sentence_of_either_side():
@@ -42,6 +44,16 @@ def test_the_licence_lies_beside_what_is_written(tmp_path):
     for side, language in enumerate(("en", "de")):
         lines = (tmp_path / "corpus" / f"valid.{language}").read_text("utf-8").split("\n")
         assert lines == [*(pair[side] for pair in pairs["valid"]), ""]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_examples_of_a_demo_without_tags_show_the_source(split):
+    """`demo infusion.kind=none` has no tagger, and other factors than tags leave them out."""
+    sources, outputs = ["a b", "c"], {"baseline": ["x", "y"], "infused": ["x", "z"]}
+    annotator = SimpleNamespace(annotate=lambda lines: [Sentence.from_words(line.split()) for line in lines])
+    tagger = SimpleNamespace(annotator=annotator if split else None)
+    found = run._examples(tagger, sources, ["r", "s"], outputs, [True, False])
+    assert [one.tagged for one in found] == ["a b", "c"]
 
 
 class _Begun(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,6 @@ from syntaxformer.study.cases import (
     compare_cases,
     group_cases,
     tag_rows,
-    word_counts,
 )
 from syntaxformer.study.document import Marked, Table, to_html, to_markdown
 from syntaxformer.translation.translator import FolderInfo
@@ -65,7 +65,7 @@ def cases():
         SOURCES,
         REFERENCES,
         BOTH,
-        word_counts([["A", "dog", "yes", "yes", "yes", "yes"]]),
+        Counter(["a", "dog", "yes", "yes", "yes", "yes"]),
     )
 
 
@@ -180,7 +180,7 @@ def test_nothing_in_a_cell_is_read_as_markdown_and_bold_neighbours_are_one():
 def test_a_line_without_words_is_of_no_kind():
     empty = _sentence("", ())
     found = compare_cases(
-        [*SOURCES, empty], [*REFERENCES, empty], [[*one, empty] for one in BOTH], word_counts([["yes"]])
+        [*SOURCES, empty], [*REFERENCES, empty], [[*one, empty] for one in BOTH], Counter(["yes"])
     )
     for groups in group_cases(found).values():
         assert sum(group.n for group in groups) == 3

@@ -89,7 +89,7 @@ def _classifier(
     return Classifier(infuse(model.eval(), config), SyntaxCollator(tokenizer, config), info, FlatAnnotator())
 
 
-def test_the_picture_of_a_relation_that_no_pieces_have_is_announced(tmp_path, capsys):
+def test_the_picture_of_a_relation_that_no_pieces_have_is_announced(tmp_path, capsys, monkeypatch):
     model, figure = [("model", _classifier(preset="paper"))], tmp_path / "a.png"
 
     _subnetworks(model, "john slipped .", figure, "dependency sibling 3", -1, None)
@@ -97,6 +97,11 @@ def test_the_picture_of_a_relation_that_no_pieces_have_is_announced(tmp_path, ca
 
     _subnetworks(model, "john slipped .", figure, "dependency parent 1", -1, None)
     assert not capsys.readouterr().err
+
+    # So has a text of one word, which an annotator makes the root.
+    monkeypatch.setattr("syntaxformer.study.attention.SubnetworkView.strongest", lambda view, n: [])
+    with pytest.raises(ConfigError, match=r"^TEXT: expected words that a relation links, got none\. Give"):
+        _subnetworks(model, "john slipped .", figure, None, -1, None)
 
 
 @pytest.mark.parametrize("preset", ["paper", "preserving"])

@@ -37,8 +37,8 @@ function parts(found, sentences) {
   const item = (one) => element("li", {}, label("span", { class: "tag" }, one.entity, inWords("tag", one.entity)), element("span", { class: "word" }, one.word));
   if (found.tags) return element("ol", { class: "words" }, found.tags.map(item));
   const { answer, start, end } = found.answer;
-  const { text } = sentences[1];
-  return element("p", { class: "output" }, answer ? [text.slice(0, start), element("mark", {}, answer), text.slice(end)] : "The text does not answer this.");
+  const letters = [...sentences[1].text]; // places count characters, of which strings here may have two units
+  return element("p", { class: "output" }, answer ? [letters.slice(0, start).join(""), element("mark", {}, answer), letters.slice(end).join("")] : "The text does not answer this.");
 }
 
 function classification(found, sentences) {

@@ -183,7 +183,8 @@ class SearchConfig(Section):
     trials: int = Field(default=10, ge=1, description="trials of each study")
     metric: str = Field(default="dev_loss", description="metric by which trials are judged")
     direction: Literal["minimize", "maximize"] | None = Field(
-        default=None, description="the better direction; null: minimize for dev_loss, maximize for scores"
+        default=None,
+        description="the better direction; null: minimize for dev_loss and ter, maximize for others",
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe",
@@ -201,7 +202,7 @@ class SearchConfig(Section):
     @property
     def goal(self) -> Literal["minimize", "maximize"]:
         """The better direction: as given, or else that of the metric."""
-        return self.direction or ("minimize" if self.metric == "dev_loss" else "maximize")
+        return self.direction or ("minimize" if self.metric in ("dev_loss", "ter") else "maximize")
 
 
 class TuneConfig(Section):
@@ -271,6 +272,9 @@ class Spec(Section):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
         if self.verb == "train" and self.test_split is not None:
             yield f"test_split: expected none for train, got {self.test_split!r}. Give test.src and test.ref."
+        for axis, values in self.axes.items():
+            if isinstance(values, list) and len(self.levels(axis)) < len(values):
+                yield f"axes.{axis}: expected different values, got {', '.join(map(str, values))}."
         yield from self._infusion_problems()
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
         given |= {"report.controls": self.report.controls}
@@ -292,14 +296,17 @@ class Spec(Section):
                 yield from self._level_problems(place, part)
 
     def _tune_problems(self) -> Iterator[str]:
-        """Settings of an axis that a choice would override, and a choice by a run of the grid."""
+        """Settings that an axis or a choice would override, and a choice by a run of the grid."""
         if self.tune is None:
             return
-        levels = [one for axis in self.axes for one in self.levels(axis).values()]
-        for key in sorted(self.tune.space.keys() & set(chain(*levels))):
+        levels = {axis: list(self.levels(axis).values()) for axis in self.axes}
+        seeds = levels.pop(SEED, [self.settings])
+        kept, own = set(chain(*chain(*levels.values()))), self.tune.settings
+        for key in sorted(self.tune.space.keys() & kept.union(*seeds)):
             yield f"tune.space: expected keys that no axis sets, got {key}."
-        own = self.tune.settings
-        if any(own.get(SEED) == one[SEED] for one in levels if SEED in one):
+        for key in sorted(own.keys() & kept):
+            yield f"tune.settings: expected keys that no axis but {SEED} sets, got {key}."
+        if any(own.get(SEED) == one[SEED] for one in seeds if SEED in one):
             yield f"tune.settings: expected a seed that no other run has, got {own.get(SEED)}."
 
     def _infusion_problems(self) -> Iterator[str]:
@@ -443,10 +450,6 @@ class Spec(Section):
         """Some value for each searched setting, or for each that is chosen before the runs of the grid."""
         search = self.tune.as_search() if self.tune else self.search
         return {} if search is None else {name: one.first for name, one in search.space.items()}
-
-    def sample_cell(self, labels: Mapping[str, str]) -> Cell:
-        """The run of one combination, with some value for each searched setting."""
-        return self.cell(labels, self.searched)
 
     def combinations(self) -> list[dict[str, str]]:
         """Axis → level of each run, in order, without excluded combinations."""

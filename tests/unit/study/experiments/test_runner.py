@@ -464,6 +464,23 @@ def test_the_grid_waits_until_settings_are_chosen(tuned_spec, store):
             r"tune.settings: expected a seed that no other run has, got 2\.",
         ),
         (
+            {"tune": {"space": {"training.max_steps": [1]}, "settings": {"seed": 9, "data.fraction": 1}}},
+            r"tune.settings: expected keys that no axis but seed sets, got data\.fraction\.",
+        ),
+        (
+            {
+                "axes": {"system": {"base": {}, "sit": {"infusion.kind": "add"}}},
+                "settings": {"seed": 99},
+                "tune": {"space": {"training.max_steps": [1]}},
+                "report": {},
+            },
+            r"tune.settings: expected a seed that no other run has, got 99\.",
+        ),
+        (
+            {"axes": {"data.fraction": [0.5], "seed": [1, 1, 2]}, "report": {}},
+            r"axes.seed: expected different values, got 1, 1, 2\.",
+        ),
+        (
             {
                 "report": {
                     "primary": {"cell": {"system": "sit"}, "against": {"system": "base"}, "seeds": 5, "sd": 1}

@@ -254,7 +254,12 @@ def test_without_optuna(search, monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "best"),
-    [({}, "low"), ({"metric": "bleu"}, "high"), ({"metric": "bleu", "direction": "minimize"}, "low")],
+    [
+        ({}, "low"),
+        ({"metric": "bleu"}, "high"),
+        ({"metric": "bleu", "direction": "minimize"}, "low"),
+        ({"metric": "ter"}, "low"),
+    ],
 )
 def test_a_score_is_maximized_unless_told_otherwise(search, content, store, given, best):
     content["test"] = {"src": "src", "ref": "ref"}
@@ -263,7 +268,7 @@ def test_a_score_is_maximized_unless_told_otherwise(search, content, store, give
     for width, (_, value) in values.items():
         cell = spec.cell({"system": "sit", "trial": f"{width:03d}"}, {"infusion.width": width})
         store.add([cell])
-        store.finish(cell.key, 1.0, {"metrics": {"dev_loss": value, "bleu": value}})
+        store.finish(cell.key, 1.0, {"metrics": dict.fromkeys(("dev_loss", "bleu", "ter"), value)})
     found = best_trial(spec.search, list(store.runs().values()))
     assert values[found.cell.settings["infusion.width"]][0] == best
 

@@ -11,7 +11,12 @@ from syntaxformer.annotate.annotator import (
     load_annotator,
     with_constituency,
 )
-from syntaxformer.annotate.corpora.cached import AnnotatedBefore, annotate_cached, annotate_to_file
+from syntaxformer.annotate.corpora.cached import (
+    AnnotatedBefore,
+    AnnotatedInOrder,
+    annotate_cached,
+    annotate_to_file,
+)
 from syntaxformer.annotate.corpora.stored import (
     AnnotatedCorpus,
     Columns,
@@ -24,6 +29,7 @@ from syntaxformer.annotate.wrappers import WordsAsGiven, prepare
 __all__ = [
     "AnnotatedBefore",
     "AnnotatedCorpus",
+    "AnnotatedInOrder",
     "Annotator",
     "Columns",
     "WithPhrases",

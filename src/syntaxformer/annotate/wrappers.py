@@ -153,11 +153,16 @@ class WordsAsGiven(Annotator):
         chunks = chunks_of(lines, _LINES_AT_A_TIME)
         made: Iterator[list[Sentence]] = (_of_words(self.annotator, chunk) for chunk in chunks)
         parser = getattr(self.annotator, "annotator", self.annotator)  # also below +phrases
-        if isinstance(parser, BatchedAnnotator) and parser.threads is not None:
-            parser.threads = max(parser.threads, n_processes)  # requests at a time
-        elif isinstance(parser, BatchedAnnotator) and n_processes > 1:
+        threads = parser.threads if isinstance(parser, BatchedAnnotator) else 0
+        if threads is None and n_processes > 1:
             made = map_in_processes(self.name, _of_words, chunks, n_processes)
-        yield from chain.from_iterable(made)
+        if threads:
+            parser.threads = max(threads, n_processes)  # requests at a time
+        try:
+            yield from chain.from_iterable(made)
+        finally:
+            if threads:
+                parser.threads = threads
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words."""

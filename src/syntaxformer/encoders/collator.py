@@ -155,7 +155,7 @@ class SyntaxCollator:
         self._writes = getattr(getattr(config, "config", None), "is_encoder_decoder", True)
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.annotator = None if annotator is None else load_annotator(annotator)
-        self._told, self._said = set[str](), set[int]()
+        self._told, self._said = set[str](), set[int | str]()
         # What the workers of a loader have seen, a row for each: examples that were cut, names of annotators.
         self._cut = torch.zeros(256, dtype=torch.int64).share_memory_()
         self._names = torch.zeros(256, 512, dtype=torch.uint8).share_memory_()
@@ -503,12 +503,10 @@ class SyntaxCollator:
             written = self.tokenizer(
                 text_target=labels, padding="longest", truncation=True, return_tensors="pt"
             )
-            if n_cut := sum(bool(encoding.overflowing) for encoding in written.encodings or ()):
-                _log.warning(
-                    "labels: %d texts over %d pieces are cut. Raise tokenizer.model_max_length.",
-                    n_cut,
-                    self.tokenizer.model_max_length,
-                )
+            if "labels" not in self._said and any(one.overflowing for one in written.encodings or ()):
+                self._said.add("labels")
+                told = "labels: texts over %d pieces are cut. Raise tokenizer.model_max_length."
+                _log.warning(told, self.tokenizer.model_max_length)
             return {"labels": written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)}
         dtype = torch.float32 if any(isinstance(label, float | list) for label in labels) else torch.int64
         return {"labels": torch.tensor(labels, dtype=dtype)}

@@ -104,7 +104,9 @@ def save(
     names = ("commit_message", "private", "create_pr", "token")
     upload = {name: kwargs.pop(name) for name in names if name in kwargs}
     # Under the host's names in memory: others are found by its kind, which is ours in the folder.
-    by_host(save_directory, is_main_process, *args, **{"save_original_format": False, **kwargs})
+    given = (is_main_process, *args) if args else ()
+    kwargs |= {} if args else {"is_main_process": is_main_process}
+    by_host(save_directory, *given, **{"save_original_format": False, **kwargs})
     if not is_main_process:
         return
     if not folder.is_file():

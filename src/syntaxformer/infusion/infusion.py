@@ -274,8 +274,8 @@ class Infusion(nn.Module):
         options = self.config.tree_options
         known = (*options.used_trees, "parent", "child", "sibling", "pair") if options else ()
         if unknown := [name for name in names if name not in known]:
-            of_model = ", ".join(known) or "nothing, as the model reads no tree"
-            raise ValueError(f"leave_out: expected some of {of_model}, got {', '.join(unknown)}.")
+            expected = f"some of {', '.join(known)}" if known else "no name, as the model reads no tree"
+            raise ValueError(f"leave_out: expected {expected}, got {', '.join(unknown)}.")
         if options is not None and not any(options.active_networks((*options.without, *names))):
             raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
         self.left_out = names

@@ -132,7 +132,7 @@ class RunTrainer:
         return int(parameter.dim() <= 1), self.args.learning_rate
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Fused AdamW with decoupled weight decay on matrices only, of which biases are none."""
+        """Fused AdamW with decoupled weight decay on matrices; no bias decays, whatever its shape."""
         if self.optimizer is None:
             found: dict[tuple[int, float, float], list[torch.nn.Parameter]] = {}
             for name, parameter in (model or self.model).named_parameters():

@@ -6,6 +6,7 @@ puts its trees in the place of the sentence's own. `permuted` is not among them,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -77,16 +78,20 @@ class TreePool:
     """Trees of different sentences, each with the checksum of its text, for `other_sentence`.
 
     Of sentences of the same length it keeps those with the lowest checksums, as if drawn:
-    `MOST_OF_LENGTH` or, if these have over `MOST_WORDS` words together, fewer of each length, but two.
+    `MOST_OF_LENGTH` or, if these have over `most_words` together, fewer of each length, but at least two; the
+    longest are then left out.
     """
 
-    def __init__(self, rows: Iterable[tuple[int, WordTrees]]) -> None:
+    def __init__(self, rows: Iterable[tuple[int, WordTrees]], most_words: float = MOST_WORDS) -> None:
         found: dict[int, dict[int, WordTrees]] = {}
         for checksum, trees in rows:
             found.setdefault(len(trees), {}).setdefault(checksum, trees)
         most = MOST_OF_LENGTH
-        while most > 2 and sum(n * min(most, len(one)) for n, one in found.items()) > MOST_WORDS:
-            most -= 1
+        while sum(n * min(most, len(one)) for n, one in found.items()) > most_words:
+            if most > 2:
+                most -= 1
+            else:
+                del found[max(found)]
         self._of_length = {
             n_words: sorted(of_length.items(), key=lambda row: row[0])[:most]
             for n_words, of_length in found.items()
@@ -117,7 +122,7 @@ class TreePool:
             n_words = len(governors if phrases is None else phrases[0])
             columns = phrases and PhraseColumns(*(np.array(column, np.int64) for column in phrases))
             found.append((int(checksum, 16), WordTrees.of_sentence(n_words, governors, columns)))
-        return cls(found)
+        return cls(found, math.inf)
 
 
 def control_trees(

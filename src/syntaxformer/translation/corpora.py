@@ -426,15 +426,18 @@ def read_train(config: CorpusConfig) -> ParallelText:
         "equal": "without regard to spaces",
     }
 
+    told = False
+
     def build(folder: Path) -> None:
-        text = _joined(config, lambda pairs: StoredLines.write(folder, pairs))
+        nonlocal told
+        told, text = True, _joined(config, lambda pairs: StoredLines.write(folder, pairs))
         about = {name: getattr(text, name) for name in ("sha256", "n_file_lines", "n_synthetic")}
         (folder / "about.json").write_text(json.dumps(about), "utf-8")
 
     folder = stored_folder(config.cache, "text", made_from, build)
     about = read_json(folder / "about.json")
     src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
-    if left_out := about["n_file_lines"] - len(src) + about["n_synthetic"]:
+    if not told and (left_out := about["n_file_lines"] - len(src)):
         _log.info("%d pairs of the files are left out, as the log of the first run on them says", left_out)
     return ParallelText(
         src, tgt, *files[:2], **about, tag=config.tag, rows=rows if len(src) < about["n_file_lines"] else None

@@ -248,7 +248,7 @@ def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[
     return report
 
 
-BATCH_LINES = 64
+BATCH_LINES, LONGEST = 64, 512
 MOST_SPARE_ROWS = 1000
 """A table may have so many rows more than its tokenizer has pieces, or 5 % more: some are padded."""
 
@@ -309,7 +309,7 @@ def contextual_vectors(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]
 ) -> PieceVectors:
     """The last states of the encoder, averaged over all occurrences of each piece in a text."""
-    longest = min(longest_input(model), tokenizer.model_max_length)
+    longest = min(longest_input(model), LONGEST)
     whole = [one.ids for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
     encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]
     order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))

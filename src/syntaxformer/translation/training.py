@@ -501,7 +501,7 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
 
 def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
     """BLEU on the development set, and how many translations loop."""
-    from syntaxformer.annotate import AnnotatedBefore, annotate_cached, annotator_for
+    from syntaxformer.annotate import AnnotatedInOrder, annotate_cached, annotator_for
 
     corpus, was_training, lines = recipe.data, model.training, data.dev_text.src
     clean = data.info.model_copy(update={"unescape": False})  # the lines are already unescaped
@@ -509,8 +509,7 @@ def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
     annotator = data.annotator if encoder.needs_words else None
     if annotator is not None:  # `prepare` has put the annotation of these lines into the cache
         annotator = annotator_for(annotator, corpus.dev)
-        known = annotate_cached(lines, annotator, corpus.cache).path
-        annotator = AnnotatedBefore(annotator, [known], tells=False)
+        annotator = AnnotatedInOrder(annotate_cached(lines, annotator, corpus.cache))
     translator = Translator(model.eval(), encoder, clean, annotator)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))

@@ -5,14 +5,16 @@ import importlib.util
 import json
 import logging
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from syntaxformer.annotate import Annotator, WordsAsGiven, load_annotator
+from syntaxformer.annotate.annotator import BatchedAnnotator
 from syntaxformer.annotate.backends import corenlp
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
-from syntaxformer.trees import leaves_of, parse_tree
+from syntaxformer.trees import Sentence, leaves_of, parse_tree
 
 LINES = [
     "It rains. It (always) rains.",
@@ -85,7 +87,20 @@ def test_results_do_not_depend_on_threads(server):
     assert load(server, "+threads=3").annotate_words(given) == load(server).annotate_words(given)
     waiting = WordsAsGiven(load(server, "+threads=2"))
     assert [one.words for one in waiting.stream(lines, n_processes=4)] == [tuple(one) for one in given]
-    assert waiting.annotator.threads == 4
+    assert waiting.annotator.threads == 2
+
+
+def test_given_words_are_asked_for_side_by_side():
+    """Two requests wait for each other; one after the other, the first would wait for nothing."""
+    both = threading.Barrier(2, timeout=30)
+
+    class Together:
+        def parse_words(self, sentences):
+            both.wait()
+            return [Sentence.from_words(words) for words in sentences]
+
+    annotator = BatchedAnnotator(Together(), "both", "1", frozenset(), batch_lines=1, threads=2)
+    assert [one.words for one in annotator.annotate_words([["a"], [], ["b"]])] == [("a",), (), ("b",)]
 
 
 def test_given_words_are_never_cut_again(server):
@@ -152,10 +167,10 @@ def test_sentences_that_the_server_skipped_and_arcs_that_it_left_out(server, cap
     (sentence,) = annotator.annotate(["a b ."])
     assert sentence.constituency == "(S (NN a) (NN b) (. .))"
     assert sentence.governors == (-1, 0, 0)
-    annotator.annotate(["c d e"])
+    annotator.annotate(["c d e"] * 9)
     assert caplog.messages == [
         f"corenlp parsed no tree of {n} sentence(s), which get flat trees; the last began '{words}'"
-        for n, words in ((1, "a b ."), (2, "c d e"))
+        for n, words in ((1, "a b ."), (10, "c d e"))
     ]
 
 

@@ -1,6 +1,13 @@
 import pytest
 
-from syntaxformer.annotate import Annotator, WordsAsGiven, annotator_for, load_annotator
+from syntaxformer.annotate import (
+    AnnotatedInOrder,
+    Annotator,
+    WordsAsGiven,
+    annotate_cached,
+    annotator_for,
+    load_annotator,
+)
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.trees import Sentence, write_conllu
 
@@ -219,3 +226,16 @@ def test_given_words_of_a_long_file(tmp_path):
     )
     annotator = WordsAsGiven(load_annotator(f"conllu:{tmp_path / 'x.conllu'}"))
     assert [one.text for one in annotator.annotate([line.replace(" ", "  ") for line in lines])] == lines
+
+
+def test_equal_lines_keep_their_own_parses(tmp_path):
+    """As in a treebank; dev BLEU asks for them in several calls."""
+    sentences = [Sentence.from_words(["it", "flies"], upos=("PRON", tag)) for tag in ("NOUN", "VERB", "X")]
+    write_conllu(tmp_path / "gold.conllu", sentences)
+    annotator, lines = load_annotator(f"conllu:{tmp_path / 'gold.conllu'}"), ["it flies"] * 3
+    known = AnnotatedInOrder(annotate_cached(lines, annotator, tmp_path / "cache"))
+    assert (known.name, known.version) == (annotator.name, annotator.version)
+    found = [one.upos[1] for part in (lines[:1], lines[1:]) for one in known.annotate(part)]
+    assert found == ["NOUN", "VERB", "X"]
+    with pytest.raises(DataError, match=r"^annotation: expected its lines in their order, got 'it flies'\.$"):
+        known.annotate(["it flies"])

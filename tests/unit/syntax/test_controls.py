@@ -105,7 +105,12 @@ def test_a_pool_of_long_texts_can_be_read_from_a_models_folder():
     pool = TreePool((row, WordTrees.of_sentence(n, [-1] * n, phrases[n])) for row, n in enumerate(lengths))
     assert sum(len(trees) for _, trees in pool.rows) <= MOST_WORDS
     assert min(Counter(len(trees) for _, trees in pool.rows).values()) >= 2
-    assert len(json.dumps(pool.to_json())) < MAX_JSON_BYTES
+    stored = pool.to_json()
+    assert len(json.dumps(stored)) < MAX_JSON_BYTES
+    more = [[f"{number:x}", *rest] for number in range(20) for _, *rest in stored]
+    assert len(TreePool.from_json(more).rows) == 6000, "what a folder holds is kept"
+    long = [(row, WordTrees.of_sentence(n, [-1] * n)) for n in range(400, 1001) for row in range(2)]
+    assert max(len(trees) for _, trees in TreePool(long).rows) < 650, "the longest have no other sentence"
 
 
 def test_phrases_of_a_pool_are_written_and_read():

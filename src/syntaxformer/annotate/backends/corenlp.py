@@ -83,7 +83,7 @@ class CoreNLPParser:
         self.language = {"pipelineLanguage": options["language"]} if "language" in options else {}
         self.english, self.universal = options.get("language") in (None, "en", "english"), False
         self.annotators: str = options.get("annotators", _ENGLISH if self.english else _OTHERS)
-        self.n_skipped = 0
+        self.n_skipped, self.provides = 0, frozenset[str]()
         self.client = httpx.Client(timeout=self.timeout_s)  # no redirects: they could leak the password
         weakref.finalize(self, self.client.close)
         self.example = self._read("The quick dogs (two) can't bark, I said.")
@@ -148,13 +148,11 @@ class CoreNLPParser:
         tags["upos"] = upos_of_penn(words, tags["xpos"], tags["deprels"]) if penn else tags["xpos"]
         brackets = str(raw.get("parse") or "SENTENCE_SKIPPED")  # too long for the server's parser
         tree = None if "SENTENCE_SKIPPED" in brackets else tree_over_words(parse_tree(brackets), words)
-        if tree is None and "parse" in self.annotators.split(","):
+        if tree is None and "constituency" in self.provides:
             self.n_skipped += 1
-            _log.warning(
-                "corenlp parsed no tree of %d sentence(s), which get flat trees; the last began %r",
-                self.n_skipped,
-                " ".join(words[:8]),
-            )
+            if self.n_skipped in {10**power for power in range(9)}:
+                told = "corenlp parsed no tree of %d sentence(s), which get flat trees; the last began %r"
+                _log.warning(told, self.n_skipped, " ".join(words[:8]))
         return ParsedSentence(words, spans, tags, governors, tree)
 
     def _ask(self, text: str, as_words: bool) -> list[dict[str, Any]]:

@@ -156,19 +156,38 @@ def read_if_current(
     return found
 
 
+class AnnotatedInOrder(Annotator):
+    """The sentences of an annotated text for its lines in their order, spread over any number of calls.
+
+    Equal lines may have different parses, as in a treebank.
+    """
+
+    def __init__(self, corpus: AnnotatedCorpus) -> None:
+        header = corpus.header
+        self.name, self.version, self.provides = header.annotator, header.version, frozenset(header.columns)
+        self._waiting = iter(corpus)
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield the sentences of the next lines; DataError if they are not the next ones."""
+        for line in lines:
+            sentence = next(self._waiting, None)
+            if sentence is None or sentence.text != line:
+                raise DataError(f"annotation: expected its lines in their order, got {line[:40]!r}.")
+            yield sentence
+
+
 class AnnotatedBefore(Annotator):
     """An annotator with files that it annotated before; its name and version stay the same.
 
-    Lines are found by their text, in any order. Each line of the files takes 16 bytes of memory. If it
-    `tells`, it logs how many lines it found.
+    Lines are found by their text, in any order. Each line of the files takes 16 bytes of memory.
 
     Raises:
         ConfigError: A file comes from another annotator or version, or lacks a column.
         DataError: A file cannot be read.
     """
 
-    def __init__(self, annotator: Annotator, paths: Iterable[str | Path], tells: bool = True) -> None:
-        self.annotator, self.tells = annotator, tells
+    def __init__(self, annotator: Annotator, paths: Iterable[str | Path]) -> None:
+        self.annotator = annotator
         self.name, self.version, self.provides = annotator.name, annotator.version, annotator.provides
         self._corpora = [self._checked(read_annotations(path)) for path in paths]
 
@@ -189,8 +208,7 @@ class AnnotatedBefore(Annotator):
                 yield next(streams[giver])
             n_lines += len(chunk)
             n_found += len(chunk) - len(missing)
-        if self.tells:
-            _log.info("annotation: %d of %d lines were annotated before", n_found, n_lines)
+        _log.info("annotation: %d of %d lines were annotated before", n_found, n_lines)
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words, annotated anew."""

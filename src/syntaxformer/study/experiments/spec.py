@@ -300,13 +300,13 @@ class Spec(Section):
         if self.tune is None:
             return
         levels = {axis: list(self.levels(axis).values()) for axis in self.axes}
-        seeds = levels.pop(SEED, [self.settings])
+        seeds = levels.pop(SEED, [])
         kept, own = set(chain(*chain(*levels.values()))), self.tune.settings
         for key in sorted(self.tune.space.keys() & kept.union(*seeds)):
             yield f"tune.space: expected keys that no axis sets, got {key}."
         for key in sorted(own.keys() & kept):
             yield f"tune.settings: expected keys that no axis but {SEED} sets, got {key}."
-        if any(own.get(SEED) == one[SEED] for one in seeds if SEED in one):
+        if any(own.get(SEED) == one[SEED] for one in seeds or [self.settings] if SEED in one):
             yield f"tune.settings: expected a seed that no other run has, got {own.get(SEED)}."
 
     def _infusion_problems(self) -> Iterator[str]:

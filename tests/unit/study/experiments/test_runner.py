@@ -403,6 +403,14 @@ def tuned_spec(content, write_spec):
     return load_spec(write_spec(content))
 
 
+def test_what_is_tuned_may_have_a_value_in_settings(content, write_spec):
+    """The chosen one replaces it."""
+    content["axes"] = {"system": {"base": {}, "sit": {"infusion.kind": "add"}}}
+    content["settings"] |= {"training.learning_rate": 0.1}
+    content["tune"] = {"space": {"training.learning_rate": [0.001, 0.002]}}
+    assert load_spec(write_spec({**content, "report": {}})).tuning().settings["seed"] == 99
+
+
 # base does best at 0.001, sit at 0.004
 CHOOSING = SCORED.replace("s['best']", "(0.001 if s['data.fraction'] < 1 else 0.004)")
 

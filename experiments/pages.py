@@ -40,6 +40,7 @@ PAGES = {
     "backtranslation_tatoeba": ("backtranslation", "backtranslation_tatoeba"),
     "pretrained_multi30k": ("pretrained", "pretrained_multi30k"),
     "pretrained_news": ("pretrained", "pretrained_news"),
+    "trial_sst": ("sst", "trial_sst"),
 }
 """Experiment → its store, and its page."""
 
@@ -57,6 +58,14 @@ FOREST = [
     ),
     ("BLEU", "pretrained_news", "Marian news", "plain", ["from scratch"]),
     ("Matthews × 100", "bai2021_glue_minilm", "MiniLM", "plain", ["masks as printed"]),
+    ("accuracy × 100", "trial_sst", "SST-2 trees", "plain", ["additive, trees of other sentences"]),
+    (
+        "accuracy × 100",
+        "trial_sst",
+        "SST-2 trees, against trees of other sentences",
+        "additive, trees of other sentences",
+        ["plain", "masks as printed"],
+    ),
 ]
 """Unit, experiment, its data or model, the system without syntax, and systems that are left out.
 

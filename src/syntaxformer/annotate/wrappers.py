@@ -153,16 +153,17 @@ class WordsAsGiven(Annotator):
         chunks = chunks_of(lines, _LINES_AT_A_TIME)
         made: Iterator[list[Sentence]] = (_of_words(self.annotator, chunk) for chunk in chunks)
         parser = getattr(self.annotator, "annotator", self.annotator)  # also below +phrases
-        threads = parser.threads if isinstance(parser, BatchedAnnotator) else 0
+        if not isinstance(parser, BatchedAnnotator):
+            yield from chain.from_iterable(made)
+            return
+        threads = parser.threads
         if threads is None and n_processes > 1:
             made = map_in_processes(self.name, _of_words, chunks, n_processes)
-        if threads:
-            parser.threads = max(threads, n_processes)  # requests at a time
+        parser.threads = threads and max(threads, n_processes)  # requests at a time
         try:
             yield from chain.from_iterable(made)
         finally:
-            if threads:
-                parser.threads = threads
+            parser.threads = threads
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words."""

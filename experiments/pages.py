@@ -140,7 +140,7 @@ def draw_forest(found: Sequence[Contrast], path: Path) -> None:
         panel.axvline(0, color="0.7", linewidth=1)
         panel.set_yticks(places, [f"{one.what} (n = {one.n})" for one in of_unit])
         panel.set_ylim(-0.6, len(of_unit) - 0.4)
-        panel.set_xlabel(f"gain over the same system without syntax, {unit}")
+        panel.set_xlabel(f"gain in {unit}")
         panel.grid(axis="x", alpha=0.3)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=120, metadata={"Software": None})

@@ -24,7 +24,7 @@ class CountingTranslator:
     )
     annotator = None
     encoder = SimpleNamespace(
-        factors=(), columns=(), vocabularies={}, unseen=SimpleNamespace(counts={}), piece_names=lambda pieces: [str(one) for one in pieces]
+        factors=(), unseen=SimpleNamespace(counts={}), factor_values=lambda rows: {}, piece_names=lambda pieces: [str(one) for one in pieces]
     )  # fmt: skip
 
     def encode(self, lines):

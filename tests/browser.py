@@ -61,7 +61,7 @@ def pages(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
 
     def make(window: Any = DESKTOP, path: str = "/", **options: Any) -> Any:
         context = browser.new_context(viewport=window, **options)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)  # with other tests on the same cores, 15 s were too few
         contexts.append(context)
         page = context.new_page()
         page.on(

@@ -73,13 +73,11 @@ def annotate(
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
     if is_file(annotator):
-        given = {"--engine ray": engine == "ray", "--processes": processes > 1}
-        given["--lines-per-shard"] = lines_per_shard is not None
-        for name in (name for name, has in given.items() if has):
-            raise ConfigError(
-                f"{name}: expected an annotator that takes any line, got {annotator}, which is read in "
-                "order. Leave it out."
-            )
+        of_others = {"--engine ray": engine == "ray", "--processes": processes > 1}
+        of_others["--lines-per-shard"] = lines_per_shard is not None
+        expected = f"expected an annotator that takes any line, got {annotator}, which is read in order"
+        if problems := [f"{name}: {expected}. Leave it out." for name, has in of_others.items() if has]:
+            raise ConfigError(problems)
         corpora = _in_order(inputs, targets, annotator)
     else:
         from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine

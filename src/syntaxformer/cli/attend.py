@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
-_DRAWN = {
-    False: (("decoder_layers",), ("n_heads", "decoder_attention_heads")),
-    True: (("encoder_layers",), ("encoder_attention_heads",)),
-}
-"""Where `config.json` has the layers and heads of the attention that is drawn: of a translator's decoder, or
-of a classifier's encoder. Models with one stack of layers have other names."""
+_OF_DECODERS = (
+    ("decoder_layers", "num_hidden_layers"),
+    ("n_heads", "decoder_attention_heads", "num_attention_heads"),
+)
+_OF_ENCODERS = ("encoder_layers", "num_hidden_layers"), ("encoder_attention_heads", "num_attention_heads")
+"""Where `config.json` has the layers and heads that are drawn, of a translator and of a classifier."""
 
 _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
@@ -141,11 +141,8 @@ def _check_stored_places(folders: Sequence[Path], layer: int, head: int | None) 
 
     for folder in folders:
         stored = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-        of_layers, of_heads = _DRAWN[(folder / "classifier.json").is_file()]
-        n_layers, n_heads = (
-            next(filter(None, map(stored.get, names)), None)
-            for names in ((*of_layers, "num_hidden_layers"), (*of_heads, "num_attention_heads"))
-        )
+        names = _OF_ENCODERS if (folder / "classifier.json").is_file() else _OF_DECODERS
+        n_layers, n_heads = (next(filter(None, map(stored.get, one)), None) for one in names)
         if isinstance(n_layers, int) and isinstance(n_heads, int):
             of_second = "" if folder == folders[-1] else f" of {folder}"
             _check_place(layer, head, n_layers, n_heads, of_second)

@@ -12,7 +12,6 @@ import math
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -26,7 +25,7 @@ from uuid import uuid4
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.files import hash_file
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, SPACES, language_of
-from syntaxformer.base.progress import map_ahead, track
+from syntaxformer.base.progress import map_in_threads, track
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, strip_root
 from syntaxformer.trees.constituency import leaf_of
 from syntaxformer.trees.dependency import join_governors
@@ -145,13 +144,14 @@ class BatchedAnnotator(Annotator):
             tasks = chunks_of(lines, LINES_PER_TASK)
             return chain.from_iterable(map_in_processes(self.name, sentences_of_lines, tasks, n_processes))
         chunks = chunks_of(lines, self.batch_lines, self.batch_chars)
-        return _in_threads(self._batch, chunks, max(self.threads or 1, n_processes))
+        n_threads = max(self.threads or 1, n_processes)
+        return chain.from_iterable(map_in_threads(self._batch, chunks, n_threads, TASKS_AHEAD))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """As every annotator does, in batches of `batch_lines`."""
         checked = check_words(sentences)
-        filled = [words for words in checked if words]
-        parsed = _in_threads(self._words, chunks_of(filled, self.batch_lines), self.threads or 1)
+        chunks = chunks_of(filter(None, checked), self.batch_lines)
+        parsed = chain.from_iterable(map_in_threads(self._words, chunks, self.threads or 1, TASKS_AHEAD))
         return [next(parsed) if words else blank_sentence("", self.provides) for words in checked]
 
     def _words(self, sentences: Sequence[tuple[str, ...]]) -> Sequence[Sentence]:
@@ -163,16 +163,6 @@ class BatchedAnnotator(Annotator):
         with self._lock:
             parsed = iter(self.parser.parse_lines(filled) if filled else [])
         return [next(parsed) if line.strip() else blank_sentence(line, self.provides) for line in lines]
-
-
-def _in_threads(
-    work: Callable[[Sequence[Any]], Sequence[Sentence]], chunks: Iterable[Sequence[Any]], n_threads: int
-) -> Iterator[Sentence]:
-    """What `work` makes of all chunks, in order, several at a time if there are several threads."""
-    if n_threads == 1:
-        return chain.from_iterable(map(work, chunks))
-    pool = ThreadPoolExecutor(n_threads, "annotate")
-    return chain.from_iterable(map_ahead(pool, work, chunks, TASKS_AHEAD * n_threads))
 
 
 MAX_RUN = 400

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from multiprocessing import connection, parent_process
 from typing import TypeVar
@@ -121,6 +121,13 @@ def _line(description: str, done: int, total: int | None, unit: str, elapsed_s: 
 # Work in a pool runs a bounded number of items ahead, but lines that somebody types are answered at once.
 
 R = TypeVar("R")
+
+
+def map_in_threads(work: Callable[[T], R], items: Iterable[T], n_threads: int, n_ahead: int) -> Iterator[R]:
+    """`map` by several threads, with `n_ahead` more items for each; by this thread alone if it is one."""
+    if n_threads == 1:
+        return map(work, items)
+    return map_ahead(ThreadPoolExecutor(n_threads), work, items, n_ahead * n_threads)
 
 
 def map_ahead(

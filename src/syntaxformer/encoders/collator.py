@@ -267,8 +267,7 @@ class SyntaxCollator:
         """
         examples = self._examples(examples)
         encoded = self._encode(examples) if encoded is None else encoded
-        sentences = _two_each(examples)
-        owners = _owners(sentences, encoded)
+        sentences, owners = _segments(examples, encoded)
         words, _ = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, sentences))))
         shape = encoded["input_ids"].shape
         return words.reshape(shape).astype(np.int64), (owners.row_of_item % 2).reshape(shape)
@@ -483,10 +482,9 @@ class SyntaxCollator:
         return {"start_positions": first, "end_positions": last}
 
     def _labels(self, labels: list[Any]) -> dict[str, Tensor]:
-        missing = sum(label is None for label in labels)
-        if missing == len(labels):
+        if all(label is None for label in labels):
             return {}
-        if missing or len({isinstance(label, str) for label in labels}) > 1:
+        if len({(label is None, isinstance(label, str)) for label in labels}) > 1:
             raise DataError("labels: expected one kind for all examples or none, got a mixture.")
         if isinstance(labels[0], str):
             if not self._writes:
@@ -500,21 +498,20 @@ class SyntaxCollator:
                     f"labels: expected a model whose two sides have the same pieces, got {TARGET_TOKENIZER} "
                     f"in {home}. Train it with `syntaxformer train`, model.init_from."
                 )
-            written = self.tokenizer(
-                text_target=labels, padding="longest", truncation=True, return_tensors="pt"
-            )
+            how = {"padding": "longest", "truncation": True, "return_tensors": "pt"}
+            written = self.tokenizer(text_target=labels, **how)
             if "labels" not in self._said and any(one.overflowing for one in written.encodings or ()):
                 self._said.add("labels")
-                told = "labels: texts over %d pieces are cut. Raise tokenizer.model_max_length."
-                _log.warning(told, self.tokenizer.model_max_length)
+                _log.warning(
+                    "labels: some texts are cut to model_max_length, %d", self.tokenizer.model_max_length
+                )
             return {"labels": written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)}
         dtype = torch.float32 if any(isinstance(label, float | list) for label in labels) else torch.int64
         return {"labels": torch.tensor(labels, dtype=dtype)}
 
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
         """The tensors that depend on which word each piece belongs to."""
-        sentences, shape = _two_each(examples), encoded["input_ids"].shape
-        owners = _owners(sentences, encoded)
+        (sentences, owners), shape = _segments(examples, encoded), encoded["input_ids"].shape
         batch: dict[str, Tensor] = {}
         ids = [2 * one.checksum + segment for one in examples for segment in (0, 1)]
         if self._vocabularies:
@@ -569,15 +566,11 @@ class SyntaxCollator:
             shuffle_relations(of_example, places, across, rng)
 
 
-def _two_each(examples: Sequence[SyntaxExample]) -> list[Sentence]:
-    """Two segments for each example; the second may be empty."""
-    return [segment for example in examples for segment in (*example.segments, _NOTHING)[:2]]
-
-
-def _owners(sentences: Sequence[Sentence], encoded: Any) -> Ragged:
-    """The word of each piece of all segments."""
+def _segments(examples: Sequence[SyntaxExample], encoded: Any) -> tuple[list[Sentence], Ragged]:
+    """Two segments for each example, of which the second may be empty, and the word of each piece of them."""
+    sentences = [segment for example in examples for segment in (*example.segments, _NOTHING)[:2]]
     offsets, splits = segment_offsets(encoded)
-    return Ragged(batch_word_of_piece(offsets, splits, *encoding_offsets(sentences)), splits)
+    return sentences, Ragged(batch_word_of_piece(offsets, splits, *encoding_offsets(sentences)), splits)
 
 
 def _check_annotated(sentences: Sequence[Sentence], needs: Collection[str]) -> None:

@@ -201,7 +201,6 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     of_subwords = every if recipe.subwords.of_all_pairs else train_text
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax, tags = recipe.syntax_inputs(training=True), recipe.predict_target_pos
-    # Any factor, even the user's own, and any tree needs lines that are split into words.
     annotator = _annotator(recipe, factors, syntax) if factors or syntax.needs else None
     train_words = dev_words = None
     if annotator is not None:

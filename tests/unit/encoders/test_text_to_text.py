@@ -90,7 +90,7 @@ def test_targets_that_are_cut_are_told(t5, caplog):
     ]
     labels = sf.SyntaxCollator(tokenizer, "none")(rows)["labels"]
     assert labels.shape == (3, 5)
-    assert caplog.messages == ["labels: texts over 5 pieces are cut. Raise tokenizer.model_max_length."]
+    assert caplog.messages == ["labels: some texts are cut to model_max_length, 5"]
 
 
 def test_targets_of_a_folder_with_two_tokenizers_are_refused(t5, tmp_path):

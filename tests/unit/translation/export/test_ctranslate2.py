@@ -136,7 +136,7 @@ def test_blank_lines_alone_have_scores(model_folder, load, tmp_path):
     """As of a served export that is asked for the scores of an empty text."""
     translator = load(export_translator(model_folder("add"), tmp_path / "exported"))
     for n_best in (1, 2):
-        found = translator.translate(["", " "], n_best=n_best, scores=True)
+        found = translator.translate(["", " "], n_best=n_best, scored=True)
         assert [best[0].text for best in found] == ["", ""]
 
 

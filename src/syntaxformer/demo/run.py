@@ -173,7 +173,7 @@ def _examples(
     shown = [sources[row] for row in rows]
     if tagger.annotator is not None:
         read = tagger.annotator.annotate(shown)
-        tagged = [[*zip(one.words, one.upos or (), strict=bool(one.upos))] for one in read]
+        tagged = (zip(one.words, one.upos or (), strict=False) for one in read)  # none without tags
         shown = [" ".join(map("/".join, one)) or text for one, text in zip(tagged, shown, strict=True)]
     return [
         Example(source, references[row], {name: output[row] for name, output in outputs.items()})

@@ -438,7 +438,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
     about = read_json(folder / "about.json")
     src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
     if not told and (left_out := about["n_file_lines"] - len(src)):
-        _log.info("%d pairs of the files are left out, as the log of the first run on them says", left_out)
+        _log.info("pairs of the files that are left out: %d; the log of the first run says why", left_out)
     return ParallelText(
         src, tgt, *files[:2], **about, tag=config.tag, rows=rows if len(src) < about["n_file_lines"] else None
     )

@@ -94,7 +94,7 @@ def test_text_is_chosen_as_in_memory(corpus, caplog):
     caplog.clear()
     with caplog.at_level("INFO"):
         read_train(_recipe(corpus, True, **data).data)
-    assert caplog.messages == ["1 pairs of the files are left out, as the log of the first run on them says"]
+    assert caplog.messages == ["pairs of the files that are left out: 1; the log of the first run says why"]
     assert len(disk) == len(PAIRS) - 1
     assert (list(disk.src), list(disk.tgt)) == (memory.src, memory.tgt)
     assert (disk.sha256, list(disk.rows), disk.n_file_lines) == (memory.sha256, memory.rows, len(PAIRS))

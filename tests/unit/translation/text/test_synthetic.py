@@ -127,7 +127,7 @@ def test_they_come_last_without_the_sentences_of_dev(config, on_disk, caplog):
         caplog.clear()
         with caplog.at_level("INFO"):
             read_train(config)
-        assert caplog.messages[-1].startswith("1 pairs of the files are left out, as the log of the first")
+        assert caplog.messages[-1].startswith("pairs of the files that are left out: 1; ")
     assert (len(text), text.n_synthetic, text.n_file_lines, text.tag) == (46, 6, 47, "<bt>")
     assert list(text.tgt)[-6:] == [f"wahrer {n} Hund" for n in (0, 1, 2, 4, 5, 6)]
     assert read_train(config.model_copy(update={"synthetic_tag": False})).tag is None

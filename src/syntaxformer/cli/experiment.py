@@ -34,6 +34,7 @@ SetOption = Annotated[
 
 
 @experiment.command()
+@options.with_relations
 def run(
     spec: SpecPath,
     store: StorePath = None,
@@ -70,6 +71,7 @@ def run(
 
 
 @experiment.command()
+@options.with_relations
 def report(
     spec: SpecPath,
     store: StorePath = None,

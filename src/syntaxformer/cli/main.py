@@ -31,6 +31,7 @@ from syntaxformer.cli.evaluate import evaluate
 from syntaxformer.cli.experiment import experiment
 from syntaxformer.cli.export import export
 from syntaxformer.cli.finetune import finetune
+from syntaxformer.cli.options import with_relations
 from syntaxformer.cli.predict import predict
 from syntaxformer.cli.probe import probe
 from syntaxformer.cli.scratch import scratch
@@ -49,6 +50,9 @@ GROUPS = {
 
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
+_WITHOUT_RELATIONS = (demo, doctor, scratch, curves, annotate)
+"""Verbs that load and train no model of the user's."""
+
 app = typer.Typer(
     name="syntaxformer",
     help="Syntax in Transformers: train, translate and evaluate with parts of speech and trees.",
@@ -64,7 +68,7 @@ _GOES_ON = dict.fromkeys(("annotate", "backtranslate", "experiment"), _REPEATS)
 
 for group, verbs in GROUPS.items():
     for verb in verbs:
-        app.command(rich_help_panel=group)(verb)
+        app.command(rich_help_panel=group)(verb if verb in _WITHOUT_RELATIONS else with_relations(verb))
 app.add_typer(experiment, rich_help_panel="Look into models")
 app.add_typer(data, rich_help_panel="Prepare and deliver")
 app.add_typer(annotator, rich_help_panel="Prepare and deliver")

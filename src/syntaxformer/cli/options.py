@@ -6,7 +6,9 @@ What a check does not accept, it refuses by a `ConfigError`, or by a `DataError`
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -61,6 +63,10 @@ NoRepeatOption = Annotated[
     int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
 ]
 OverwriteOption = Annotated[bool, Option("--overwrite", help="Delete the output of an older run.")]
+RelationsOption = Annotated[
+    list[Path] | None,
+    Option(metavar="FILE", help="Python file that registers relations of your own; repeatable."),
+]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
 SeedOption = Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")]
 SettingsArgument = Annotated[
@@ -74,6 +80,32 @@ TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the mod
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator that the model names.")]
+
+
+def with_relations(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the option `--relations`; the user's own recipe may name such a file as `relations`."""
+
+    @wraps(verb)
+    def registered(relations: list[Path] | None = None, **arguments: Any) -> None:
+        files: list[Any] = [*(relations or ())]
+        for name in ("recipe", "spec", "model"):
+            path = Path(str(arguments.get(name)))
+            # The recipe.yaml of a folder may be a stranger's.
+            if path.suffix in (".yaml", ".yml") and path.name != "recipe.yaml" and path.is_file():
+                from syntaxformer.base.config import read_yaml
+
+                files += filter(None, [read_yaml(path).get("relations")])
+        if files:
+            from syntaxformer.syntax.own_relations import register_file
+
+            for file in files:
+                register_file(str(file))
+        verb(**arguments)
+
+    shape = signature(verb, eval_str=True)
+    option = Parameter("relations", Parameter.KEYWORD_ONLY, default=None, annotation=RelationsOption)
+    registered.__signature__ = shape.replace(parameters=[*shape.parameters.values(), option])  # type: ignore[attr-defined]
+    return registered
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:

@@ -349,10 +349,13 @@ class SyntaxCollator:
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
         content.pop("annotators", None)
+        if strange := content.keys() & {"annotator", "text"}:  # a stranger's would be loaded
+            raise CheckpointError(f"{path}: expected no {strange.pop()}, which you give yourself, got one.")
         n_texts = content.pop("n_texts", 0)
         if "pool" in content:
             content["pool"] = TreePool.from_json(content["pool"])
-        made = cls(AutoTokenizer.from_pretrained(folder), config, **{**content, **options})
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        made = cls(tokenizer, config, **{**content, **options})
         made._n_texts.fill_(n_texts)
         return made
 

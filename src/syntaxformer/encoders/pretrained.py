@@ -42,7 +42,7 @@ def load_tokenizer(path: str, max_length: int) -> Any:
     _refuse_own_models(Path(path))
     say_download(path)
     with checkpoint_errors(path, "model: expected a checkpoint with a tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
+        tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, trust_remote_code=False)
     if not tokenizer.is_fast:
         raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
     if max_length > tokenizer.model_max_length:
@@ -61,7 +61,7 @@ def has_decoder(path: str) -> bool:
         ConfigError: It cannot be read.
     """
     with checkpoint_errors(path):
-        return bool(AutoConfig.from_pretrained(path).is_encoder_decoder)
+        return bool(AutoConfig.from_pretrained(path, trust_remote_code=False).is_encoder_decoder)
 
 
 def load_pretrained(
@@ -74,10 +74,9 @@ def load_pretrained(
     """
     # A head for another task is replaced.
     head = {**task_type.head, "ignore_mismatched_sizes": True} if task_type.head else {}
+    options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     with checkpoint_errors(path), quiet_loading():
-        model, report = task_type.loader.from_pretrained(
-            path, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **head
-        )
+        model, report = task_type.loader.from_pretrained(path, output_loading_info=True, **options, **head)
     mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
     # A head is what lies outside the base model, and a pooler; fine-tuning trains it from scratch.
     inside = f"{model.base_model_prefix}." if head else ""

@@ -157,7 +157,7 @@ def load_word_encoder(
     from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
     from syntaxformer.infusion import load
-    from syntaxformer.runs.loading import quiet_loading, to_device
+    from syntaxformer.runs.loading import checkpoint_errors, quiet_loading, to_device
     from syntaxformer.translation.translator import Translator
 
     folder = Path(folder)
@@ -173,9 +173,10 @@ def load_word_encoder(
         return infused_words(to_device(infused, device), SyntaxCollator.from_pretrained(folder), parser)
     from transformers import AutoModel, AutoTokenizer
 
-    with folder_errors(folder, "an encoder"), quiet_loading():
-        model = AutoModel.from_pretrained(folder, local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with folder_errors(folder, "an encoder"), checkpoint_errors(str(folder)), quiet_loading():
+        model = AutoModel.from_pretrained(folder, use_safetensors=True, **safe)
+        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, **safe)
     return huggingface_words(to_device(model.eval(), device), tokenizer)
 
 

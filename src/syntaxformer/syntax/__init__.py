@@ -1,5 +1,7 @@
 """A sentence and its pieces as arrays: factors of pieces, relations of trees. NumPy only."""
 
+import os
+
 from syntaxformer.syntax.columns import CodedColumn, WordColumns, read_user_column, read_user_values
 from syntaxformer.syntax.factors import (
     FACTORS,
@@ -18,7 +20,7 @@ from syntaxformer.syntax.inputs import (
     governor_targets,
 )
 from syntaxformer.syntax.labelled_edges import labelled_edges
-from syntaxformer.syntax.own_relations import register_relations
+from syntaxformer.syntax.own_relations import VARIABLE, register_file, register_relations
 from syntaxformer.syntax.piece_relations import (
     WordTrees,
     pair_words_of_pieces,
@@ -92,3 +94,6 @@ __all__ = [
     "word_of_piece",
     "word_relations",
 ]
+
+for _file in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+    register_file(_file)  # in a process that another one has started

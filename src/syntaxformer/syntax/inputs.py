@@ -59,8 +59,8 @@ class TreeOptions(BaseModel):
     trees: tuple[str, ...] = Field(
         default=DEFAULT_TREES,
         min_length=1,
-        description="kinds of tree, in the order of the relation tensor: dependency, constituency, or "
-        "module:function of relations of your own",
+        description="kinds of tree, in the order of the relation tensor: dependency, constituency, "
+        "labelled_edges, or relations of your own that are registered",
     )
     relations: dict[str, OwnRelations] = Field(
         default_factory=dict[str, OwnRelations],
@@ -107,19 +107,19 @@ class TreeOptions(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _found(cls, content: Any) -> Any:
-        """Look up relations of the user's own: `trees` gets their names, `relations` their records."""
-        given: Any = cast("Any", content) if isinstance(content, Mapping) else {}
-        if not isinstance(given.get("trees"), list | tuple):
+    def _registered(cls, content: Any) -> Any:
+        """Look up the records of relations of the user's own that `trees` names."""
+        settings: Any = cast("Any", content) if isinstance(content, Mapping) else {}
+        if not isinstance(settings.get("trees"), list | tuple):
             return cast("Any", content)
-        stored: Any = given.get("relations") or {}
-        own, names = dict[str, OwnRelations](), list[Any]()
-        for name in given["trees"]:
-            if isinstance(name, str) and name not in get_args(TreeKind):
-                record = OwnRelations.model_validate(stored[name]) if name in stored else None
-                name, own[name] = find_relations(name, record)
-            names.append(name)
-        return {**given, "trees": names} | ({"relations": own} if own else {})
+        stored: Any = settings.get("relations")
+        stored = dict(stored) if isinstance(stored, Mapping) else {}
+        records = {
+            name: find_relations(name, OwnRelations.model_validate(stored[name]) if name in stored else None)
+            for name in settings["trees"]
+            if isinstance(name, str) and name not in get_args(TreeKind)
+        }
+        return {**settings, **({"relations": records} if records else {})}
 
     @model_validator(mode="after")
     def _something_is_left(self) -> TreeOptions:

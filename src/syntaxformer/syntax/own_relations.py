@@ -1,18 +1,19 @@
 """Relations of the user's own: a function from a sentence to word relations, as a row of the table of trees.
 
-A config names them as it names a tree, and stores their import path; nothing of the function is stored.
+The user's own program registers them, or a file that the user names. A config and a model folder name them as
+they name a tree, and store no path: nothing that a folder names is imported.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import re
-import sys
+import runpy
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -20,9 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field
 
-from syntaxformer.base.config import nearest
-from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import hash_file
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.syntax.piece_relations import TREES, Kind, TreeKind, of_user, shown
 from syntaxformer.syntax.relations import RelationArray
 from syntaxformer.trees import Sentence
@@ -30,15 +29,20 @@ from syntaxformer.trees.sentence import COLUMNS
 
 _LARGEST, _CALL = 253, "syntaxformer.register_relations"
 
+VARIABLE = "SYNTAXFORMER_RELATIONS"
+"""Variable of the environment with the files that the user has named, for the processes that start later."""
+
 
 class OwnRelations(BaseModel):
     """The record of relations of the user's own in a config and a model folder."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    function: str = Field(description="import path, module:function")
     n_relations: int = Field(ge=2, le=_LARGEST, description="number of ids, with 0 for no relation")
-    version: str = Field(default="", description="hash of the module's text, or of the function's")
+    version: str = Field(default="", description="hash of the file's text, or of the function's")
+    function: str = Field(
+        default="", exclude=True, description="name of the function; not stored, and ignored in a folder"
+    )
 
 
 _RECORDS: dict[str, OwnRelations] = {}
@@ -52,8 +56,8 @@ def register_relations(
 ) -> None:
     """Add relations of your own, which `trees` of `masks` and `relation_bias` can then name.
 
-    Call it in the module that defines the function: a model folder stores the function's import path, and
-    loading imports that module. A second call for the same import path replaces the first.
+    Call it before a model is loaded or trained: a folder stores the name, and nothing of the function. A
+    second call for a function of the same name replaces the first.
 
     Args:
         name: Small letters, digits and underscores.
@@ -67,8 +71,8 @@ def register_relations(
         ValueError: The name or a number is not allowed, or the name is another function's.
     """
     taken = {*get_args(TreeKind), "parent", "child", "sibling", "pair", "syntax", *COLUMNS}
-    path = f"{function.__module__}:{function.__qualname__}"
-    is_free = name not in taken and (name not in _RECORDS or _RECORDS[name].function == path)
+    title = getattr(function, "__qualname__", type(function).__name__)
+    is_free = name not in taken and (name not in _RECORDS or _RECORDS[name].function == title)
     if not is_free or not re.fullmatch("[a-z][a-z0-9_]*", name):
         free = f"a name of small letters, digits and _, not {', '.join(sorted(taken))} or another function's"
         raise ValueError(f"name: expected {free}, got {name!r}.")
@@ -76,20 +80,37 @@ def register_relations(
         raise ValueError(f"n_relations: expected 2 to {_LARGEST}, with 0 for none, got {n_relations}.")
     if not needs or not set(needs) <= COLUMNS.keys():
         raise ValueError(f"needs: expected some of {', '.join(COLUMNS)}, got {', '.join(needs) or 'none'}.")
-    _RECORDS[name] = OwnRelations(function=path, n_relations=n_relations, version=_version(function))
+    _RECORDS[name] = OwnRelations(n_relations=n_relations, version=_version(function), function=title)
     checked = partial(_checked, name, function, n_relations)
     TREES[name] = Kind(tuple(needs), partial(of_user, name), checked)
 
 
-def _version(function: Function) -> str:
-    """A hash of the module's text, or of the function's where the module is a notebook or script."""
-    file = getattr(sys.modules[function.__module__], "__file__", None)
-    if file and function.__module__ != "__main__":
-        return hash_file(Path(file))[:12]
+def register_file(path: str | Path) -> None:
+    """Run a Python file of the user's own that registers relations, also in processes that start later.
+
+    Raises:
+        ConfigError: There is no such file, or it fails.
+    """
+    path = Path(path).resolve()
     try:
-        return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:12]
+        runpy.run_path(str(path), run_name=f"relations_of_{path.stem}")
+    except Exception as error:  # also the file's own
+        message = f"expected a Python file that registers relations, got: {error or type(error).__name__}"
+        raise ConfigError(f"relations: {path}: {message}.") from error
+    files = [*filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)), str(path)]
+    os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(files))
+
+
+def _version(function: Function) -> str:
+    """A hash of the file's text, or of the function's where the file is a notebook or script."""
+    try:
+        if function.__module__ == "__main__":
+            content = inspect.getsource(function).encode()
+        else:
+            content = Path(inspect.getfile(function)).read_bytes()
     except (OSError, TypeError):  # typed into a prompt, or no plain function
         return ""
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _checked(name: str, function: Function, n_relations: int, sentence: Sentence) -> RelationArray:
@@ -108,48 +129,21 @@ def _checked(name: str, function: Function, n_relations: int, sentence: Sentence
     raise DataError(f"{name}: expected {expected}. {remedy}") from failure
 
 
-def find_relations(named: str, stored: OwnRelations | None = None) -> tuple[str, OwnRelations]:
-    """The name and the record of relations by their name or import path; their module is imported if need be.
+def find_relations(name: str, stored: OwnRelations | None = None) -> OwnRelations:
+    """The record of registered relations.
 
     Raises:
-        ValueError: There are none, or they have another number of ids than `stored`, a model's.
+        ValueError: None of that name are registered, or they have another number of ids than `stored`, a
+            model's.
     """
-    path = named if stored is None else stored.function
-    if (name := _name_of(named)) is None and ":" in path:
-        _import_module_of(path)
-    if (name := _name_of(named)) is None:
-        expected = f"{', '.join(TREES)} or module:function of your own relations, got {named}"
-        module, _, last = path.partition(":")
-        remedy = f"Call {_CALL}({last!r}, …) in {module}, or before." if last else nearest(named, [*TREES])
-        raise ValueError(f"trees: expected {expected}. {remedy}")
-    own = _RECORDS[name]
-    if stored is not None and stored.n_relations != own.n_relations:
-        expected = f"n_relations {stored.n_relations}, as the model has, got {own.n_relations}"
+    if (record := _RECORDS.get(name)) is None:
+        expected = f"{', '.join(TREES)} or relations of your own that are registered, got {name!r}"
+        remedy = f"Register them: --relations FILE, or {_CALL}({name!r}, …) before"
+        raise ValueError(f"trees: expected {expected}. {remedy}.")
+    if stored is not None and stored.n_relations != record.n_relations:
+        expected = f"n_relations {stored.n_relations}, as the model has, got {record.n_relations}"
         raise ValueError(f"relations.{name}: expected {expected}. Register the model's, or train anew.")
-    if stored is not None and stored != own:
-        was, now = (f"{one.function} {one.version}" for one in (stored, own))
-        message = f"relations.{name}: the model was trained with {was}, this is {now}; relations may differ."
-        warnings.warn(message, stacklevel=2)
-    return name, own
-
-
-def _name_of(named: str) -> str | None:
-    return next((name for name, own in _RECORDS.items() if named in (name, own.function)), None)
-
-
-def _import_module_of(path: str) -> None:
-    """Import the module of a function if its text registers relations: a stranger may have named it."""
-    if (module := path.partition(":")[0]) in sys.modules:
-        return
-    *outer, last = module.split(".")
-    ends = ((f"{last}.py",), (last, "__init__.py"))
-    files = [file for root in sys.path for end in ends if (file := Path(root, *outer, *end)).is_file()]
-    try:
-        if not files or "register_relations" not in files[0].read_text("utf-8", "replace"):
-            raise LookupError("one that does not call register_relations" if files else "no module")
-        import_module(module)
-    except Exception as error:  # also the module's own
-        raise ValueError(
-            f"trees: expected a module {module} that registers {path}, got {error or type(error).__name__}. "
-            f"Put its folder on PYTHONPATH, or call {_CALL} before the model is loaded."
-        ) from error
+    if stored is not None and stored.version != record.version:
+        message = f"the model was trained with version {stored.version!r}, this is {record.version!r}"
+        warnings.warn(f"relations.{name}: {message}; relations may differ.", stacklevel=2)
+    return record

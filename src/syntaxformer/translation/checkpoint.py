@@ -109,7 +109,7 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
     """
     path = checkpoint.path
     with checkpoint_errors(path, "model.init_from: expected a translator"), quiet_loading():
-        config = AutoConfig.from_pretrained(path)
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         _set_dropouts(getattr(config, "host", config), dropouts)
         is_infused = (Path(path) / INFUSION_FILE).is_file()
         read: Any = load_infused if is_infused else AutoModelForSeq2SeqLM.from_pretrained

@@ -119,7 +119,7 @@ def host_config(path: str) -> Any:
         ConfigError: It cannot be read.
     """
     with checkpoint_errors(path, "model.init_from: expected a pretrained translator"):
-        config: Any = AutoConfig.from_pretrained(path)
+        config: Any = AutoConfig.from_pretrained(path, trust_remote_code=False)
     return getattr(config, "host", config)
 
 
@@ -141,7 +141,7 @@ def open_checkpoint(
     """
     config = host_config(path)
     with checkpoint_errors(path, "model.init_from: expected a pretrained translator"):
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if not getattr(config, "share_encoder_decoder_embeddings", True):
         raise ConfigError(
             f"model.init_from: expected one vocabulary for both sides, got two in {path}, which "
@@ -202,7 +202,7 @@ def of_own_folder(path: str, source: PreTrainedTokenizerFast, target: PreTrained
 
 def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
     """Say on how many lines a tokenizer that was rebuilt differs from the original."""
-    original = AutoTokenizer.from_pretrained(checkpoint.path)
+    original = AutoTokenizer.from_pretrained(checkpoint.path, trust_remote_code=False)
     if original.is_fast:  # as it is in folders that `train` wrote
         return
     if known := _codes_of(original):

@@ -100,7 +100,7 @@ def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
     for side, section, width in _tables(config, *widths):
         n_pieces = len(encoder_tokenizer(section.model, target=False))
         with checkpoint_errors(section.model, _EXPECTED):
-            shape = AutoConfig.from_pretrained(section.model)
+            shape = AutoConfig.from_pretrained(section.model, trust_remote_code=False)
         own_width = getattr(shape, "hidden_size", width)
         if section.vectors == "input":  # some encoders have a narrow table, which a map widens
             own_width = getattr(shape, "embedding_size", None) or own_width
@@ -196,9 +196,12 @@ def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
 def _encoder(section: PretrainedTable) -> PreTrainedModel:
     """Load the network that gives the vectors; none of the weights that they depend on may be missing."""
     with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
-        model, report = AutoModel.from_pretrained(
-            section.model, use_safetensors=True, output_loading_info=True, dtype=torch.float32
-        )
+        options: dict[str, Any] = {
+            "use_safetensors": True,
+            "trust_remote_code": False,
+            "dtype": torch.float32,
+        }
+        model, report = AutoModel.from_pretrained(section.model, output_loading_info=True, **options)
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     read = [encoder.get_input_embeddings().weight]
     if section.vectors == "contextual":

@@ -519,7 +519,9 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
     """
     path = _find(path)
     settings = [Recipe.long(setting) for setting in overrides]
-    of_file = Recipe.in_full(read_yaml(path))
+    of_file = read_yaml(path)
+    of_file.pop("relations", None)  # a file that the command line has registered; a stranger's is not run
+    of_file = Recipe.in_full(of_file)
     content = apply_overrides(of_file, settings)
     try:
         return validate(Recipe, content, str(path))

@@ -267,7 +267,7 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
         if path.endswith(".model"):
             backend, roles = sentencepiece_tokenizer(Path(path).read_bytes())
         elif not path.endswith(".json"):
-            tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
+            tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, trust_remote_code=False)
             return ended_by_one_piece(_checked(tokenizer, path))
         else:
             backend = Tokenizer.from_file(path)
@@ -324,7 +324,7 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
     """
     say_download(model)
     with checkpoint_errors(model, "pretrained_embeddings: expected an encoder"):
-        loaded = AutoTokenizer.from_pretrained(model, use_fast=True)
+        loaded = AutoTokenizer.from_pretrained(model, use_fast=True, trust_remote_code=False)
     bos, eos = loaded.bos_token or loaded.cls_token, loaded.eos_token or loaded.sep_token
     if not loaded.is_fast or loaded.pad_token is None or eos is None:
         raise ConfigError(

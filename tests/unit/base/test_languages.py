@@ -40,7 +40,7 @@ def test_the_language_of_a_file(path, language):
     [
         (None, "de", "de"), (None, "en", "en"), ("de_lower", "de", "de_lower"), ("de+phrases", "de", "de+phrases"),
         ("en", None, "en"), ("stanza:fr", "fr", "stanza:fr"), ("spacy:en_core_web_sm", "de", "spacy:en_core_web_sm"),
-        ("conllu:en.conllu", "de", "conllu:en.conllu"), ("benepar:x+words=en", "de", "benepar:x+words=en"),
+        ("conllu:en.conllu", "de", "conllu:en.conllu"), ("stanza:de+batch=3", "de", "stanza:de+batch=3"),
     ],
 )  # fmt: skip
 def test_who_annotates(named, language, chosen):

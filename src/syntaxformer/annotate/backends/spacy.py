@@ -14,10 +14,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import spacy
+import srsly
 from spacy.attrs import DEP, HEAD, IDX, IS_SPACE, LEMMA, LENGTH, MORPH, POS, TAG
 from spacy.language import Language
 from spacy.parts_of_speech import NAMES as UPOS_NAMES
@@ -32,9 +34,11 @@ from syntaxformer.annotate.annotator import (
     join_parsed,
     pipeline_version,
     segments_of,
+    short_hash,
 )
 from syntaxformer.base.downloads import MODEL_SIZES
-from syntaxformer.base.errors import BackendMissingError, DataError
+from syntaxformer.base.errors import BackendMissingError, DataError, SyntaxformerError, one_line
+from syntaxformer.base.files import MAX_JSON_BYTES, read_json
 from syntaxformer.trees import ROOT, Sentence
 
 BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000
@@ -131,7 +135,11 @@ class SpacyParser:
             is_long = self._reach > 0 and len(batch[0]) > BATCH_WORDS
             if is_long:
                 batch[0].tensor = self._vectors(batch[0])
-            yield from self.nlp.pipe(batch, batch_size=BATCH_SIZE, disable=["tok2vec"] if is_long else [])
+            try:
+                yield from self.nlp.pipe(batch, batch_size=BATCH_SIZE, disable=["tok2vec"] if is_long else [])
+            except Exception as error:  # of any component, as where weights do not fit
+                message = f"spacy: expected an analysis, got {type(error).__name__}: {one_line(error)}"
+                raise SyntaxformerError(message) from error
 
     def _vectors(self, doc: Doc) -> Any:
         """Vectors of the words, computed a thousand at a time, with all words that they depend on."""
@@ -186,6 +194,81 @@ def load_spacy(name: str) -> BatchedAnnotator:
     nlp = spacy.load(name)
     package = spacy.util.get_package_path(name)
     return spacy_annotator(nlp, f"spacy:{name}", pipeline_version(nlp.meta, package))
+
+
+_FACTORIES = ("tok2vec", "morphologizer", "trainable_lemmatizer", "parser")
+_ARCHITECTURES = (
+    "Tok2Vec.v2",
+    "Tok2VecListener.v1",
+    "MultiHashEmbed.v2",
+    "MaxoutWindowEncoder.v2",
+    "Tagger.v2",
+)
+_SCORERS = ("morphologizer_scorer.v1", "lemmatizer_scorer.v1", "parser_scorer.v1")
+_NAMES = {
+    *_FACTORIES,
+    *(f"spacy.{name}" for name in (*_ARCHITECTURES, "TransitionBasedParser.v2", *_SCORERS)),
+}
+"""What `annotator train` and the bundled pipelines name besides the settings of a language."""
+_VARIABLE = r"\$\{(paths\.\w+|system\.\w+|components\.[\w-]+\.model\.encode\.width)\}"
+_LARGEST = {"rows": 100_000, **dict.fromkeys(("depth", "window_size", "maxout_pieces", "top_k"), 16)}
+_MOST_BYTES = {"config.cfg": 2**15, "moves": 2**17, "model": 2**26}
+_OF_LANGUAGE = ("tokenizer", "vocab/lookups.bin", "vocab/vectors", "vocab/key2row", "vocab/vectors.cfg")
+_NO_TREE = 2**32 - 1
+
+
+def foreign_part(folder: Path) -> str | None:
+    """What is in a pipeline's folder that `annotator train` would not have written; None for nothing.
+
+    The pipeline is not loaded for this: a stranger may have written it.
+    """
+    try:
+        for file in folder.rglob("*"):
+            most = _MOST_BYTES.get(file.name, MAX_JSON_BYTES)
+            if not (file.is_dir() or (file.is_file() and file.stat().st_size <= most)):
+                return f"{file.name}, which is no file of at most {most} bytes"
+        text = re.sub(_VARIABLE, "", (folder / "config.cfg").read_text("utf-8"))
+        if re.search(r"\\|\$|__SECTION__", text):  # other ways to write a name
+            return "escapes or variables in config.cfg"
+        config = spacy.util.load_config(folder / "config.cfg")
+        language = spacy.blank(config["nlp"]["lang"])
+        usual = spacy.util.dict_to_dot(language.config)
+        for place, setting in spacy.util.dict_to_dot(config).items():
+            values = setting if isinstance(setting, list) else [setting]
+            if usual.get(place, ...) != setting and not all(_is_known(place, value) for value in values):
+                expected = f", where only {', '.join(_FACTORIES)} may be" * place.endswith(".factory")
+                return f"{f'{place} = {setting}'[:90]!a} in config.cfg{expected}"
+        for file in folder.glob("*/cfg"):
+            cfg = read_json(file)
+            if cfg.get("beam_width", 1) != 1 or not {*cfg.get("labels_pos", {}).values()} <= {*UPOS_NAMES}:
+                return f"beams or unknown parts of speech in {file.parent.name}/cfg"
+        for file in folder.glob("*/trees"):  # of lemmas: spaCy follows any number in them
+            depths: list[int] = []
+            for node in srsly.msgpack_loads(file.read_bytes())["trees"]:
+                children = {node.get("prefix_tree", _NO_TREE), node.get("suffix_tree", _NO_TREE)} - {_NO_TREE}
+                depths.append(1 + max((depths[child] for child in children), default=0))
+            if max(depths, default=0) > 100:
+                return f"{file.parent.name}/trees with more than 100 levels"
+        with TemporaryDirectory() as home:  # patterns and tables, which training leaves as they are
+            language.to_disk(home)
+            for name in _OF_LANGUAGE:
+                if (folder / name).exists() and short_hash(folder / name) != short_hash(Path(home, name)):
+                    return f"another {name} than the language's in spaCy {spacy.__version__}"
+    except Exception as error:  # from configparser, confection or srsly, or since a value has another type
+        return f"what cannot be read: {one_line(error)}"
+    return None
+
+
+def _is_known(place: str, value: Any) -> bool:
+    """Whether a value of `config.cfg` is one that `annotator train` may write there."""
+    section, key = place.partition(".")[0], place.rpartition(".")[2]
+    if key == "source" or "width." in place or not re.fullmatch(r"[@\w.-]+", place):
+        return False
+    if key == "factory" or key.startswith("@"):
+        return value in _NAMES
+    if isinstance(value, str):  # no number in quotes, which pydantic would accept
+        return section != "paths" and re.fullmatch(rf"[A-Za-z][\w.-]*|{_VARIABLE}", value) is not None
+    return value is None or (isinstance(value, int | float) and value <= _LARGEST.get(key, 1024))
 
 
 def _from_folder(folder: Path, name: str) -> BatchedAnnotator:

@@ -51,6 +51,7 @@ from syntaxformer.study.experiments.store import (
     own_runs,
     tuned,
 )
+from syntaxformer.syntax.own_relations import VARIABLE
 
 _log = logging.getLogger("syntaxformer.experiments")
 
@@ -180,7 +181,8 @@ class RayExecutor:
         self.open()
         places = str(folder.absolute()), str(Path.cwd())
         with _cluster_errors(self._ray):
-            return _RayProcess(self._ray, self._task.remote(*places, self._threads, self._command))
+            variables = {"OMP_NUM_THREADS": self._threads, VARIABLE: os.environ.get(VARIABLE, "")}
+            return _RayProcess(self._ray, self._task.remote(*places, variables, self._command))
 
 
 def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
@@ -237,11 +239,11 @@ def _cluster_errors(ray: Any) -> Iterator[None]:
         ) from error
 
 
-def _work(folder: str, directory: str, threads: str, command: Command) -> int:
+def _work(folder: str, directory: str, environment: Mapping[str, str], command: Command) -> int:
     """Do a run on a machine of the cluster, in a process that ends with the task."""
     process = None
     try:
-        process = _process(command, Path(folder), {"OMP_NUM_THREADS": threads}, directory)
+        process = _process(command, Path(folder), environment, directory)
         while (code := process.poll()) is None:
             time.sleep(POLL_S)  # Ray can interrupt `sleep`, but not `wait`
         return code

@@ -558,6 +558,7 @@ def load_spec(path: str | Path, given: Sequence[str] = ()) -> Spec:
         ConfigError: Lists all problems together, or an axis or a search replaces a given setting.
     """
     content, nested = read_yaml(path), apply_overrides({}, given)
+    content.pop("relations", None)  # a file that the command line has registered
     keys = [setting.partition("=")[0] for setting in given]
     settings = {key: reduce(lambda part, name: part[name], key.split("."), nested) for key in keys}
     if settings:

@@ -379,8 +379,6 @@ HOSTILE = [
     ("infused", "pipeline", annotator("spacy:/tmp/evil+phrases"), "would read '/tmp/evil'"),
     ("infused", "models", annotator("stanza:en+dir=/tmp/evil"), "would read '/tmp/evil'"),
     ("infused", "language", annotator("stanza:../../evil"), "would read '../../evil'"),
-    ("infused", "parser", annotator("benepar:/tmp/evil+words=en"), "would read '/tmp/evil'"),
-    ("infused", "words", annotator("benepar:benepar_en3+words=corenlp:http://evil.example"), "to http://evil.example"),
 ]  # fmt: skip
 """Kind of folder, what is wrong, what does it, and what the refusal says."""
 

@@ -145,7 +145,7 @@ def test_give_a_model_to_a_colleague(type_in, newcomer):
 
 
 def test_relations_of_your_own(type_in, newcomer, monkeypatch):
-    """From the module to a served model: each command finds the function by what the folder stores, as a new process does."""
+    """From the file to a served model: each command gets the function from the file that it names, as a new process does."""
     from fastapi.testclient import TestClient
 
     from syntaxformer.serve import ServiceConfig, create_app
@@ -155,16 +155,15 @@ def test_relations_of_your_own(type_in, newcomer, monkeypatch):
     text = (DOCS / "relations.md").read_text("utf-8")
     module, control = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (newcomer / "near_words.py").write_text(module)
-    monkeypatch.syspath_prepend(newcomer)
+    monkeypatch.setenv(registry.VARIABLE, "")
     monkeypatch.setattr(registry, "_RECORDS", {})
     for name in ("near", "random_links"):  # it is put back: there was none
         monkeypatch.setitem(registry.TREES, name, None)
         del registry.TREES[name]
 
     def forget():
-        for one in (sys.modules, registry._RECORDS, registry.TREES):
-            for name in ("near", "near_words"):
-                one.pop(name, None)
+        for registered in (registry._RECORDS, registry.TREES):
+            registered.pop("near", None)
 
     printed = []
     for said, words in _commands("relations.md"):
@@ -177,6 +176,7 @@ def test_relations_of_your_own(type_in, newcomer, monkeypatch):
     assert translation.count("\n") == 1
     (body,) = re.findall(r"-d '(.*)'$", text, re.MULTILINE)
     forget()
+    registry.register_file(newcomer / "near_words.py")
     config = ServiceConfig(models={"near": newcomer / "runs" / "near"})
     engines = {name: load_engine(name, folder) for name, folder in config.models.items()}
     with TestClient(create_app(config, engines), "http://localhost:8000") as client:

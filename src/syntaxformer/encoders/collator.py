@@ -28,7 +28,7 @@ from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerBase
 
 from syntaxformer.annotate import Annotator, load_annotator
 from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card

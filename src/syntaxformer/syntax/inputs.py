@@ -112,8 +112,8 @@ class TreeOptions(BaseModel):
         settings: Any = cast("Any", content) if isinstance(content, Mapping) else {}
         if not isinstance(settings.get("trees"), list | tuple):
             return cast("Any", content)
-        stored: Any = settings.get("relations")
-        stored = dict(stored) if isinstance(stored, Mapping) else {}
+        section: Any = settings.get("relations")
+        stored = cast("Mapping[str, Any]", section if isinstance(section, Mapping) else {})
         records = {
             name: find_relations(name, OwnRelations.model_validate(stored[name]) if name in stored else None)
             for name in settings["trees"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,22 +41,21 @@ sf.register_relations("near", near, n_relations=3)
 def _forget(monkeypatch):
     """What a test registers is gone after it."""
     monkeypatch.setattr(registry, "_RECORDS", dict(registry._RECORDS))
+    monkeypatch.setenv(registry.VARIABLE, "")
     before = dict(TREES)
     yield
     TREES.clear()
     TREES.update(before)
-    for name in [name for name in sys.modules if name.startswith("words_of_")]:
-        del sys.modules[name]
 
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Write a module where Python finds it."""
+    """Write a file, where Python would also find it as a module."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def write(name: str, text: str = MODULE) -> str:
+    def write(name: str, text: str = MODULE) -> Path:
         (tmp_path / f"{name}.py").write_text(text)
-        return name
+        return tmp_path / f"{name}.py"
 
     return write
 
@@ -74,13 +76,12 @@ def test_a_function_of_a_script_is_known_by_its_text(monkeypatch):
     assert registry._version(near) == registry._version(near)
 
 
-def test_a_config_finds_the_function_by_its_import_path_and_stores_its_record(module):
-    path = f"{module('words_of_a')}:near"
-    config = InfusionConfig(masks={"trees": ["dependency", path], "max_distance": 2}, relation_bias={})
+def test_a_file_registers_and_a_config_stores_name_number_and_version(module):
+    registry.register_file(module("words_of_a"))
+    config = InfusionConfig(masks={"trees": ["dependency", "near"], "max_distance": 2}, relation_bias={})
     stored = config.model_dump(mode="json")
-    assert stored["masks"]["trees"] == ["dependency", "near"]
-    record = stored["masks"]["relations"]["near"]
-    assert (record["function"], record["n_relations"], len(record["version"])) == (path, 3, 12)
+    version = hashlib.sha256(MODULE.encode()).hexdigest()[:12]
+    assert stored["masks"]["relations"] == {"near": {"n_relations": 3, "version": version}}
     assert stored["relation_bias"]["relations"] == stored["masks"]["relations"]
     assert InfusionConfig.from_json(stored, "x") == config
     assert "relations" not in InfusionConfig(masks={}).model_dump(mode="json")["masks"]
@@ -90,26 +91,52 @@ def test_a_config_finds_the_function_by_its_import_path_and_stores_its_record(mo
     assert config.masks.active_networks(["parent", "child", "sibling"])[7:9] == [True, True]
 
 
-def test_what_a_folder_names_is_imported_only_if_it_registers_relations(module, tmp_path):
-    name = module("words_of_b", f"open({str(tmp_path / 'ran')!r}, 'w')")
-    stored = {"function": f"{name}:near", "n_relations": 3}
-    for content in ({"trees": ["near"], "relations": {"near": stored}}, {"trees": [f"{name}:near"]}):
+def test_nothing_that_a_folder_or_a_config_names_is_imported(module, tmp_path):
+    module("words_of_b", f"open({str(tmp_path / 'ran')!r}, 'w')  # register_relations")
+    old = {"function": "words_of_b:near", "n_relations": 3}
+    for content in ({"trees": ["near"], "relations": {"near": old}}, {"trees": ["words_of_b:near"]}):
         with pytest.raises(
-            ConfigError, match=r"one that does not call register_relations\. Put its folder on PYTHONPATH"
+            ConfigError, match=r"masks: trees: .*--relations FILE, or syntaxformer\.register_rel"
         ):
             InfusionConfig(masks=content)
     assert not (tmp_path / "ran").exists()
-    module("words_of_c", "import syntaxformer as sf  # register_relations\n1 / 0")
-    with pytest.raises(ConfigError, match="words_of_c that registers words_of_c:f, got division by zero"):
-        InfusionConfig(masks={"trees": ["words_of_c:f"]})
+    with pytest.raises(ConfigError, match="trees: "):  # a list in place of a mapping
+        InfusionConfig(masks={"trees": ["near"], "relations": ["near"]})
+
+
+def test_the_path_in_an_older_folder_is_ignored(recwarn):
+    sf.register_relations("near", near, 3)
+    record = registry._RECORDS["near"].model_dump() | {"function": "elsewhere:near"}
+    stored = InfusionConfig(masks={"trees": ["near"]}).model_dump(mode="json")
+    stored["masks"]["relations"] = {"near": record}
+    assert "elsewhere" not in repr(InfusionConfig.from_json(stored, "x"))
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("1 / 0", "division by zero"), ("x = (", "never closed"), (None, "No such file")]
+)
+def test_a_file_that_fails_is_named(text, told, tmp_path):
+    path = tmp_path / "mine.py"
+    _ = text and path.write_text(text)
+    with pytest.raises(ConfigError, match=f"^relations: {path}: .*{told}"):
+        registry.register_file(path)
+
+
+def test_a_process_that_starts_later_has_them(module):
+    registry.register_file(module("words_of_e"))
+    code = "from syntaxformer.syntax.piece_relations import TREES; import syntaxformer.syntax; print('near' in TREES)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "True\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("trees", "told"),
     [
-        (["neer"], "expected dependency, constituency, labelled_edges, near or module:function of your own relations, got neer. Nearest: near"),
-        (["nowhere.at_all:near"], r"expected a module nowhere.at_all that registers .* got no module\. Put its folder on PYTHONPATH"),
-        (["json:loads"], r"got json:loads. Call syntaxformer.register_relations\('loads', …\) in json"),
+        (["neer"], "expected dependency, constituency, labelled_edges, near or relations of your own .*, got 'neer'"),
+        (["nowhere.at_all:near"], "got 'nowhere.at_all:near'"),
         (["near", "near"], "expected each kind once"),
     ],
 )  # fmt: skip
@@ -222,24 +249,27 @@ def order(sentence):
     return np.triu(np.arange(n) - np.arange(n)[:, None]) * (sentence.upos == ("X",) * n)
 
 
-def test_a_folder_is_refused_where_they_are_another_function_or_number(module, tmp_path, recwarn):
-    """As where the module is not on the path; a changed module is warned of."""
-    name = module("words_of_d")
-    stored = InfusionConfig(masks={"trees": [f"{name}:near"]}).model_dump(mode="json")
-    registry._RECORDS.pop("near")
-    del sys.modules[name]
-    module(name, MODULE.replace("n_relations=3", "n_relations=4"))
+def test_a_folder_is_refused_where_they_are_another_number_or_none(module, tmp_path):
+    """A changed file is warned of."""
+    sf.register_relations("near", near, 3)
+    stored = InfusionConfig(masks={"trees": ["near"]}).model_dump(mode="json")
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "infusion.json").write_text(json.dumps({"infusion": stored}))
-    with pytest.raises(CheckpointError, match=r"relations.near: expected n_relations 3, as the model has, got 4\. Register"):  # fmt: skip
+    registry._RECORDS.pop("near")
+    with pytest.raises(
+        CheckpointError, match=r"infusion\.json: masks: trees: .*got 'near'\. Register them: --relations"
+    ):
+        sf.load(folder)
+    registry.register_file(module("words_of_d", MODULE.replace("n_relations=3", "n_relations=4")))
+    with pytest.raises(
+        CheckpointError, match=r"relations.near: expected n_relations 3, as the model has, got 4\. Register"
+    ):
         sf.load(folder)
     stored["masks"]["relations"]["near"]["n_relations"] = 4
-    with pytest.warns(UserWarning, match="trained with words_of_d:near .*; relations may differ"):
-        InfusionConfig.from_json(stored, "x")
-    registry._RECORDS.pop("near")
-    stored["masks"]["relations"]["near"]["function"] = "__main__:near"
-    with pytest.raises(ConfigError, match=r"got near\. Call syntaxformer.register_relations\('near', …\) in __main__, or before"):  # fmt: skip
+    with pytest.warns(
+        UserWarning, match=r"relations.near: the model was trained with version .*; relations may differ"
+    ):
         InfusionConfig.from_json(stored, "x")
 
 

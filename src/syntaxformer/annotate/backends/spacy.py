@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import spacy
@@ -243,8 +243,8 @@ def foreign_part(folder: Path) -> str | None:
             if cfg.get("beam_width", 1) != 1 or not {*cfg.get("labels_pos", {}).values()} <= {*UPOS_NAMES}:
                 return f"beams or unknown parts of speech in {file.parent.name}/cfg"
         for file in folder.glob("*/trees"):  # of lemmas: spaCy follows any number in them
-            depths: list[int] = []
-            for node in srsly.msgpack_loads(file.read_bytes())["trees"]:
+            depths, content = list[int](), cast("Any", srsly.msgpack_loads(file.read_bytes()))
+            for node in content["trees"]:
                 children = {node.get("prefix_tree", _NO_TREE), node.get("suffix_tree", _NO_TREE)} - {_NO_TREE}
                 depths.append(1 + max((depths[child] for child in children), default=0))
             if max(depths, default=0) > 100:
@@ -253,7 +253,7 @@ def foreign_part(folder: Path) -> str | None:
             language.to_disk(home)
             for name in _OF_LANGUAGE:
                 if (folder / name).exists() and short_hash(folder / name) != short_hash(Path(home, name)):
-                    return f"another {name} than the language's in spaCy {spacy.__version__}"
+                    return f"another {name} than the language's in spaCy {spacy.about.__version__}"
     except Exception as error:  # from configparser, confection or srsly, or since a value has another type
         return f"what cannot be read: {one_line(error)}"
     return None

@@ -112,7 +112,7 @@ def _process(
 
 def own_command(folder: Path) -> list[str]:
     """This package's own command for one run, with the interpreter of this process."""
-    return [sys.executable, "-m", "syntaxformer.cli.main", "experiment", "cell", str(folder)]
+    return [sys.executable, "-m", "syntaxformer", "experiment", "cell", str(folder)]
 
 
 def one_a_device(n_jobs: int, n_devices: int) -> int:

@@ -483,40 +483,112 @@ def test_a_file_in_the_folder_is_read_by_itself(tagged):
     assert Translator.load(folder).annotator.path == folder / "trees.conllu"
 
 
-def _pipeline(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    """Write a pipeline as `annotator train` does, which knows one tag, into a folder."""
     import spacy
+    from spacy.tokens import Doc
+    from spacy.training import Example
 
-    made = spacy.blank("en")
-    made.add_pipe("attribute_ruler").add([[{"IS_ALPHA": True}]], {"POS": "NOUN"})
-    made.to_disk(folder / "tagger")
+    from syntaxformer.annotate.training import _add_parts
+
+    nlp, words, home = spacy.blank("en"), ["cats", "sit"], tmp_path_factory.mktemp("pipeline")
+    _add_parts(nlp, ["lemmas"], 8, 1)
+    gold = Doc(
+        nlp.vocab, words=words, pos=["NOUN"] * 2, heads=[1, 1], deps=["nsubj", "ROOT"], lemmas=["cat", "sit"]
+    )
+    nlp.initialize(lambda: [Example(Doc(nlp.vocab, words=words), gold)])
+    nlp.to_disk(home / "tagger")
+    return lambda folder, name="tagger": shutil.copytree(home / "tagger", folder / name)
 
 
 @pytest.mark.filterwarnings("ignore:annotator. the model was trained with")
-def test_a_pipeline_in_the_folder_is_loaded_by_itself(tagged):
-    folder = tagged("spacy:tagger", _pipeline)
+def test_a_pipeline_in_the_folder_is_loaded_by_itself(tagged, pipeline):
+    folder = tagged("spacy:tagger", pipeline)
     (sentence,) = Translator.load(folder).annotator.annotate(["cats sit"])
     assert sentence.upos == ("NOUN", "NOUN")
 
 
-@pytest.mark.parametrize(
-    "part", ['factory = "llm"', 'source = "ray"', '@architectures = "spacy-transformers.Model.v3"', "factory = ${paths.x}"]
-)  # fmt: skip
-def test_a_pipeline_of_foreign_parts_is_not(tagged, part):
+def config(old, new=None):
+    """Replace something in `config.cfg`, or add it at the end."""
+
+    def alter(folder):
+        path, text = folder / "config.cfg", (folder / "config.cfg").read_text()
+        assert new is None or old in text
+        path.write_text(f"{text}\n{old}\n" if new is None else text.replace(old, new))
+
+    return alter
+
+
+def packed(name, key, change):
+    """Change what stands under a key of a msgpack file."""
+
+    def alter(folder):
+        import srsly
+
+        content = srsly.msgpack_loads((folder / name).read_bytes())
+        content[key] = change(content[key])
+        (folder / name).write_bytes(srsly.msgpack_dumps(content))
+
+    return alter
+
+
+def fifo(folder):
+    (folder / "parser" / "model").unlink()
+    os.mkfifo(folder / "parser" / "model")
+
+
+EVIL, ROWS, LOOP = (
+    '[components.evil]\nfactory = "tok2vec"\n',
+    "rows = [5000,",
+    {"prefix_len": 0, "suffix_len": 0},
+)
+FOREIGN = [
+    (config('[components.evil]\nfactory = "llm"'), "factory = llm' in config.cfg, where only tok2vec, morph"),
+    (config("[components]\n", '[components]\nx = {"fact\\u006fry": "merge_subtokens"}\n'), "escapes or variables"),
+    (config("[components]\n", '[components]\nx = {"factory": "merge_subtokens"}\n'), "x.factory = merge_subtokens"),
+    (config("[components]\n", '[components]\nx = {"source": "/abs/path"}\n'), "components.x.source"),
+    (config('[components.evil]\nsource = "tok2vec"'), "components.evil.source"),
+    (config("after_creation = null", 'after_creation = {"@callbacks": "spacy.copy_from_base_model.v1"}'), "@callbacks"),
+    (config(f'{EVIL}[components.evil.model]\n@architectures = "spacy-transformers.TransformerModel.v3"'), "@architec"),
+    (config(f'{EVIL}x = {{"@misc": "spacy.read_labels.v1", "path": "/etc/hostname"}}'), "evil.x.@misc"),
+    (config("train = null", 'train = "/etc/hostname"'), "paths.train"),
+    (config("[components.evil]\nfactory = ${components.parser}"), "escapes or variables"),
+    (config("[components.evil]\nfactory = ${paths.train}"), r"factory = \$\{paths"),
+    (config('[components.parser]\nfactory = "llm"'), "already exists"),
+    (config("[components]\n", '[components]\nx = "__SECTION__:components"\n'), "escapes or variables"),
+    (config('[components.a/../../b]\nfactory = "tok2vec"'), "what cannot be read|a/../../b"),
+    (config(f"{EVIL}[components.evil.width]\na = 1"), "evil.width.a"),
+    (config(ROWS, "rows = [1000000000,"), "embed.rows"),
+    (config(ROWS, 'rows = ["1000000000",'), "embed.rows"),
+    (config(ROWS, "rows = [1e9,"), "embed.rows"),
+    (config("depth = 5", "depth = 1000000"), "encode.depth"),
+    (config('lang = "en"', 'lang = "evil"'), "import language evil"),
+    (config(f"# {'x' * 2**15}"), "config.cfg, which is no file of at most 32768 bytes"),
+    (packed("tokenizer", "url_match", lambda _: "(a+|(a|a)+)+$"), "another tokenizer"),
+    (packed("trainable_lemmatizer/trees", "trees", lambda trees: [*trees, {**LOOP, "prefix_tree": 9**9, "suffix_tree": 0}]), "read"),
+    (put("vocab/lookups.bin", "evil"), "another vocab/lookups.bin"),
+    (put("parser/cfg", '{"beam_width": 1000000000}'), "beams"),
+    (lambda folder: (folder / "config.cfg").unlink(), "what cannot be read"),
+    (fifo, "model, which is no file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("deed", "text"), FOREIGN)
+def test_a_pipeline_of_foreign_parts_is_not(deed, text, pipeline, tmp_path):
     """Of packages that are installed besides spaCy some ask servers, and a source may be any package."""
-
-    def fill(folder):
-        _pipeline(folder)
-        config = folder / "tagger" / "config.cfg"
-        config.write_text(f"{config.read_text()}\n[components.evil]\n{part}\n")
-
-    folder = tagged("spacy:./tagger", fill)
-    assert "got one that would read './tagger'" in _refusal(Translator.load, folder)
-    assert "got one that would read './tagger'" in _refusal(trusted_annotator, "./tagger", None, folder)
+    deed(pipeline(tmp_path, "annotator"))
+    refusal = _refusal(trusted_annotator, "spacy:annotator+phrases", None, tmp_path)
+    assert re.search(
+        f"^{tmp_path}: annotator: expected in annotator what `annotator train` writes, got .*{text}", refusal
+    )
+    assert "\n" not in refusal
+    assert trusted_annotator("spacy:annotator", None, tmp_path, True) == f"spacy:{tmp_path}/annotator"
 
 
-def test_a_pipeline_elsewhere_is_not(tmp_path):
+def test_a_pipeline_elsewhere_is_not(pipeline, tmp_path):
     """Whether its name says what it is or not."""
-    _pipeline(tmp_path)
+    pipeline(tmp_path)
     (tmp_path / "model").mkdir()
     for name in (f"spacy:{tmp_path}/tagger", f"{tmp_path}/tagger", "../tagger", "../tagger+phrases"):
         assert "got one that would read " in _refusal(trusted_annotator, name, None, tmp_path / "model")
@@ -533,19 +605,64 @@ def test_the_explorer_asks_for_trust_where_the_model_reads_no_annotation(good, t
         assert bool(connections) is trust
 
 
-def test_a_package_that_is_no_pipeline_is_not_imported(tagged, tmp_path, monkeypatch):
-    """As any installed package, by the files that pip leaves."""
+def test_a_module_in_the_working_directory_is_not_imported(tagged, tmp_path, monkeypatch):
+    """Though it lies there as pip leaves a pipeline; what pip has installed is one, or is not there."""
     home = tmp_path / "site"
     (home / "evilpackage").mkdir(parents=True)
     (home / "evilpackage" / "__init__.py").write_text("raise SystemExit('imported')")
+    (home / "evilpackage" / "meta.json").write_text("{}")
     (home / "evilpackage-1.0.dist-info").mkdir()
     (home / "evilpackage-1.0.dist-info" / "METADATA").write_text("Name: evilpackage\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(home)
+    folder = tagged("spacy:evilpackage")
+    assert f"would import 'evilpackage' from {home}. " in _refusal(Translator.load, folder)
+    (home / "evilpackage" / "meta.json").unlink()
+    monkeypatch.setattr("syntaxformer.annotate.wrappers.getsitepackages", lambda: [str(home)])
     with pytest.raises(
         BackendMissingError, match=r"^the spaCy pipeline 'evilpackage' is not installed\. Run: "
     ):
-        Translator.load(tagged("spacy:evilpackage"))
+        Translator.load(folder)
     assert "evilpackage" not in sys.modules
+
+
+def test_relations_are_not_imported_by_a_folders_word(good, tmp_path, monkeypatch, command):
+    """A file that the user names is, for whichever verb."""
+    folder = shutil.copytree(good["plain"], tmp_path / "theirs")
+    code = (
+        f"import syntaxformer as sf\nsf.register_relations('f', len, 3)\nopen({str(tmp_path / 'ran')!r}, 'w')"
+    )
+    (folder / "own.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("SYNTAXFORMER_RELATIONS", "")
+    for trees in (["theirs.own:f"], ["f"]):
+        masks = {"trees": trees, "relations": {"f": {"function": "theirs.own:f", "n_relations": 3}}}
+        change("config.json", masks=masks)(folder)
+        write_manifest(folder)
+        code, error = command("translate", folder, tmp_path / "none.txt")
+        assert (code, error.count("\n")) == (2, 1)
+        assert "trees: " in error
+        assert "--relations FILE" in error
+    (folder / "recipe.yaml").write_text(f"relations: {folder}/own.py\n")
+    assert command("train", folder / "recipe.yaml")[0] == 2
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "mine.yaml").write_text(f"relations: {tmp_path}/nothing.py\n")
+    for arguments in (
+        ["train", tmp_path / "mine.yaml"],
+        ["predict", folder, "--relations", f"{tmp_path}/nothing.py"],
+    ):
+        code, error = command(*arguments)
+        assert (code, error.count("\n")) == (2, 1)
+        assert error.startswith(f"error: relations: {tmp_path}/nothing.py: ")
+
+
+@pytest.mark.parametrize("name", ["corenlp:http://evil.example:9", "spacy:evilpackage"])
+def test_a_collator_names_no_annotator(name, good, tmp_path, connections):
+    folder = shutil.copytree(good["masked"], tmp_path / "model")
+    change("collator.json", annotator=name)(folder)
+    write_manifest(folder)
+    assert "collator.json: expected no annotator" in _refusal(LOADERS["masked"], folder)
+    assert "collator.json: expected no annotator" in _refusal(sf.SyntaxCollator.from_pretrained, folder)
+    assert connections == []
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import transformers as hf
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from syntaxformer.infusion.families import FAMILIES
 
@@ -50,3 +52,15 @@ def host_of(kind: str, bert: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         **sizes, **special, **no_dropout, "d_model": width, "max_position_embeddings": 41,
         "scale_embedding": True, "forced_eos_token_id": None,
     }  # fmt: skip
+
+
+def write_bert(folder: Path) -> None:
+    """Write a checkpoint of a BERT that classifies, with a tokenizer of ten pieces."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "is", "fine", "poor", "a", "b"]
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    names = {f"{word[1:-1].lower()}_token": word for word in words[:4]}
+    hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    shape = {"hidden_size": 12, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 17}
+    config = hf.BertConfig(vocab_size=len(words), max_position_embeddings=40, **shape)
+    hf.BertForSequenceClassification(config).save_pretrained(folder)

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import pytest
 from filelock import FileLock
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from digit_pairs import digit_pairs
 from syntaxformer.cli.main import main
+from tiny_hosts import write_bert
 
 N_TRAIN, N_DEV, N_TEST = 2203, 101, 103
 SETTINGS = (
@@ -133,6 +132,7 @@ def train(cli, corpus, tmp_path):
 FULL_DISK = """
 import resource, signal, sys
 from syntaxformer.cli.main import main
+from tiny_hosts import write_bert
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 limit = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -160,14 +160,7 @@ def newcomer(tmp_path):
     ]
     for name in ("reviews", "mine", "dev"):
         (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "is", "fine", "poor", "a", "b"]
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, "[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     checkpoint = tmp_path / "bert-base-uncased"
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(checkpoint)
-    shape = {"hidden_size": 12, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 17}
-    config = BertConfig(vocab_size=len(words), max_position_embeddings=40, **shape)
-    BertForSequenceClassification(config).save_pretrained(checkpoint)
+    write_bert(checkpoint)
     (tmp_path / "CHECKPOINT").symlink_to(checkpoint)
     return tmp_path

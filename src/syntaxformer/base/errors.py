@@ -8,8 +8,14 @@ and exit code 2. Misuse of an argument in Python is a `ValueError` or `TypeError
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+NOT_FINITE = (
+    "model: expected finite outputs, got NaN or infinity. Its weights are too large for its precision: use "
+    "it without :bf16, or train it again with a lower training.learning_rate."
+)
 
 
 class SyntaxformerError(Exception):
@@ -59,3 +65,15 @@ class CheckpointError(SyntaxformerError):
 def one_line(error: BaseException, most: int = 200) -> str:
     """The message of a library's error in one line, cut between words to a number of characters."""
     return textwrap.shorten(str(error), most, placeholder=" …")
+
+
+@contextmanager
+def panics() -> Iterator[None]:
+    """Turn a panic of a library in Rust, whose class is no `Exception`, into a `CheckpointError`."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        expected = "tokenizer: expected one that can cut every text"
+        raise CheckpointError(f"{expected}, got: {one_line(error)}") from error

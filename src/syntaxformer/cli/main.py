@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from syntaxformer import __version__
-from syntaxformer.base.errors import ConfigError, SyntaxformerError
+from syntaxformer.base.errors import ConfigError, SyntaxformerError, panics
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.annotator import annotator
 from syntaxformer.cli.attend import attend
@@ -106,7 +106,8 @@ def main() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
     code: object = 0
     try:
-        code = app(standalone_mode=False, prog_name="syntaxformer")
+        with panics():
+            code = app(standalone_mode=False, prog_name="syntaxformer")
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()  # the reader of the output has ended (`| head`)

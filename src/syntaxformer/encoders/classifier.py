@@ -37,7 +37,14 @@ from syntaxformer.encoders.tasks import (
 )
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
-from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, load_written, to_device, verify_folder
+from syntaxformer.runs.loading import (
+    CLASSIFIER,
+    TRANSLATOR,
+    check_outputs,
+    load_written,
+    to_device,
+    verify_folder,
+)
 from syntaxformer.syntax import FACTORS, SyntaxInputs
 from syntaxformer.trees import Sentence, sentence_from_tree, tree_of_column
 
@@ -87,7 +94,7 @@ class Classifier:
             ConfigError: There is no such annotator or device.
         """
         folder = Path(folder)
-        verify_folder(folder, CLASSIFIER)
+        verify_folder(folder, CLASSIFIER, trust_annotator)
         info = read_classifier_info(folder)
         reads = info.needs or info.task_type.parts == "words"
         name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if reads else None
@@ -119,7 +126,7 @@ class Classifier:
         Raises:
             TypeError: `texts` is one string, which would be read as a list of characters.
             DataError: A text is empty, or a single text is given for a model of pairs, or the reverse.
-            ConfigError: Outputs are not finite.
+            CheckpointError: Outputs are not finite.
         """
         check_lines(texts, "texts")
         examples = [self._example(text, number) for number, text in enumerate(texts, 1)]
@@ -148,7 +155,7 @@ class Classifier:
 
         Raises:
             TreeError: A tree does not fit its text.
-            ConfigError: Outputs are not finite.
+            CheckpointError: Outputs are not finite.
         """
         if not len(texts):
             return self.task_type.predictions(torch.empty(0, len(self.task_type.names) or 1))
@@ -210,7 +217,7 @@ def batch_outputs(
         What `task_type.joined` makes of them: `[examples, labels]`, fp32, on the CPU.
 
     Raises:
-        ConfigError: They are not finite, because training diverged.
+        CheckpointError: They are not finite.
     """
     was_training = model.training
     model.eval()
@@ -222,11 +229,7 @@ def batch_outputs(
         rows, given = zip(*reads[start : start + batch_size], strict=True)
         batch = collate([replace(one, label=None) for one in given])
         outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
-        if not torch.isfinite(outputs := outputs.float().cpu()).all():
-            raise ConfigError(
-                "training.learning_rate: expected one that keeps outputs finite, got NaN or infinity. Lower "
-                "it, or training.infusion_learning_rate."
-            )
+        check_outputs(outputs := outputs.float().cpu())
         for row, kept in zip(rows, task_type.per_window(outputs, given, collate), strict=True):
             parts[row].append(kept)
     model.train(was_training)
@@ -349,7 +352,7 @@ def save(
         move_files(made, folder)
         (folder / MANIFEST).write_text(manifest, "utf-8")
     write_card(folder)
-    verify_folder(folder, CLASSIFIER)
+    verify_folder(folder, CLASSIFIER, trusts_tokenizer=True)  # it is the user's own
     return folder
 
 

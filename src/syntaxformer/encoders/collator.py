@@ -24,16 +24,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import get_worker_info
-from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from syntaxformer.annotate import Annotator, load_annotator
 from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of
-from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, panics
 from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
-from syntaxformer.runs.loading import TARGET_TOKENIZER
+from syntaxformer.runs.loading import TARGET_TOKENIZER, auto_tokenizer
 from syntaxformer.syntax import (
     FACTORS,
     SyntaxInputs,
@@ -197,7 +197,8 @@ class SyntaxCollator:
         """
         are_rows = isinstance(examples[0], Mapping)  # the user's; `finetune` tells of its cuts by itself
         examples = self._examples(examples)
-        encoded = self._encode(examples)
+        with panics():
+            encoded = self._encode(examples)
         if self.stride is None:
             n_cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
             if n_cut and are_rows and not self.n_truncated:
@@ -338,11 +339,14 @@ class SyntaxCollator:
         write_card(Path(folder))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **options: Any) -> SyntaxCollator:
+    def from_pretrained(
+        cls, folder: str | Path, trust_tokenizer: bool = False, **options: Any
+    ) -> SyntaxCollator:
         """Read what `save_pretrained` wrote; `text` and `annotator` are given anew.
 
         Raises:
-            CheckpointError: `collator.json` is missing or is not JSON.
+            CheckpointError: `collator.json` is missing or is not JSON, or the tokenizer has parts that need
+                `trust_tokenizer`.
             ConfigError: Its config is invalid.
         """
         path = Path(folder) / COLLATOR_FILE
@@ -354,8 +358,7 @@ class SyntaxCollator:
         n_texts = content.pop("n_texts", 0)
         if "pool" in content:
             content["pool"] = TreePool.from_json(content["pool"])
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        made = cls(tokenizer, config, **{**content, **options})
+        made = cls(auto_tokenizer(folder, trust_tokenizer), config, **{**content, **options})
         made._n_texts.fill_(n_texts)
         return made
 

@@ -33,7 +33,7 @@ from syntaxformer.runs.export import (
     origin,
     output_problems,
 )
-from syntaxformer.runs.loading import CLASSIFIER, load_written, verify_folder
+from syntaxformer.runs.loading import CLASSIFIER, check_outputs, load_written, verify_folder
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.trees import Sentence
 
@@ -188,8 +188,9 @@ def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
 
 @torch.no_grad()
 def _largest_difference(model: Any, network: OnnxNetwork, scorer: Scorer, batch: dict[str, Tensor]) -> float:
-    """The largest difference of a logit; NaN if one is NaN."""
-    return float((scorer(model, batch) - scorer(network, batch)).abs().max())
+    """The largest difference of a logit."""
+    check_outputs(*(logits := [scorer(one, batch) for one in (model, network)]))
+    return float((logits[0] - logits[1]).abs().max())
 
 
 GRAPH = "model.onnx"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError
@@ -20,6 +20,7 @@ from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import (
     TRANSLATOR,
+    auto_tokenizer,
     checkpoint_errors,
     longest_input,
     quiet_loading,
@@ -42,7 +43,7 @@ def load_tokenizer(path: str, max_length: int) -> Any:
     _refuse_own_models(Path(path))
     say_download(path)
     with checkpoint_errors(path, "model: expected a checkpoint with a tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, trust_remote_code=False)
+        tokenizer = auto_tokenizer(path)
     if not tokenizer.is_fast:
         raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
     if max_length > tokenizer.model_max_length:
@@ -104,13 +105,13 @@ def new_parameters(model: PreTrainedModel) -> list[str]:
 
 
 def load_collator(folder: Path) -> SyntaxCollator:
-    """Load the collator, which makes batches for a fine-tuned model.
+    """Load the collator, which makes batches for a fine-tuned model whose folder has been verified.
 
     Raises:
         CheckpointError: It cannot be read.
     """
     with folder_errors(folder, "a tokenizer"):
-        return SyntaxCollator.from_pretrained(folder)
+        return SyntaxCollator.from_pretrained(folder, trust_tokenizer=True)
 
 
 def _refuse_own_models(folder: Path) -> None:

@@ -22,7 +22,7 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import atomic_folder, make_readable, read_lines
+from syntaxformer.base.files import WORDS, atomic_folder, make_readable, read_lines
 from syntaxformer.runs.loading import quiet_loading
 from syntaxformer.trees import leaves_of, read_ptb
 
@@ -31,8 +31,6 @@ _log = logging.getLogger("syntaxformer.data")
 SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 
 # Clitics as in the Penn Treebank and GloVe ("do", "n't"); otherwise words and single characters.
-_WORD = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\s]"
-
 _OPENS_TREE = re.compile(r"\s*\(\s*(?:[A-Z\d-]*\s*\(|\d \S+\)$)")
 """How a file of SST's or of Penn's trees begins: with two phrases, or with one word that has a number."""
 
@@ -165,7 +163,7 @@ def _normalizer(lowercase: bool) -> normalizers.Normalizer:
 
 
 def _cutter() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
+    return pre_tokenizers.Split(Regex(WORDS), behavior="removed", invert=True)
 
 
 def _check(shape: EncoderShape, output: Path, seed: int) -> None:

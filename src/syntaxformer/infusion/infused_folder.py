@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict
@@ -37,6 +38,7 @@ from syntaxformer.syntax import RELATIONS_VERSION
 
 _log = logging.getLogger(__name__)
 _HOST, _PREFIX = "host_model_type", "infusion."
+_VARIANT = re.compile(r"model(?:\.(\w+))?(?:-\d+-of-\d+)?\.safetensors")
 _OF_WEIGHTS = ("dtype", "attn_implementation", "quantization_config")
 _OF_HUB = ("revision", "cache_dir", "token", "local_files_only", "force_download")
 
@@ -186,7 +188,10 @@ def from_folder(
         _log.warning(
             "%s, got %s. Load it with syntaxformer.load, and give it model_class.", told, auto.__name__
         )
-    check_settings(folder)
+    variants = {found[1] for one in folder.glob("model*") if (found := _VARIANT.fullmatch(one.name))}
+    if len(variants) == 1:  # of `save_pretrained(variant=…)`; None where the weights have their plain name
+        options.setdefault("variant", variants.pop())
+    check_settings(folder, trusts_tokenizer=True)  # which is not loaded here
     with folder_errors(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = deepcopy(getattr(config, "host", config))

@@ -180,6 +180,10 @@ class InfusedPart(nn.Module):
 
     syntax_root: tuple[PreTrainedModel]
 
+    def __init__(self, *_: Any, **__: Any) -> None:
+        expected = f"{type(self).__name__}: expected a class of transformers"
+        raise ValueError(f"{expected}, got that of a part. Load the whole infused model: syntaxformer.load.")
+
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """Refuse to save a part, since only the whole model has the infusion.
 

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.base.errors import CheckpointError, ConfigError, one_line
+from syntaxformer.base.errors import NOT_FINITE, CheckpointError, ConfigError, one_line, panics
 from syntaxformer.base.files import (
     INFUSION_FILE,
     MANIFEST,
     check_settings,
+    check_tokenizer,
     check_weights,
+    fetched,
     folder_errors,
     read_json,
     verify_manifest,
@@ -103,8 +105,8 @@ def _refuse_no_model(folder: Path) -> None:
         )
 
 
-def verify_folder(folder: Path, wanted: str) -> None:
-    """Check that a model is finished and unaltered, and that its settings are safe.
+def verify_folder(folder: Path, wanted: str, trusts_tokenizer: bool = False) -> None:
+    """Check that a model is finished and unaltered, and that its settings are safe, see `check_settings`.
 
     Raises:
         CheckpointError: It is not, or it is another kind of model.
@@ -121,7 +123,7 @@ def verify_folder(folder: Path, wanted: str) -> None:
     verify_manifest(folder)
     if not (folder / wanted).exists():
         raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")
-    check_settings(folder)
+    check_settings(folder, trusts_tokenizer)
 
 
 @contextmanager
@@ -134,9 +136,24 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
     try:
         if (Path(path) / "adapter_config.json").is_file():
             raise ValueError("adapters in adapter_config.json. Merge them with PEFT's merge_and_unload")
-        yield
+        with panics():
+            yield
     except Exception as error:  # transformers, safetensors and the Hub client have their own classes
         raise ConfigError(f"{expected} at {path}, got: {one_line(error, 300)}") from error
+
+
+_OF_TOKENIZERS = ("*token*", "vocab*", "merges.txt", "*.model", "*.spm", "config.json")
+
+
+def auto_tokenizer(path: str | Path, trusted: bool = False) -> Any:
+    """The tokenizer of a folder, or of a name on the Hub, which passes `check_tokenizer` or is `trusted`."""
+    from transformers import AutoTokenizer
+
+    folder = fetched(path, allow_patterns=_OF_TOKENIZERS)
+    if folder.is_dir() and not trusted:
+        check_tokenizer(folder)
+    path = folder if folder.is_dir() else path
+    return AutoTokenizer.from_pretrained(path, use_fast=True, trust_remote_code=False)
 
 
 @contextmanager
@@ -178,6 +195,16 @@ def load_written(folder: Path, auto: Any) -> Any:
             f"{folder}: expected weights of this model, got other names: {', '.join(wrong)}."
         )
     return model
+
+
+def check_outputs(*outputs: Any) -> None:
+    """Check that what a network computed is finite.
+
+    Raises:
+        CheckpointError: It is not.
+    """
+    if not all(bool(one.isfinite().all()) for one in outputs):
+        raise CheckpointError(NOT_FINITE)
 
 
 def pick_device(wanted: str | None) -> Any:

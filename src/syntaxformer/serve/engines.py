@@ -152,17 +152,17 @@ class ClassifierEngine(Engine):
         return [Classification(**answer, truncated=is_cut) for answer, is_cut in answers]
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, trust: bool = False) -> None:
     """Check that a folder is a model, without loading it.
 
     Raises:
         CheckpointError: The folder is unfinished, altered or not a model.
     """
     if (folder / CLASSIFIER).is_file():
-        verify_folder(folder, CLASSIFIER)
+        verify_folder(folder, CLASSIFIER, trust)
         read_classifier_info(folder)
     else:
-        verify_folder(folder, TRANSLATOR)
+        verify_folder(folder, TRANSLATOR, trust)
         read_info(folder)
 
 

@@ -128,7 +128,7 @@ def run(config: ServiceConfig) -> None:
             worker can load the models, or a model needs more than the texts of requests.
     """
     for folder in config.models.values():
-        check_folder(folder)
+        check_folder(folder, config.trust_annotator)
     _check_address(config)
     if config.workers == 1:
         serve_app(_build(config), config)

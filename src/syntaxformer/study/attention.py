@@ -22,7 +22,7 @@ from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval, bootstrap_interval
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import raw_example
-from syntaxformer.runs.loading import longest_input
+from syntaxformer.runs.loading import check_outputs, longest_input
 from syntaxformer.study.word_states import source_owners
 from syntaxformer.syntax import (
     FACTORS,
@@ -112,7 +112,9 @@ def _cross_attentions(
     batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
     inputs = {**batch, "decoder_input_ids": shift_right(labels, model.config), "use_cache": False}
     with shown_attention(model.get_decoder()):
-        return model(**inputs, output_attentions=True).cross_attentions, pieces
+        weights = model(**inputs, output_attentions=True).cross_attentions
+    check_outputs(*weights)
+    return weights, pieces
 
 
 @contextmanager
@@ -151,6 +153,7 @@ def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> En
         layers = [one for layer in sorted(seen) for one in seen[layer]]
     else:
         layers = _eager(classifier, batch)
+    check_outputs(*layers)
     return EncoderAttention(pieces, torch.stack([one[0] for one in layers]).float().cpu().numpy())
 
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.base.files import folder_errors
+from syntaxformer.base.files import check_weights, folder_errors
 from syntaxformer.base.progress import track
-from syntaxformer.encoders.pretrained import longest_input
+from syntaxformer.runs.loading import check_outputs, longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.translation.source import SourceEncoder, encode_pieces, source_batch
@@ -60,10 +60,12 @@ class WordEncoder:
 
         Raises:
             AlignmentError: A translator's source has tags as pieces between the words.
+            CheckpointError: States are not finite.
         """
         device = next(self.model.parameters()).device
         inputs = {name: tensor.to(device) for name, tensor in self.inputs(sentences).items()}
         states = self.model(**inputs, output_hidden_states=True).hidden_states
+        check_outputs(*states)
         return states, self.owners(sentences).padded(-1, width=inputs["input_ids"].shape[1])
 
 
@@ -157,7 +159,7 @@ def load_word_encoder(
     from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
     from syntaxformer.infusion import load
-    from syntaxformer.runs.loading import checkpoint_errors, quiet_loading, to_device
+    from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors, quiet_loading, to_device
     from syntaxformer.translation.translator import Translator
 
     folder = Path(folder)
@@ -170,13 +172,15 @@ def load_word_encoder(
         parser = prepare(trusted_annotator(stored, annotator, folder, trust_annotator) or "en+phrases")
         with quiet_loading():
             infused = load(folder).eval()
-        return infused_words(to_device(infused, device), SyntaxCollator.from_pretrained(folder), parser)
-    from transformers import AutoModel, AutoTokenizer
+        collator = SyntaxCollator.from_pretrained(folder, trust_annotator)
+        return infused_words(to_device(infused, device), collator, parser)
+    from transformers import AutoConfig, AutoModel
 
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with folder_errors(folder, "an encoder"), checkpoint_errors(str(folder)), quiet_loading():
+        tokenizer = auto_tokenizer(folder, trust_annotator)
+        check_weights(folder, lambda: AutoModel.from_config(AutoConfig.from_pretrained(folder, **safe)))
         model = AutoModel.from_pretrained(folder, use_safetensors=True, **safe)
-        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, **safe)
     return huggingface_words(to_device(model.eval(), device), tokenizer)
 
 

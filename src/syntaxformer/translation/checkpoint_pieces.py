@@ -19,12 +19,13 @@ from typing import Any, Literal, cast
 import numpy as np
 from langcodes import Language, tag_is_valid
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
-from transformers.convert_slow_tokenizer import generate_merges, import_protobuf
+from transformers import AutoConfig, PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import generate_merges
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.runs.loading import checkpoint_errors
+from syntaxformer.base.files import read_sentencepiece
+from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
 from syntaxformer.translation.source import SPECIAL_ROLES
 
 _log = logging.getLogger("syntaxformer.data")
@@ -141,7 +142,7 @@ def open_checkpoint(
     """
     config = host_config(path)
     with checkpoint_errors(path, "model.init_from: expected a pretrained translator"):
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        tokenizer = auto_tokenizer(path)
     if not getattr(config, "share_encoder_decoder_embeddings", True):
         raise ConfigError(
             f"model.init_from: expected one vocabulary for both sides, got two in {path}, which "
@@ -202,7 +203,7 @@ def of_own_folder(path: str, source: PreTrainedTokenizerFast, target: PreTrained
 
 def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
     """Say on how many lines a tokenizer that was rebuilt differs from the original."""
-    original = AutoTokenizer.from_pretrained(checkpoint.path, trust_remote_code=False)
+    original = auto_tokenizer(checkpoint.path)
     if original.is_fast:  # as it is in folders that `train` wrote
         return
     if known := _codes_of(original):
@@ -233,10 +234,12 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     elif hasattr(tokenizer, "spm_files"):  # Marian
         is_apart = side == "target" and tokenizer.separate_vocabs
         ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
-        backend = _rebuilt(_proto(Path(tokenizer.spm_files[side == "target"]).read_bytes()), ids, names)
+        backend = _rebuilt(
+            read_sentencepiece(Path(tokenizer.spm_files[side == "target"]).read_bytes()), ids, names
+        )
     elif hasattr(tokenizer, "spm_file"):  # M2M100
         ids = {**tokenizer.encoder, **tokenizer.lang_token_to_id}
-        backend = _rebuilt(_proto(Path(tokenizer.spm_file).read_bytes()), ids, names)
+        backend = _rebuilt(read_sentencepiece(Path(tokenizer.spm_file).read_bytes()), ids, names)
     else:
         raise ConfigError(
             "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
@@ -253,7 +256,7 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
     Raises:
         ConfigError: It is no unigram model and not of byte-pair encoding, or marks spaces behind words.
     """
-    proto = _proto(model)
+    proto = read_sentencepiece(model)
     if proto.trainer_spec.model_type > 2 or proto.trainer_spec.treat_whitespace_as_suffix:
         raise ConfigError(
             "subwords.tokenizer: expected a SentencePiece model of type unigram or bpe, with spaces before "
@@ -269,12 +272,6 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
 
 _TEXT, _UNKNOWN, _CONTROL, _OF_USER = 1, 2, 3, 4
 """Types of SentencePiece's pieces; the others are bytes and unused ones."""
-
-
-def _proto(model: bytes) -> Any:
-    proto = import_protobuf().ModelProto()
-    proto.ParseFromString(model)
-    return proto
 
 
 def _rebuilt(proto: Any, ids: dict[str, int], special: Collection[str] = ()) -> Tokenizer:

@@ -6,7 +6,7 @@ suppressed pieces to the others. So the scores that users see come from one more
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import check_pieces, folder_errors, read_record
+from syntaxformer.base.errors import NOT_FINITE, CheckpointError, ConfigError
+from syntaxformer.base.files import MAX_PIECES_BYTES, check_pieces, read_json, read_record
 from syntaxformer.runs.export import ExportInfo, need_packages
 from syntaxformer.translation.decoding import (
     Hypothesis,
@@ -67,6 +67,7 @@ class CTranslate2Decoder:
         Raises:
             ConfigError: It should sample: threads share the random numbers of CTranslate2, so that no seed
                 gives the same samples again.
+            CheckpointError: Outputs are not finite.
         """
         if search.temperature is not None:
             raise ConfigError(
@@ -88,6 +89,8 @@ class CTranslate2Decoder:
             if any(len(hypothesis) >= limit for hypothesis in results[place].hypotheses):
                 (again,) = self._search([tokens[place]], limit, search)
                 results[place] = again.result()
+        if any(math.isnan(score) for result in results for score in result.scores):
+            raise CheckpointError(NOT_FINITE)
         names = [hypothesis for result in results for hypothesis in result.hypotheses]
         pieces = [[self._ids[name] for name in one] for one in names]
         scores = self._scores(tokens, names, search) if search.scored and names else None
@@ -98,6 +101,7 @@ class CTranslate2Decoder:
             tokens,
             [self._first] * len(tokens) if self._first else None,
             asynchronous=True,
+            return_scores=True,  # which are NaN if a logit is
             beam_size=search.beam_size,
             patience=PATIENCE,
             num_hypotheses=search.n_best,
@@ -205,9 +209,8 @@ def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
             break
     else:
         raise CheckpointError(f"{folder}: expected a {side} vocabulary, found none.")
-    with folder_errors(folder / name, "JSON"):
-        names = json.loads((folder / name).read_text("utf-8"))
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    names = read_json(folder / name, MAX_PIECES_BYTES, list)
+    if not all(isinstance(one, str) for one in names):
         raise CheckpointError(f"{folder / name}: expected a list of strings. It was altered.")
     return names
 

@@ -32,7 +32,7 @@ from syntaxformer.base.files import MANIFEST, atomic_folder
 from syntaxformer.nn import InfusedEmbedding
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
 from syntaxformer.runs.export import check_difference, copy_side_files, need_packages, origin, output_problems
-from syntaxformer.runs.loading import TRANSLATOR, longest_input, verify_folder
+from syntaxformer.runs.loading import TRANSLATOR, check_outputs, longest_input, verify_folder
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.translation.auxiliary import shift_right
@@ -230,9 +230,10 @@ def largest_difference(
         with torch.inference_mode():
             inputs = {**batch, "decoder_input_ids": shift_right(labels, model.config)}
             logs = model(**inputs).logits.float().log_softmax(-1)
+        check_outputs(logs)
         ours = logs.gather(-1, labels[..., None])[0, :, 0].cpu().numpy()
         differences.append(np.abs(ours - np.array(found.log_probs)).max())
-    return float(max(differences))
+    return float(np.max(differences))  # NaN if one is
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}

@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import FRACTION_SEED, Section
-from syntaxformer.runs.loading import checkpoint_errors, longest_input, quiet_loading
+from syntaxformer.runs.loading import check_outputs, checkpoint_errors, longest_input, quiet_loading
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import encoder_tokenizer
@@ -321,6 +321,7 @@ def contextual_vectors(
         mask = torch.arange(pieces.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
         given = {"input_ids": pieces.to(model.device), "attention_mask": mask.long().to(model.device)}
         states = model(**given).last_hidden_state.float().cpu()
+        check_outputs(states)
         sums.index_add_(0, pieces[mask], states[mask])
         counts.index_add_(0, pieces[mask], torch.ones(int(mask.sum())))
     means = sums / counts.clamp(min=1)[:, None]

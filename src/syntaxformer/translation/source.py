@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from syntaxformer.base.errors import panics
 from syntaxformer.base.files import read_json
 from syntaxformer.syntax import (
     SUBWORD_POSITIONS,
@@ -257,7 +258,8 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
     """Encode lines with their end piece. Text that looks like a special piece ("</s>") stays text."""
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
-    return backend.encode_batch(list(lines))
+    with panics():
+        return backend.encode_batch(list(lines))
 
 
 Cutter = Callable[["PreTrainedTokenizerFast", Sequence[str]], list[Any]]

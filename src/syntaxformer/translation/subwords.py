@@ -19,12 +19,13 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, model_validator
 from sentencepiece import SentencePieceTrainer
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.downloads import TOKENIZER, say_download
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import MARKS, check_tokenizer
 from syntaxformer.runs.config import Section
-from syntaxformer.runs.loading import checkpoint_errors
+from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
 from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer
 from syntaxformer.translation.source import SPECIAL_ROLES, encode_pieces
 from syntaxformer.translation.stored import stored_folder
@@ -114,7 +115,7 @@ def train_subwords(
         return _fast(_unigram(lines, config.vocab_size or size_for(0), key), *SPECIALS)
     tokenizer = Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
     spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
-    punctuation = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}▁]"), "isolated")
+    punctuation = pre_tokenizers.Split(Regex(MARKS), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([spaces, punctuation]) if split_punctuation else spaces
     tokenizer.decoder = decoders.Sequence(
         [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="always"), decoders.Fuse()]
@@ -264,10 +265,12 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
     say_download(path, TOKENIZER)
     roles: dict[str, str] = {}
     try:
+        if Path(path).is_file():
+            check_tokenizer(Path(path))
         if path.endswith(".model"):
             backend, roles = sentencepiece_tokenizer(Path(path).read_bytes())
         elif not path.endswith(".json"):
-            tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, trust_remote_code=False)
+            tokenizer = auto_tokenizer(path)
             return ended_by_one_piece(_checked(tokenizer, path))
         else:
             backend = Tokenizer.from_file(path)
@@ -324,7 +327,7 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
     """
     say_download(model)
     with checkpoint_errors(model, "pretrained_embeddings: expected an encoder"):
-        loaded = AutoTokenizer.from_pretrained(model, use_fast=True, trust_remote_code=False)
+        loaded = auto_tokenizer(model)
     bos, eos = loaded.bos_token or loaded.cls_token, loaded.eos_token or loaded.sep_token
     if not loaded.is_fast or loaded.pad_token is None or eos is None:
         raise ConfigError(

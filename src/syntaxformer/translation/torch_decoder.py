@@ -14,7 +14,7 @@ from transformers.generation import LogitsProcessor
 from transformers.modeling_outputs import BaseModelOutput
 
 from syntaxformer.nn.kernels.memory import keep_freed_memory
-from syntaxformer.runs.loading import longest_input
+from syntaxformer.runs.loading import check_outputs, longest_input
 from syntaxformer.translation.auxiliary import CACHE
 from syntaxformer.translation.decoding import (
     Hypothesis,
@@ -67,9 +67,10 @@ class TorchDecoder:
         limits = longest_translations(lengths, search.max_length_factor)
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
         cache = TranslationCache(len(source.others))
-        processors: list[Any] = [LengthLimit(limits, tokenizer.eos_token_id, n_beams, self.model.device)]
+        limit = LengthLimit(limits, tokenizer.eos_token_id, n_beams, self.model.device)
+        processors: list[Any] = [limit]
         if source.others:
-            processors.append(Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
+            processors.insert(0, Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
         if search.temperature is not None:
             drawn = draws(source, rows, int(limits.max()), search)
             processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
@@ -81,6 +82,7 @@ class TorchDecoder:
             logits_processor=processors,
             **{CACHE: cache},
         )
+        check_outputs(limit.total)
         # `generate` may fill up with the end piece, so everything after the first end is padding.
         ends = sequences[:, 1:] == tokenizer.eos_token_id
         made = ends.cumsum(1) - ends.long() == 0
@@ -128,15 +130,21 @@ class Ensembling(LogitsProcessor):
 
 
 class LengthLimit(LogitsProcessor):
-    """Ends each translation at its own limit, so that it does not depend on the other lines of its batch."""
+    """Ends each translation at its own limit, so that it does not depend on the other lines of its batch.
+
+    `total` is a sum of scores over all steps, which is finite as long as all logits are.
+    """
 
     def __init__(self, limits: Tensor, end_id: int, n_beams: int, device: torch.device) -> None:
         self.limits = limits.repeat_interleave(n_beams).to(device)
         self.smallest = int(limits.min())
-        self.end_id = end_id
+        self.end_id, self.n_beams, self.total = end_id, n_beams, torch.zeros((), device=device)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Leave only the end piece where the limit is reached."""
+        # With beams these are log-probabilities: if a logit is not finite, all of its row are NaN.
+        looked = scores.amax(-1) if self.n_beams == 1 else scores[:, self.end_id].clamp(min=-1e9)
+        self.total = self.total + looked.sum()
         n_made = input_ids.shape[1] - 1
         if n_made + 1 < self.smallest:
             return scores
@@ -180,5 +188,6 @@ class Sampling(LogitsProcessor):
             best = scores.topk(min(self.top_k, scores.shape[1]))
             scores = nowhere.scatter(1, best.indices, best.values)
         sums = (scores.float() / self.temperature).softmax(-1).cumsum(-1)
+        check_outputs(sums[:, -1])
         wanted = self.drawn[:, input_ids.shape[1] - 1, None] * sums[:, -1:]
         return nowhere.scatter(1, torch.searchsorted(sums, wanted), 0.0)

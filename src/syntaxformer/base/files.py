@@ -365,9 +365,39 @@ _BOM = b"\xef\xbb\xbf"
 _UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
+_PACKED = re.compile(
+    rb"(?P<gzip>\x1f[\x8b\x9d])|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P))|(?P<xz>\xfd7zXZ\0)"
+    rb"|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<lz4>\x04\x22\x4d\x18)|(?P<unzip>PK\x03\x04)"
+)
+"""Beginnings of packed files, by the commands that unpack them."""
+
+MAX_LINE_BYTES = "SYNTAXFORMER_MAX_LINE_BYTES"
+"""Variable of the environment in which `--max-line-bytes` reaches all processes of a command."""
+
+
+def max_line_bytes() -> int:
+    """Most bytes of a line that is read; a stranger's file of 5 MB may unpack to a line of 6 GB."""
+    return int(os.environ.get(MAX_LINE_BYTES) or 1_000_000)
+
+
+def larger_bound() -> str:
+    """What to do about a line that is too long."""
+    n_bytes = 10 * max_line_bytes()
+    return f"Cut it, or give a larger bound: syntaxformer --max-line-bytes {n_bytes} VERB."
+
+
 def plain_or_packed(path: Path) -> Path | None:
-    """The file of that name, or else the one with `.gz` added to it; None if neither exists."""
-    return next((one for one in (path, path.with_name(f"{path.name}.gz")) if one.is_file()), None)
+    """The file of that name, or else the one with `.gz` added to it; None if neither exists.
+
+    One that is packed otherwise comes last: `read_lines` says how to unpack it.
+
+    Raises:
+        DataError: Both exist.
+    """
+    plain, packed, *others = (path.with_name(path.name + end) for end in ("", ".gz", ".xz", ".zst", ".bz2"))
+    if plain.is_file() and packed.is_file():
+        raise DataError(f"expected this file or {packed.name}, got both. Remove one of them.", path)
+    return next((file for file in (plain, packed, *others) if file.is_file()), None)
 
 
 def open_bytes(path: str | Path) -> BinaryIO:
@@ -384,23 +414,28 @@ def open_bytes(path: str | Path) -> BinaryIO:
         raise DataError(f"expected a readable file, got: {error.strerror}.{remedy}", path) from error
 
 
-def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
+def read_lines(path: str | Path, first: int = 0, is_document: bool = False) -> Iterator[str]:
     """Yield the lines of a UTF-8 file without their line ends; a byte order mark is dropped.
 
     Args:
         path: Plain file, or gzip if the name ends in `.gz`.
         first: The line to begin with, counted from 0; earlier lines are not checked.
+        is_document: The text is one document, which may stand on one line: 200 times the bound of a line.
 
     Raises:
-        DataError: The file cannot be read or unpacked, or a line holds bytes that are not UTF-8 or a NUL.
+        DataError: The file cannot be read or unpacked, is packed otherwise, a line is longer than
+            `max_line_bytes`, or it holds bytes that are not UTF-8 or a NUL.
     """
-    return decode_lines(_raw_lines(path), path, first)
+    with open_bytes(path) as file:
+        yield from decode_lines(file.readline, path, first, is_document)
 
 
-def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -> Iterator[str]:
+def decode_lines(
+    readline: Callable[[int], bytes], name: str | Path, first: int = 0, is_document: bool = False
+) -> Iterator[str]:
     """Yield the lines of an open binary file or stream, with the checks and errors of `read_lines`."""
     position = 0
-    for number, raw in enumerate(raw_lines, 1):
+    for number, raw in enumerate(raw_lines(readline, name, is_document), 1):
         if number > first:
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
@@ -417,15 +452,32 @@ def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -
 
 def count_lines(path: str | Path) -> int:
     """Count the lines that `read_lines` yields, without decoding them; errors as there."""
-    return sum(1 for _ in _raw_lines(path))
-
-
-def _raw_lines(path: str | Path) -> Iterator[bytes]:
     with open_bytes(path) as file:
-        try:
-            yield from file
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"expected a whole file, got: {error}. Copy or pack it again.", path) from error
+        return sum(1 for _ in raw_lines(file.readline, path))
+
+
+def raw_lines(
+    readline: Callable[[int], bytes], name: str | Path, is_document: bool = False
+) -> Iterator[bytes]:
+    """Yield the lines of an open file with their ends; of a line over the bound, no more is unpacked.
+
+    `readline` gives the next line, or so many bytes of it.
+
+    Raises:
+        DataError: A line is longer than the bound, the file is packed, or it cannot be read to its end.
+    """
+    bound = max_line_bytes() * (200 if is_document else 1)
+    try:
+        for number, line in enumerate(iter(lambda: readline(bound + 2), b""), 1):
+            if number == 1 and (packed := _PACKED.match(line)) is not None:
+                unpack = "unzip -p" if packed.lastgroup == "unzip" else f"{packed.lastgroup} -dc <"
+                raise DataError(f"expected text, got a packed file. Unpack it: {unpack} FILE > NEW.", name)
+            if len(line) > bound and len(line.removesuffix(b"\n").removesuffix(b"\r")) > bound:
+                problem = f"expected at most {bound:,} bytes in a line, got more."
+                raise DataError(f"{problem} {larger_bound()}", name, number)
+            yield line
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"expected a whole file, got: {error}. Copy or pack it again.", name) from error
 
 
 def _decode(line: bytes, path: str | Path, number: int, position: int) -> str:

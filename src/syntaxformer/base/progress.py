@@ -32,10 +32,13 @@ from rich.progress import (
 from rich.text import Text
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import decode_lines
+from syntaxformer.base.files import decode_lines, max_line_bytes
 
 LOG_EVERY_S = 10.0
 """Seconds between two log lines if there is no terminal."""
+
+MAX_CHARACTERS = 20_000_000
+"""About the most text that is held at once where lines are worked on many at a time."""
 
 T = TypeVar("T")
 
@@ -176,7 +179,7 @@ class LiveLines:
         self._descriptor = descriptor
         self._come: deque[bytes] = deque()
         self._rest: bytes | None = b""
-        self._lines = decode_lines(self._arriving(), name)
+        self._lines = decode_lines(self._readline, name)
 
     def __iter__(self) -> LiveLines:
         return self
@@ -197,15 +200,15 @@ class LiveLines:
         block = os.read(self._descriptor, 2**16)
         *lines, rest = ((self._rest or b"") + block).split(b"\n")
         self._come.extend(line + b"\n" for line in lines)
-        self._come.extend([rest] if rest and not block else [])
-        self._rest = rest if block else None
+        is_too_long = len(rest) > max_line_bytes() + 1  # a CR may be the beginning of its end
+        self._come.extend([rest] if rest and (is_too_long or not block) else [])
+        self._rest = (b"" if is_too_long else rest) if block else None
 
-    def _arriving(self) -> Iterator[bytes]:
-        while self._come or self._rest is not None:
-            if self._come:
-                yield self._come.popleft()
-            else:
-                self._read()
+    def _readline(self, _: int) -> bytes:
+        """The next line with its end, for which this waits; empty at the end of the stream."""
+        while not self._come and self._rest is not None:
+            self._read()
+        return self._come.popleft() if self._come else b""
 
 
 def standard_input() -> Iterator[str]:
@@ -219,7 +222,7 @@ def standard_input() -> Iterator[str]:
     try:
         return LiveLines(sys.stdin.fileno(), "standard input")
     except OSError:  # no file, as in a notebook
-        return decode_lines(sys.stdin.buffer, "standard input")
+        return decode_lines(sys.stdin.buffer.readline, "standard input")
 
 
 def is_waiting_for(lines: object) -> bool:
@@ -229,8 +232,10 @@ def is_waiting_for(lines: object) -> bool:
 
 def lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
     """The next lines, at least one; of `LiveLines` only those that have come, so no line waits for others."""
-    chunk = list(islice(lines, 1))
-    while chunk and len(chunk) < limit and not is_waiting_for(lines) and (more := list(islice(lines, 1))):
+    chunk, n_left = list(islice(lines, 1)), MAX_CHARACTERS
+    while chunk and len(chunk) < limit and (n_left := n_left - len(chunk[-1])) > 0:
+        if is_waiting_for(lines) or not (more := list(islice(lines, 1))):
+            break
         chunk += more
     return chunk
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from syntaxformer.base.errors import BackendMissingError, SyntaxformerError
+from syntaxformer.base.files import MAX_LINE_BYTES
 
 ANSWER_S = 10.0
 
@@ -48,7 +49,9 @@ def connect(address: str | None, n_cpus: int) -> bool:
     ray = import_ray()
     if ray.is_initialized():
         return False
-    local = {} if address else {"num_cpus": n_cpus, "include_dashboard": False}
+    settings: dict[str, Any] = {} if address else {"num_cpus": n_cpus, "include_dashboard": False}
+    if address and MAX_LINE_BYTES in os.environ:  # processes elsewhere do not have it from this one
+        settings["runtime_env"] = {"env_vars": {MAX_LINE_BYTES: os.environ[MAX_LINE_BYTES]}}
     # Ray's C++ writes errors to stderr also where all goes well, and says that it was told not to.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
@@ -56,7 +59,7 @@ def connect(address: str | None, n_cpus: int) -> bool:
             # Ray itself would try for minutes.
             socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=ANSWER_S).close()
         with _without_stderr():
-            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         ray.shutdown()
         raise SyntaxformerError(
@@ -83,5 +86,5 @@ def _without_stderr() -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """The error itself, without the worker's traceback that Ray puts before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    errors = [line for line in lines if re.match(r"(?!.*UserCodeEx)[\w.]*(Error|Exception)\b", line)]
     return (errors[-1] if errors else " ".join(lines))[:300].rstrip(".") + "."

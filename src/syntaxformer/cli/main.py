@@ -88,11 +88,19 @@ def common(
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit."),
     ] = False,
+    max_line_bytes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Largest size of a line of text that is read. Default: 1,000,000 bytes."),
+    ] = None,
 ) -> None:
-    """Set up logging for all verbs."""
+    """Set up logging for all verbs, and the bound of lines."""
     _ = debug, version  # main() reads `debug` before parsing, because usage errors also depend on it
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("syntaxformer").setLevel(logging.WARNING if quiet else logging.INFO)
+    if max_line_bytes is not None:
+        from syntaxformer.base.files import MAX_LINE_BYTES
+
+        os.environ[MAX_LINE_BYTES] = str(max_line_bytes)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     warnings.showwarning = _show_warning
@@ -159,7 +167,7 @@ def _is_usage(error: Exception) -> bool:
 def _way_out(message: str, command: str) -> str:
     """The remedy for a usage error; common options must come before the verb."""
     name, _, verb = command.partition(" ")
-    for option in ("--debug", "--quiet"):
+    for option in ("--debug", "--quiet", "--max-line-bytes"):
         if verb and message.rstrip(".").endswith(option):
             return f"Put it before the verb: `{name} {option} {verb} …`."
     return f"See `{command} --help`."

@@ -310,7 +310,7 @@ class AnswerSpan(TaskType):
         Raises:
             DataError: It is not SQuAD's, an answer does not stand at its place, or an id occurs twice.
         """
-        content, examples, one = "\n".join(read_lines(path)), dict[str, TextExample](), {}
+        content, examples, one = "\n".join(read_lines(path, is_document=True)), dict[str, TextExample](), {}
         try:
             paragraphs = chain.from_iterable(article["paragraphs"] for article in json.loads(content)["data"])
             for number, paragraph in enumerate(paragraphs, 1):

@@ -21,13 +21,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import TRAINED_ON, read_lines
+from syntaxformer.base.files import TRAINED_ON, max_line_bytes, read_lines
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.runs.config import FRACTION_SEED
 
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
 _UNREAD = (".parquet", ".arrow", ".xlsx", ".xls", ".ods", ".pkl")
-_LONGEST_CELL = 2**27
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 _Content = TypeVar("_Content", str, list[str])
@@ -372,7 +371,7 @@ def _cells(path: str | Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
         for number, line in enumerate(read_lines(path), 1):
             yield number, line.split("\t") if line.strip(" ") else []
         return
-    csv.field_size_limit(_LONGEST_CELL)
+    csv.field_size_limit(max_line_bytes())
     lines = (f"{line}\n" for line in read_lines(path))
     reader = csv.reader(lines, strict=True, delimiter="," if is_csv else "\t")
     try:

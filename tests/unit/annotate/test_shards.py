@@ -2,8 +2,8 @@
 
 import gzip
 import logging
-from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +15,7 @@ from syntaxformer.annotate import (
     read_annotations,
     write_annotations,
 )
-from syntaxformer.annotate.corpora import sharded, stored
+from syntaxformer.annotate.corpora import sharded
 from syntaxformer.annotate.corpora.sharded import (
     Job,
     SourceLines,
@@ -118,6 +118,22 @@ def test_a_broken_run_goes_on_where_it_was(job, annotator, caplog):
     assert [sentence.text for sentence in read_annotations(job.target)] == LINES
 
 
+@pytest.mark.parametrize("rows", [["x", "a" * 30_000_000, "y"], ["a" * 1_000_001]], ids=["packed", "long"])
+def test_a_row_of_parquet_is_a_line_and_has_its_bound(tmp_path, rows):
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"text": rows}), path, compression="zstd" if len(rows) > 1 else "none")
+    with pytest.raises(DataError, match=r"in\.parquet.*column text: expected .*at most 1,000,000 bytes"):
+        len(SourceLines(str(path)))
+
+
+def test_lines_of_a_shard_are_never_more_text_than_memory_should_hold(tmp_path, monkeypatch):
+    monkeypatch.setattr(sharded, "MAX_CHARACTERS", 5)
+    path = tmp_path / "in.txt"
+    path.write_text("123\n12\n1\n123456\n")
+    shards = sharded._Plan.of(Job(str(path), tmp_path / "out.parquet", "", ""), 10).shards
+    assert [(shard.first, shard.n_lines) for shard in shards] == [(0, 2), (2, 1), (3, 1)]
+
+
 class Choosy:
     """An annotator that fails on some lines."""
 
@@ -156,9 +172,7 @@ def test_sources_without_an_error_are_finished(job, annotator, tmp_path):
     assert not job.target.exists()
 
 
-def test_an_annotator_that_cannot_be_loaded_and_a_full_disk_are_errors_of_the_shard(
-    job, annotator, monkeypatch
-):
+def test_an_annotator_that_cannot_be_loaded_is_an_error_of_the_shard(job):
     def load():
         raise BackendMissingError("the package stanza", "pip install stanza")
 
@@ -168,14 +182,18 @@ def test_an_annotator_that_cannot_be_loaded_and_a_full_disk_are_errors_of_the_sh
     with pytest.raises(DataError, match=r"got 11 that failed.*the package stanza"):
         annotate_sharded([job], run, lines_per_shard=10)
 
-    @contextmanager
-    def full(path):
-        raise DataError("no space left", path)
-        yield
 
-    monkeypatch.setattr(stored, "atomic_file", full)
-    with pytest.raises(DataError, match=r"got 11 that failed.*no space left"):
-        annotate_sharded([job], in_this_process(annotator), lines_per_shard=10)
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_the_first_failed_write_ends_the_work(source, tmp_path, n_processes):
+    english = load_annotator("en")
+    job = Job(str(source), tmp_path / "out.parquet", english.name, english.version)
+    first = max(sharded._Plan.of(job, 2).shards, key=lambda shard: shard.n_chars)
+    Path(first.path).mkdir(parents=True)  # what no file can replace
+    with pytest.raises(DataError) as caught:
+        annotate_sharded([job], in_processes("en", n_processes), lines_per_shard=2)
+    assert str(caught.value).startswith(first.path)
+    begun = list(tmp_path.glob(".*.shards/*.attempts"))
+    assert len(begun) < 10  # of 52: those that had been handed out
 
 
 def test_shards_that_nobody_comes_back_for_are_deleted(job, annotator):

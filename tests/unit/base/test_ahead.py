@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from syntaxformer.base.errors import DataError
+from syntaxformer.base.files import MAX_LINE_BYTES
 from syntaxformer.base.progress import LiveLines, map_ahead
 
 
@@ -92,6 +93,16 @@ def test_live_lines_report_what_was_read_wrongly(pipe):
     typed.write(b"one\n\xff\n")
     assert next(lines) == "one"
     with pytest.raises(DataError, match=r"^standard input:2: expected UTF-8, got byte 0xff"):
+        next(lines)
+
+
+def test_live_lines_hold_no_more_than_the_bound_of_a_line(pipe, monkeypatch):
+    monkeypatch.setenv(MAX_LINE_BYTES, "5")
+    lines, typed = pipe
+    typed.write(b"12345\r\n123456")  # whose end has not come
+    assert next(lines) == "12345"
+    typed.write(b"7")
+    with pytest.raises(DataError, match=r"^standard input:2: .*at most 5 bytes"):
         next(lines)
 
 

@@ -1,9 +1,12 @@
+import bz2
 import gzip
+import lzma
+import tracemalloc
 
 import pytest
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import count_lines, read_lines
+from syntaxformer.base.files import MAX_LINE_BYTES, count_lines, plain_or_packed, read_lines
 
 CONTENT = "\ufeffein Satz\r\n\nb\u2028c\x85d\tü\nlast".encode()
 
@@ -82,3 +85,47 @@ def test_lines_of_old_macs_are_named_and_a_cr_within_a_line_is_text(tmp_path):
         list(read_lines(path))
     path.write_bytes(b"ab\rcd\nef\r\n")
     assert list(read_lines(path)) == ["ab\rcd", "ef"]
+
+
+@pytest.mark.parametrize("read", [count_lines, lambda path: list(read_lines(path))])
+def test_no_more_of_a_line_than_the_bound_is_unpacked(tmp_path, read):
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"short\n" + b"x" * 30_000_000, 1))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"1,000,000 bytes.*--max-line-bytes 10000000") as caught:
+        read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (caught.value.path, caught.value.line) == (str(path), 2)
+    assert peak < 5_000_000
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_the_bound_counts_the_bytes_of_a_line_without_its_end(tmp_path, end, monkeypatch):
+    monkeypatch.setenv(MAX_LINE_BYTES, "7")
+    path = tmp_path / "a.txt"
+    path.write_bytes("ab\n1234ü67".encode()[:-1] + end)  # ü has two
+    assert list(read_lines(path)) == ["ab", "1234ü6"]
+    assert count_lines(path) == 2
+    path.write_bytes(b"1234567" + b"8" + end)
+    with pytest.raises(DataError, match="at most 7 bytes"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "command"),
+    [
+        (lzma.compress(CONTENT), "xz -dc <"),
+        (bz2.compress(CONTENT), "bzip2 -dc <"),
+        (bz2.compress(b""), "bzip2 -dc <"),
+        (b"\x28\xb5\x2f\xfd\x04\x58", "zstd -dc <"),
+        (gzip.compress(CONTENT), "gzip -dc <"),
+        (b"PK\x03\x04\n\0", "unzip -p"),
+    ],
+)
+def test_packed_files_are_answered_by_what_unpacks_them(tmp_path, content, command):
+    path = tmp_path / "train.en.xz"
+    path.write_bytes(content)
+    for read in (count_lines, lambda file: list(read_lines(file))):
+        with pytest.raises(DataError, match=f"{command} FILE > NEW"):
+            read(plain_or_packed(tmp_path / "train.en"))

@@ -28,7 +28,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from syntaxformer.annotate.annotator import Annotator, hash_lines, hashed_line, load_annotator, short_enough
+from syntaxformer.annotate.annotator import (
+    Annotator,
+    chunks_of,
+    hash_lines,
+    hashed_line,
+    load_annotator,
+    short_enough,
+)
 from syntaxformer.annotate.corpora.cached import read_if_current
 from syntaxformer.annotate.corpora.stored import (
     FORMAT,
@@ -39,8 +46,16 @@ from syntaxformer.annotate.corpora.stored import (
 )
 from syntaxformer.annotate.wrappers import map_in_processes
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, one_line
-from syntaxformer.base.files import count_lines, open_bytes, read_lines, remove_partials
-from syntaxformer.base.progress import track
+from syntaxformer.base.files import (
+    count_lines,
+    disk_errors,
+    larger_bound,
+    max_line_bytes,
+    open_bytes,
+    read_lines,
+    remove_partials,
+)
+from syntaxformer.base.progress import MAX_CHARACTERS, track
 from syntaxformer.base.ray_cluster import connect, import_ray, reason
 
 LINES_PER_SHARD = 20_000
@@ -50,7 +65,8 @@ MAX_ATTEMPTS = 5
 """Number of workers that a shard may kill in one run."""
 
 TEXT_COLUMN = "text"
-_ROWS_AT_A_TIME = 4096
+_ROWS_AT_A_TIME = 256
+_MOST_PACKED = 200  # no text is packed to less than a two-hundredth
 _LINE_ENDS = re.compile(r"\r?\n")
 _KEY_LENGTH = 12
 
@@ -91,18 +107,33 @@ class SourceLines:
         try:
             with open_bytes(self.source) as file:
                 table = pq.ParquetFile(file)
+                self._check_sizes(table.metadata)
                 if TEXT_COLUMN not in table.schema_arrow.names:
                     names = ", ".join(table.schema_arrow.names)
                     raise DataError(f"expected a column {TEXT_COLUMN!r}, got {names[:100]}.", self.source)
                 batches = table.iter_batches(_ROWS_AT_A_TIME, columns=[TEXT_COLUMN])
-                yield from self._checked(value for batch in batches for value in batch.column(0).to_pylist())
+                yield from self._checked(value.as_py() for batch in batches for value in batch.column(0))
         except SyntaxformerError:
             raise
         except Exception as error:
             raise DataError(f"expected a Parquet file, got: {one_line(error, 160)}.", self.source) from error
 
+    def _check_sizes(self, metadata: Any) -> None:
+        """Refuse a column that unpacks to far more than any text before it is unpacked."""
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        for column in (group.column(place) for group in groups for place in range(group.num_columns)):
+            n_bytes, bound = column.total_uncompressed_size, max_line_bytes()
+            is_text = column.path_in_schema == TEXT_COLUMN
+            if is_text and n_bytes > max(bound, _MOST_PACKED * column.total_compressed_size):
+                packed = f"{n_bytes:,} bytes packed into {column.total_compressed_size:,}"
+                problem = f"column {TEXT_COLUMN}: expected lines of at most {bound:,} bytes, got {packed}."
+                raise DataError(f"{problem} Give the text as a file of lines.", self.source)
+
     def _checked(self, values: Iterable[Any]) -> Iterator[str]:
         for row, value in enumerate(values, 1):
+            if isinstance(value, str) and len(value.encode()) > (bound := max_line_bytes()):
+                problem = f"column {TEXT_COLUMN}: expected at most {bound:,} bytes in a row, got more."
+                raise DataError(f"{problem} {larger_bound()}", self.source, row)
             if not isinstance(value, str) or "\0" in value:
                 found = "a NUL" if isinstance(value, str) else repr(value)
                 raise DataError(
@@ -149,7 +180,11 @@ Engine = Callable[[Sequence[Shard]], Iterator[tuple[Shard, str | None]]]
 
 
 def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
-    """Annotate a shard and write its file; return the error, or None if it is done."""
+    """Annotate a shard and write its file; return the error, or None if it is done.
+
+    Raises:
+        DataError: The file cannot be written, nor then could those of the shards to come.
+    """
     try:
         _count_attempt(shard)
         annotator = load()
@@ -167,6 +202,9 @@ def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
         about = {"annotator": shard.annotator, "version": shard.version, "content_hash": shard.content_hash}
         write_annotations(shard.path, annotator.stream(lines), **about)
     except SyntaxformerError as error:
+        # Without the folder, another command has finished first and deleted it.
+        if getattr(error, "path", None) == shard.path and Path(shard.path).parent.is_dir():
+            raise
         return str(error)
     except Exception as error:  # a parser's own error: only this shard is lost
         return f"{type(error).__name__}: {error}"
@@ -175,7 +213,7 @@ def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
 
 def _count_attempt(shard: Shard) -> None:
     """Record each attempt, so that a shard that kills every worker is given up at last."""
-    with shard.attempts.open("a") as file:
+    with disk_errors(Path(shard.path)), shard.attempts.open("a") as file:
         file.write(f"{os.getpid()}\n")
     if (n_attempts := len(shard.attempts.read_text().splitlines())) > MAX_ATTEMPTS:
         raise DataError(
@@ -223,7 +261,7 @@ def _on_ray(
 ) -> Iterator[tuple[Shard, str | None]]:
     started = connect(address, n_workers + 1)
     try:
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
         rows = [{"shard": json.dumps(asdict(shard))} for shard in shards]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -343,8 +381,7 @@ class _Plan:
         whole = hashlib.sha256()
         shards: list[Shard] = []
         first = 0
-        lines = iter(SourceLines(job.source))
-        while chunk := list(islice(lines, lines_per_shard)):
+        for chunk in chunks_of(SourceLines(job.source), lines_per_shard, MAX_CHARACTERS):
             for line in chunk:
                 whole.update(hashed_line(line))
             path = str(folder / f"{len(shards):06d}.parquet")

@@ -31,10 +31,11 @@ def test_packed_files_and_mixed_ones(tmp_path):
     assert read_split(config, "train").src == ["a", "b"]
 
 
-def test_a_plain_file_goes_before_a_packed_one(tmp_path):
+def test_a_plain_file_and_a_packed_one_of_one_name_are_refused(tmp_path):
     (tmp_path / "train.en").write_text("plain\n")
     (tmp_path / "train.en.gz").write_bytes(gzip.compress(b"packed\n"))
-    assert find_file(tmp_path, "train", "en") == tmp_path / "train.en"
+    with pytest.raises(DataError, match=r"train\.en: .*train\.en\.gz"):
+        find_file(tmp_path, "train", "en")
 
 
 def test_a_missing_file_is_named_in_both_forms(tmp_path):

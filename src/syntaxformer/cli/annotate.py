@@ -44,7 +44,7 @@ def annotate(
         ),
     ] = None,
     language: options.LanguageOption = None,
-    processes: Annotated[int, Option(min=1, help="Number of worker processes.")] = 1,
+    processes: Annotated[int, Option(min=1, max=2**16, help="Number of worker processes.")] = 1,
     engine: options.EngineOption = "local",
     address: options.AddressOption = None,
     lines_per_shard: Annotated[

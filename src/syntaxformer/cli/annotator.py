@@ -30,7 +30,7 @@ def train(
         str | None, Option(help="Code of the language; default: by the file's name, cs of cs_pdt-….")
     ] = None,
     steps: Annotated[int | None, Option(min=1, help="Updates; default: by the number of words.")] = None,
-    width: Annotated[int, Option(min=16, help="Width of the network.")] = 128,
+    width: Annotated[int, Option(min=16, max=4096, help="Width of the network.")] = 128,
     seed: Annotated[int, Option(help="Of weights and order.")] = 13,
     overwrite: options.OverwriteOption = False,
 ) -> None:

@@ -25,7 +25,8 @@ def cost(
         str, Option(help="What is put into a plain checkpoint: masks, lisa, pos_add, …, with commas.")
     ] = "none",
     pieces: Annotated[
-        list[int] | None, Option(min=1, help="Length of a line, repeatable. Default: 32, 128, 512.")
+        list[int] | None,
+        Option(min=1, max=2**16, help="Length of a line, repeatable. Default: 32, 128, 512."),
     ] = None,
     rounds: Annotated[int, Option(min=1, help="Turns of each model; the median counts.")] = 3,
     annotator: Annotated[str | None, Option(help="Parser that is timed. Default: the model's.")] = None,

@@ -34,8 +34,8 @@ AddressOption = Annotated[
 BaselineOption = Annotated[
     list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
 ]
-BatchSizeOption = Annotated[int | None, Option(min=1, help="Number of lines decoded together.")]
-BeamSizeOption = Annotated[int | None, Option(min=1, help="Default: the model's setting.")]
+BatchSizeOption = Annotated[int | None, Option(min=1, max=2**16, help="Number of lines decoded together.")]
+BeamSizeOption = Annotated[int | None, Option(min=1, max=256, help="Default: the model's setting.")]
 BlankOption = Annotated[
     list[str] | None,
     Option(
@@ -68,7 +68,7 @@ RelationsOption = Annotated[
     Option(metavar="FILE", help="Python file that registers relations of your own; repeatable."),
 ]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
-SeedOption = Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")]
+SeedOption = Annotated[int | None, Option(min=0, max=2**32 - 1, help="Of the samples; default: 0.")]
 SettingsArgument = Annotated[
     list[str] | None, Argument(metavar="[key.sub=value]...", help="Settings that override the recipe.")
 ]

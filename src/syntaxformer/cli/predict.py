@@ -38,7 +38,7 @@ def predict(
     ] = None,
     baseline: options.BaselineOption = None,
     annotator: options.ModelAnnotatorOption = None,
-    batch_size: Annotated[int | None, Option(min=1, help="Number of texts in a batch.")] = None,
+    batch_size: Annotated[int | None, Option(min=1, max=2**16, help="Number of texts in a batch.")] = None,
     shuffle: options.ShuffleOption = None,
     blank: options.BlankOption = None,
     as_json: options.JsonOption = False,

@@ -24,7 +24,7 @@ def probe(
     ] = None,
     test: Annotated[Path | None, Option(help="CoNLL-U file to score; default: dev.")] = None,
     layers: Annotated[str, Option(help="all, or numbers such as 0,3,6; 0 is the embeddings.")] = "all",
-    rank: Annotated[int, Option(min=1, help="Rows of the linear map.")] = 64,
+    rank: Annotated[int, Option(min=1, max=2**16, help="Rows of the linear map.")] = 64,
     depth: Annotated[bool, Option("--depth/--no-depth", help="Also train the depth probe.")] = True,
     controls: Annotated[
         bool, Option("--controls/--no-controls", help="Also score random vectors and a linear chain.")

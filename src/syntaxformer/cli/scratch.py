@@ -16,15 +16,15 @@ def scratch(
     glove: Annotated[
         Path | None, Option(help="GloVe text file, plain or .gz. Default: random vectors.")
     ] = None,
-    layers: Annotated[int, Option(help="Number of layers.")] = 12,
-    width: Annotated[int, Option(help="Width of the hidden states.")] = 512,
-    heads: Annotated[int, Option(help="Number of attention heads, a divisor of the width.")] = 8,
-    feed_forward: Annotated[int, Option(help="Inner width of the feed-forward layers.")] = 2048,
+    layers: Annotated[int, Option(max=1024, help="Number of layers.")] = 12,
+    width: Annotated[int, Option(max=2**16, help="Width of the hidden states.")] = 512,
+    heads: Annotated[int, Option(max=1024, help="Number of attention heads, a divisor of the width.")] = 8,
+    feed_forward: Annotated[int, Option(max=2**18, help="Inner width of the feed-forward layers.")] = 2048,
     dropout: Annotated[float, Option(help="Dropout probability.")] = 0.1,
-    max_length: Annotated[int, Option(help="Number of positions.")] = 512,
+    max_length: Annotated[int, Option(max=2**20, help="Number of positions.")] = 512,
     min_count: Annotated[int, Option(min=1, help="Rarer words become unknown.")] = 1,
     lowercase: Annotated[bool, Option("--lowercase", help="Read all text in lower case.")] = False,
-    seed: Annotated[int, Option(min=0, help="Seed of the random initialisation.")] = 1,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the random initialisation.")] = 1,
 ) -> None:
     """Make an untrained Transformer encoder with GloVe word vectors, the "Transformer" of Bai et al. (2021).
 

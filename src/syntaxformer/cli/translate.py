@@ -24,7 +24,8 @@ def translate(
     beam_size: options.BeamSizeOption = None,
     length_penalty: Annotated[float | None, Option(help="Default: the model's setting.")] = None,
     n_best: Annotated[
-        int, Option(min=1, help="Translations of each line, best first, as lines number|||text|||score.")
+        int,
+        Option(min=1, max=256, help="Translations of each line, best first, as number|||text|||score."),
     ] = 1,
     moses: Annotated[
         bool, Option("--moses", help="Write Moses' n-best list: number from 0 ||| text ||| Score= s ||| s.")

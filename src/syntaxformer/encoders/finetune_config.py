@@ -65,7 +65,7 @@ class ParserConfig(Section):
         description="en, de, spacy:NAME, …; null: en, of a table the bundled one of its language; "
         "constituency trees are made from its dependencies",
     )
-    processes: int = Field(default=1, ge=1, description="number of processes that parse in parallel")
+    processes: int = Field(default=1, ge=1, le=1024, description="number of processes that parse in parallel")
     gold_trees: bool = Field(
         default=True, description="use the constituency trees in the data (SST, SNLI, MNLI, SICK)"
     )
@@ -82,9 +82,10 @@ class FinetuneTraining(RunTraining):
     batch_size: int = Field(
         default=32,
         ge=1,
+        le=2**16,
         description="examples in an update, over all processes together (Sundararaman et al. 2019: 32)",
     )
-    learning_rate: float | Literal["auto"] = Field(
+    learning_rate: Annotated[float, Field(allow_inf_nan=True)] | Literal["auto"] = Field(
         default=5e-5,
         description="learning rate of the checkpoint's parameters; auto: the best of learning_rates on dev. "
         "The default is the papers' largest; small checkpoints and small data need it, BERT-base can take it",
@@ -114,7 +115,10 @@ class FinetuneTraining(RunTraining):
     weight_decay: float = Field(default=0.01, ge=0, description="decoupled, on matrices only (BERT: 0.01)")
     max_grad_norm: float = Field(default=1.0, gt=0, description="gradients are clipped to this norm")
     max_length: int = Field(
-        default=128, ge=8, description="largest number of pieces; longer examples are cut and counted"
+        default=128,
+        ge=8,
+        le=2**20,
+        description="largest number of pieces; longer examples are cut and counted",
     )
     stride: int | None = Field(
         default=None,
@@ -124,7 +128,7 @@ class FinetuneTraining(RunTraining):
     tagged: Literal["first", "all"] = Field(
         default="first", description="tags: the pieces of a word from which its tag is learned"
     )
-    eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
+    eval_batch_size: int = Field(default=64, ge=1, le=2**16, description="examples evaluated together")
     tensorboard: bool = Field(default=False, description="write OUTPUT/logs for TensorBoard")
     keep_checkpoints: bool = Field(
         default=False, description="keep the checkpoints of a finished run (each about 3 × the model's size)"

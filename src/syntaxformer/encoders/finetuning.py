@@ -46,7 +46,7 @@ from syntaxformer.runs.checkpoints import (
     load_weights,
     step_of,
 )
-from syntaxformer.runs.run_folder import RECIPE, RUN, Run, check_run, running, same_data
+from syntaxformer.runs.run_folder import RUN, Run, check_run, running, same_data
 from syntaxformer.runs.trainer import TallyBook
 
 _log = logging.getLogger("syntaxformer.finetune")
@@ -92,8 +92,8 @@ class _Inputs:
 def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
     """Fine-tune a checkpoint, write a model folder and return it.
 
-    `resume` continues from the last complete checkpoint of an interrupted run; `overwrite` deletes an older
-    run in the output folder.
+    `resume` continues from the last complete checkpoint of an interrupted run, or begins where nothing was
+    begun; `overwrite` deletes an older run in the output folder.
 
     Raises:
         ConfigError: The output folder holds another run, the checkpoint cannot be read or infused, a file is
@@ -103,7 +103,7 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
     """
     with running(config, resume, overwrite) as run:
         config = run.settings
-        if resume and (config.output / MANIFEST).exists():
+        if run.resume and (config.output / MANIFEST).exists():
             _log.info("%s: already finished", config.output)
             return config.output
         with run.team.main_process_first():  # the other processes then find the parses in the cache
@@ -125,18 +125,17 @@ def finetune_seeds(
 ) -> dict[str, Any]:
     """Fine-tune with settings that differ in seed and output, and write `seeds.json` beside the folders.
 
-    A resumed command also begins what was not begun. Errors are those of `finetune`.
+    Errors are those of `finetune`.
 
     Returns:
         `seeds`: seed → its `model` folder and scores on `dev`; `mean` and `sd` of each score, None for
         the sd of one seed.
     """
     runs: dict[str, dict[str, Any]] = {}
-    begun = [resume and (config.output / RECIPE).exists() for config in configs]
-    for config, is_begun in zip(configs, begun, strict=True):
-        check_run(config, is_begun, overwrite)  # before the first one is trained for hours
-    for config, is_begun in zip(configs, begun, strict=True):
-        folder = finetune(config, is_begun, overwrite)
+    for config in configs:
+        check_run(config, resume, overwrite)  # before the first one is trained for hours
+    for config in configs:
+        folder = finetune(config, resume, overwrite)
         runs[str(config.seed)] = {"model": str(folder), "dev": read_json(folder / RUN)["dev"]}
     names = next(iter(runs.values()))["dev"]
     spreads = {name: spread([one["dev"][name] for one in runs.values()]).as_dict() for name in names}

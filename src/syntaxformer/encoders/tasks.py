@@ -55,7 +55,7 @@ class Task(BaseModel):
         own: The task has no files: the user gives a table.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str
     title: str

@@ -7,7 +7,7 @@ JSON beside the weights of a pretrained encoder, and into the recipe of a transl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
@@ -56,7 +56,7 @@ INFUSIONS = ("embedding", *IN_ATTENTION)
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class MaskConfig(TreeOptions):
@@ -160,14 +160,18 @@ class EmbeddingConfig(_Section):
     width: int | None = Field(
         default=None,
         ge=1,
+        le=2**16,
         description="columns for all factors together (Sundararaman et al. 2019: 8 to 64); null: 20, for "
         "learned_concat 24",
     )
-    widths: dict[str, int] | None = Field(
+    widths: dict[str, Annotated[int, Field(le=2**16)]] | None = Field(
         default=None, description="columns of each factor, for kinds that concatenate them"
     )
     word_width: int | None = Field(
-        default=None, ge=1, description="translator: columns of the word embedding; null: those left over"
+        default=None,
+        ge=1,
+        le=2**16,
+        description="translator: columns of the word embedding; null: those left over",
     )
     min_count: int = Field(
         default=2, ge=1, description="values of open factors that are seen less often count as unknown"
@@ -177,7 +181,7 @@ class EmbeddingConfig(_Section):
         description="prepend only: tags interleaved with words, or a prefix of the line; null: interleaved",
     )
     tag_layers: int | None = Field(
-        default=None, ge=1, description="pos_encoder only: layers of the second encoder; null: 1"
+        default=None, ge=1, le=1024, description="pos_encoder only: layers of the second encoder; null: 1"
     )
     values: dict[str, tuple[str, ...]] | None = Field(
         default=None,

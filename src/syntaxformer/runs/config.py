@@ -15,9 +15,9 @@ FRACTION_SEED = 20190919
 
 
 class Section(BaseModel):
-    """A section of settings, in which unknown keys are errors."""
+    """A section of settings, in which unknown keys, NaN and infinity are errors."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class RunTraining(Section):
@@ -37,7 +37,7 @@ class RunTraining(Section):
         description="train through torch.compile: needs a C++ compiler, and a minute before the first update",
     )
     workers: int = Field(
-        default=0, ge=0, description="processes that prepare batches beside training; pays on a GPU"
+        default=0, ge=0, le=1024, description="processes that prepare batches beside training; pays on a GPU"
     )
     syntax_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="probability that a word loses its tags in training, or its edge"

@@ -158,6 +158,9 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
         check_compiler(settings.training)
     if team.is_main_process:
         check_run(settings, resume, overwrite)
+    if resume and not (settings.output / RECIPE).exists():
+        _log.info("%s: nothing to resume: starting from the beginning", settings.output)
+        resume = False
     with ExitStack() as held:
         run = Run(settings, resume, overwrite, team, start, held)
         try:
@@ -214,8 +217,7 @@ def check_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) 
     """Check before any work that the output folder may be used; this changes nothing.
 
     Raises:
-        ConfigError: The folder holds another run or other files, another command uses it, or there is no
-            run with this recipe to resume.
+        ConfigError: The folder holds another run or other files, or another command uses it.
     """
     _check(recipe, resume, overwrite)
     if (recipe.output / LOCK).exists():
@@ -227,7 +229,7 @@ def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
     output, stored = recipe.output, recipe.output / RECIPE
     if resume and overwrite:
         raise ConfigError("resume and overwrite: expected one of them, got both.")
-    if resume:
+    if resume and stored.exists():
         _same_run(recipe, stored)
         return
     cache = recipe.data.cache
@@ -381,10 +383,6 @@ def _foreign(output: Path) -> list[str]:
 
 
 def _same_run(recipe: RunConfig, stored: Path) -> None:
-    if not stored.exists():
-        raise ConfigError(
-            f"resume: expected a run in {stored.parent}, found none. Leave --resume out to start one."
-        )
     old, new = (
         flat_settings(content)
         for content in (_with_defaults(read_yaml(stored), type(recipe)), recipe.model_dump(mode="json"))

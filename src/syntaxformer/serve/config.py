@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class ServiceConfig(BaseModel):
     """The settings of `syntaxformer serve`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     models: dict[str, Path] = Field(description="name of each model → its folder; the first is the default")
     host: str = Field(default="127.0.0.1", description="address to listen on; by default this machine only")
@@ -45,9 +45,7 @@ class ServiceConfig(BaseModel):
     max_waiting: int = Field(
         default=1024, ge=1, description="texts that may wait for each model; more are refused"
     )
-    deadline_s: float = Field(
-        default=30.0, gt=0, allow_inf_nan=False, description="seconds within which a request is answered"
-    )
+    deadline_s: float = Field(default=30.0, gt=0, description="seconds within which a request is answered")
     log_texts: bool = Field(default=False, description="write users' texts to the log")
     api_key: str | None = Field(
         default=None, repr=False, description="key that every request to /v1 must send; null: none"

@@ -20,7 +20,7 @@ def _with_examples(*examples: dict[str, Any]) -> ConfigDict:
 
 
 class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class TranslateSettings(_Request):
@@ -28,9 +28,7 @@ class TranslateSettings(_Request):
 
     beam_size: int | None = Field(default=None, ge=1, le=20, description="null: the model's setting")
     n_best: int = Field(default=1, ge=1, le=20, description="translations of each text, at most beam_size")
-    length_penalty: float | None = Field(
-        default=None, ge=-5, le=5, allow_inf_nan=False, description="null: the model's setting"
-    )
+    length_penalty: float | None = Field(default=None, ge=-5, le=5, description="null: the model's setting")
     scores: bool = Field(default=False, description="return the score of each translation")
     show: list[Shown] = Field(
         default=[],

@@ -134,8 +134,10 @@ RANDOM, LINEAR = "random vectors", "linear chain"
 class ProbeConfig(Section):
     """How probes are trained; defaults are close to Hewitt & Manning (2019), appendix."""
 
-    rank: int = Field(default=64, ge=1, description="rows of the map; the paper gained nothing above 64")
-    batch_size: int = Field(default=32, ge=1, description="sentences in an update (paper: 20)")
+    rank: int = Field(
+        default=64, ge=1, le=2**16, description="rows of the map; the paper gained nothing above 64"
+    )
+    batch_size: int = Field(default=32, ge=1, le=2**16, description="sentences in an update (paper: 20)")
     learning_rate: float = Field(default=0.001, gt=0, description="learning rate of Adam")
     decay: float = Field(default=0.1, gt=0, lt=1, description="factor of the rate if dev does not improve")
     max_epochs: int = Field(default=30, ge=1, description="passes over the training sentences")

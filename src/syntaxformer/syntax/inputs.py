@@ -54,7 +54,7 @@ Omitted = Literal[TreeKind, "parent", "child", "sibling", "pair"]
 class TreeOptions(BaseModel):
     """Which relations of which trees a batch carries."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     trees: tuple[str, ...] = Field(
         default=DEFAULT_TREES,
@@ -181,7 +181,7 @@ class SyntaxInputs(BaseModel):
         brackets: Labels of the constituency tree that the decoder learns to write, None for none; likewise.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     trees: TreeOptions | None = None
     governors: bool = False

@@ -36,7 +36,7 @@ VARIABLE = "SYNTAXFORMER_RELATIONS"
 class OwnRelations(BaseModel):
     """The record of relations of the user's own in a config and a model folder."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_relations: int = Field(ge=2, le=_LARGEST, description="number of ids, with 0 for no relation")
     version: str = Field(default="", description="hash of the file's text, or of the function's")

@@ -97,6 +97,7 @@ class CorpusConfig(Section):
     max_pieces: int = Field(
         256,
         ge=8,
+        le=2**20,
         description="pairs with more pieces than this on a side are left out of training, and counted",
     )
     tabs: Literal["refuse", "space"] = Field(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from syntaxformer.base.config import MAX_SEED
 from syntaxformer.runs.config import Section
 from syntaxformer.translation.source import EncodedText
 
@@ -26,7 +27,7 @@ class DecodingConfig(Section):
 
     beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
     length_penalty: float = Field(
-        default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
+        default=1.0, description="log-probability is divided by length to this power"
     )
     max_length_factor: float = Field(
         default=2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"
@@ -46,13 +47,15 @@ class Search(DecodingConfig):
     With a temperature, translations are sampled, without beams: `n_best` samples of each line.
     """
 
-    n_best: int = 1
+    n_best: int = Field(default=1, le=256)
     scored: bool = False
     temperature: float | None = Field(
         default=None, gt=0, le=100, description="divides the logits; null: beam search"
     )
-    top_k: int | None = Field(default=None, ge=1, description="sample among so many pieces; null: all")
-    seed: int | None = Field(default=None, ge=0, description="of the samples; null: 0")
+    top_k: int | None = Field(
+        default=None, ge=1, le=2**20, description="sample among so many pieces; null: all"
+    )
+    seed: int | None = Field(default=None, ge=0, le=MAX_SEED, description="of the samples; null: 0")
 
 
 @dataclass(frozen=True)

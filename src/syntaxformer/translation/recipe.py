@@ -52,7 +52,7 @@ class AnnotationConfig(Section):
     force: bool = Field(
         default=False, description="allow a bundled annotator to read another language than its own"
     )
-    processes: int = Field(default=1, ge=1, description="number of processes that tag in parallel")
+    processes: int = Field(default=1, ge=1, le=1024, description="number of processes that tag in parallel")
     annotated: list[Path] = Field(
         default=[],
         description="files that `syntaxformer annotate` wrote with the same annotator; lines in them, "
@@ -83,11 +83,11 @@ class ModelConfig(Section):
         default="",
         description='with init_from: text before every source line, such as "translate English to German: "',
     )
-    d_model: int = Field(default=512, ge=2, description="width of encoder and decoder")
-    d_ff: int = Field(default=2048, ge=1, description="inner width of the position-wise networks")
-    n_heads: int = Field(default=8, ge=1, description="attention heads, a divisor of d_model")
-    encoder_layers: int = Field(default=6, ge=1, description="encoder layers")
-    decoder_layers: int = Field(default=6, ge=1, description="decoder layers")
+    d_model: int = Field(default=512, ge=2, le=2**16, description="width of encoder and decoder")
+    d_ff: int = Field(default=2048, ge=1, le=2**18, description="inner width of the position-wise networks")
+    n_heads: int = Field(default=8, ge=1, le=1024, description="attention heads, a divisor of d_model")
+    encoder_layers: int = Field(default=6, ge=1, le=1024, description="encoder layers")
+    decoder_layers: int = Field(default=6, ge=1, le=1024, description="decoder layers")
     dropout: float = Field(default=0.1, ge=0, lt=1, description="dropout on embeddings and sublayer outputs")
     attention_dropout: float = Field(default=0.1, ge=0, lt=1, description="dropout on attention weights")
     activation_dropout: float = Field(
@@ -113,7 +113,7 @@ DROPOUTS = frozenset(["dropout", "attention_dropout", "activation_dropout"])
 class LoraConfig(Section):
     """Low-rank adapters in the linear maps of a pretrained translator (Hu et al. 2022, "LoRA")."""
 
-    r: int = Field(default=16, ge=1, description="rank")
+    r: int = Field(default=16, ge=1, le=2**16, description="rank")
     alpha: int = Field(default=32, ge=1, description="the product of the two maps is scaled by alpha / r")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="on the input of the adapters")
     targets: tuple[str, ...] | None = Field(
@@ -137,10 +137,10 @@ class TrainingConfig(RunTraining):
 
     max_steps: int = Field(default=100_000, ge=1, description="updates")
     max_batch_tokens: int = Field(
-        default=4096, ge=8, description="target pieces of a batch, padding included"
+        default=4096, ge=8, le=2**24, description="target pieces of a batch, padding included"
     )
     accumulate: int = Field(
-        default=1, ge=1, description="batches of each update, over all processes together"
+        default=1, ge=1, le=2**16, description="batches of each update, over all processes together"
     )
     schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
         default="noam", description="learning-rate schedule"

@@ -45,6 +45,7 @@ class SubwordConfig(Section):
     vocab_size: int | None = Field(
         default=None,
         gt=300,
+        le=2**20,
         description="pieces in a vocabulary, with the 256 bytes; null: 2,000 below 10,000 pairs, 4,000 below "
         "50,000, 8,000 below 200,000, 16,000 below a million, else 32,000; more for a text of many different "
         "characters",
@@ -53,7 +54,10 @@ class SubwordConfig(Section):
         default=True, description="one vocabulary for both languages; false: one of this size for each"
     )
     target_vocab_size: int | None = Field(
-        default=None, gt=300, description="with joint=false: pieces of the target's; null: vocab_size"
+        default=None,
+        gt=300,
+        le=2**20,
+        description="with joint=false: pieces of the target's; null: vocab_size",
     )
     of_all_pairs: bool = Field(
         default=False, description="learn them on all training pairs, also where data.fraction takes a share"

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import math
+from typing import get_args, get_origin
 
+import pytest
+from pydantic import BaseModel
+
+from syntaxformer.base.config import apply_overrides, validate
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.finetune_config import load_finetune
+from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
+from syntaxformer.serve.config import ServiceConfig
+from syntaxformer.study.experiments.spec import Spec
+from syntaxformer.translation.decoding import Search
+from syntaxformer.translation.recipe import Recipe
 
 OPTIONS = {"task": "cola", "model": "encoder", "output": "out", "data": {"dir": "data"}}
 
@@ -62,3 +71,38 @@ def test_a_dropout_of_nothing_is_refused(config_of):
     with pytest.raises(ConfigError, match=r"training\.syntax_dropout: expected 0 without tags or relations"):
         config_of("training.syntax_dropout=0.1")
     assert config_of("training.syntax_dropout=0.1", infuse="pos_add").training.syntax_dropout == 0.1
+
+
+def _numbers(model, prefix=""):
+    """Keys of all numbers of a section and of the sections in it."""
+    for name, field in model.model_fields.items():
+        if get_origin(field.annotation) is list:
+            continue
+        kinds = [field.annotation, *get_args(field.annotation)]
+        for section in [one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)]:
+            yield from _numbers(section, f"{prefix}{name}.")
+        if float in kinds or int in kinds:
+            yield f"{prefix}{name}"
+
+
+@pytest.mark.parametrize("model", [Recipe, FinetuneConfig, Spec, ServiceConfig, Search])
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_no_number_of_any_verb_is_nan_or_infinite(model, value):
+    keys = [*_numbers(model)]
+    assert keys
+    for key in keys:
+        with pytest.raises(ConfigError) as caught:
+            validate(model, apply_overrides({}, [f"{key}={'.inf' if value > 0 else '.nan'}"]), "run")
+        assert [one for one in caught.value.problems if f"run: {key}" in one], key
+
+
+@pytest.mark.parametrize(
+    "key",
+    """subwords.vocab_size subwords.target_vocab_size model.d_model model.d_ff model.encoder_layers
+    decoding.beam_size decoding.batch_size decoding.max_length_factor data.max_pieces annotation.processes
+    infusion.embedding.width infusion.embedding.word_width infusion.masks.max_distance training.workers
+    training.max_batch_tokens""".split(),
+)
+def test_numbers_that_no_memory_holds_are_refused_before_anything_is_made(key):
+    with pytest.raises(ConfigError, match=rf"{key}: expected less than or equal to"):
+        validate(Recipe, apply_overrides({}, [f"{key}={10**12}"]), "recipe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from unittest.mock import Mock
@@ -175,8 +176,7 @@ def test_overwriting_that_was_cut_short_can_be_done_again(recipe, tmp_path, monk
 def test_a_run_killed_before_its_recipe_was_stored_can_be_started_again(recipe, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".recipe.yaml.x.partial").write_text("seed: ")
-    with pytest.raises(ConfigError, match="Leave --resume out to start one"):
-        check_run(recipe(), resume=True)
+    check_run(recipe(), resume=True)
     open_run(recipe())
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
 
@@ -256,12 +256,19 @@ def test_a_cache_in_the_run_is_refused(recipe, tmp_path):
     check_run(recipe(f"data.cache={tmp_path / 'cache'}"))
 
 
-def test_nothing_to_resume(recipe, tmp_path):
-    with pytest.raises(ConfigError) as caught:
+def test_resuming_where_nothing_was_begun_begins_but_not_among_other_files(recipe, tmp_path, caplog):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()  # of a run that was killed before it had opened the folder
+    with caplog.at_level(logging.INFO), running(recipe(), resume=True) as run:
+        assert not run.resume
+        run.open()
+    assert (tmp_path / "run" / "recipe.yaml").exists()
+    assert [line for line in caplog.messages if "starting from the beginning" in line]
+    with running(recipe(), resume=True) as run:
+        assert run.resume
+    (tmp_path / "run" / "recipe.yaml").rename(tmp_path / "run" / "thesis.tex")
+    with pytest.raises(ConfigError, match=r"which holds other files: .*thesis\.tex"):
         check_run(recipe(), resume=True)
-    assert str(caught.value) == (
-        f"resume: expected a run in {tmp_path / 'run'}, found none. Leave --resume out to start one."
-    )
 
 
 def test_resume_or_overwrite(recipe):

@@ -36,6 +36,9 @@ Only = Mapping[str, Set[str]]
 TEST_SCORES = ("bleu", "chrf", "chrf++", "ter")
 """Metrics of translations of the test set."""
 
+MAX_RUNS = 100_000
+"""Most runs of an experiment; all are listed before the first one begins."""
+
 MAX_NAME_BYTES = 200
 """Largest size of the readable part of a folder's name; file systems allow 255 in all."""
 
@@ -275,6 +278,7 @@ class Spec(Section):
         for axis, values in self.axes.items():
             if isinstance(values, list) and len(self.levels(axis)) < len(values):
                 yield f"axes.{axis}: expected different values, got {', '.join(map(str, values))}."
+        yield from self._too_many_runs()
         yield from self._infusion_problems()
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
         given |= {"report.controls": self.report.controls}
@@ -294,6 +298,23 @@ class Spec(Section):
         for place, parts in given.items():
             for part in parts:
                 yield from self._level_problems(place, part)
+
+    def _too_many_runs(self) -> Iterator[str]:
+        """Grids that are too large to be listed; `exclude` counts only after that."""
+        grids: dict[str, dict[str, Any]] = {"axes": {**self.axes}}
+        if self.tune is not None:
+            grids["tune.space"] = {
+                **{axis: self.axes[axis] for axis in self.axes if axis != SEED},
+                **self.tune.space,
+            }
+        if self.search is not None:
+            grids["search.trials"] = {**self.axes, "trials": range(self.search.trials)}
+            if self.search.sampler == "grid":
+                grids["search.space"] = {name: one.values for name, one in self.search.space.items()}
+        for key, axes in grids.items():
+            if (n_runs := math.prod(map(len, axes.values()))) > MAX_RUNS:
+                sizes = " × ".join(f"{len(levels):,} of {axis}" for axis, levels in axes.items())
+                yield f"{key}: expected at most {MAX_RUNS:,} runs, got {n_runs:,}: {sizes}. Leave some out."
 
     def _tune_problems(self) -> Iterator[str]:
         """Settings that an axis or a choice would override, and a choice by a run of the grid."""

@@ -48,6 +48,19 @@ def test_the_grid(spec):
     )
 
 
+def test_a_grid_is_counted_before_it_is_listed(content, problems):
+    content["axes"] = {f"training.x{number}": list(range(100)) for number in range(8)}
+    assert [one for one in problems() if one.startswith("axes: ") and "10,000,000,000,000,000" in one]
+    content["axes"] = {"seed": [1, 2, 3], "training.x0": list(range(11))}
+    content["tune"] = {"space": {f"training.y{number}": list(range(10)) for number in range(4)}}
+    assert [one for one in problems() if one.startswith("tune.space: ") and "110,000" in one]
+    del content["tune"]
+    space = {f"training.y{number}": {"values": list(range(100))} for number in range(4)}
+    content["search"] = {"trials": 10**12, "sampler": "grid", "space": space}
+    places = [one.partition(":")[0] for one in problems()]
+    assert {"search.trials", "search.space"} <= {*places}
+
+
 def test_a_folder_name_fits_a_file_system(content, write_spec):
     content["axes"]["system"] = {"ä" * 300: content["axes"]["system"]["base"]}
     content["report"], content["exclude"] = {}, []

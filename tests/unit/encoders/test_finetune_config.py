@@ -98,10 +98,23 @@ def test_no_number_of_any_verb_is_nan_or_infinite(model, value):
 
 @pytest.mark.parametrize(
     "key",
-    """subwords.vocab_size subwords.target_vocab_size model.d_model model.d_ff model.encoder_layers
-    decoding.beam_size decoding.batch_size decoding.max_length_factor data.max_pieces annotation.processes
-    infusion.embedding.width infusion.embedding.word_width infusion.masks.max_distance training.workers
-    training.max_batch_tokens""".split(),
+    [
+        "subwords.vocab_size",
+        "subwords.target_vocab_size",
+        "model.d_model",
+        "model.d_ff",
+        "model.encoder_layers",
+        "decoding.beam_size",
+        "decoding.batch_size",
+        "decoding.max_length_factor",
+        "data.max_pieces",
+        "annotation.processes",
+        "infusion.embedding.width",
+        "infusion.embedding.word_width",
+        "infusion.masks.max_distance",
+        "training.workers",
+        "training.max_batch_tokens",
+    ],
 )
 def test_numbers_that_no_memory_holds_are_refused_before_anything_is_made(key):
     with pytest.raises(ConfigError, match=rf"{key}: expected less than or equal to"):

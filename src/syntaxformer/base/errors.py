@@ -7,6 +7,7 @@ and exit code 2. Misuse of an argument in Python is a `ValueError` or `TypeError
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,14 @@ class BackendMissingError(SyntaxformerError):
 
 class CheckpointError(SyntaxformerError):
     """A model folder or a training checkpoint that is incomplete, altered or of another kind."""
+
+
+_CONTROL = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def visible(text: object) -> str:
+    """Text for a terminal: a control character, which could command it, is spelled in hexadecimal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", str(text))
 
 
 def one_line(error: BaseException, most: int = 200) -> str:

@@ -19,7 +19,7 @@ import threading
 import zlib
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path

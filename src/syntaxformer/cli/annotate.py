@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -88,7 +88,7 @@ def annotate(
         corpora = _in_shards(inputs, targets, annotator, work, n_lines)
     for target, corpus in zip(targets, corpora, strict=True):
         header = corpus.header
-        echo(
+        options.echo(
             f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
             f"{header.annotator} {header.version}"
         )

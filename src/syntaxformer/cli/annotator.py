@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option, Typer, echo
+from typer import Argument, Option, Typer
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -49,7 +49,7 @@ def train(
         raise ConfigError(problems)
     code = language or named[0]  # type: ignore[index]
     found = train_annotator(treebanks, dev, output, code, steps=steps, width=width, seed=seed)
-    echo(f"{_table(found)}\nwrote {output}: use it as annotation.annotator={output}")
+    options.echo(f"{_table(found)}\nwrote {output}: use it as annotation.annotator={output}")
 
 
 @annotator.command()
@@ -69,7 +69,7 @@ def evaluate(
     parser = getattr(getattr(loaded, "annotator", loaded), "parser", None)  # also below +phrases
     sentences = read_treebank(treebank, getattr(parser, "nlp", None))
     scores = {"words": sum(map(len, sentences)), **score_annotator(loaded, sentences)}
-    echo(json.dumps(scores) if as_json else _table(scores))
+    options.echo(json.dumps(scores) if as_json else _table(scores))
 
 
 def _table(scores: Mapping[str, float]) -> str:

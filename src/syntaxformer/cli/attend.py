@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli import options
@@ -86,7 +86,7 @@ def attend(
         _refuse("a translator", {"--pair": pair, "--network": network})
         given = {name: next(rows, []) for name, rows in options.read_factors(factor).items()}
         _cross_attention(_translators(folders, loading, given), text, output, given, layer, head)
-    echo(output)
+    options.echo(output)
 
 
 def _refuse(use: str, options: Mapping[str, object]) -> None:
@@ -132,7 +132,7 @@ def _cross_attention(
         _check_place(layer, head, *one.weights.shape[:2], of_second)
     draw_attention(maps, output, layer, head)
     for folder, one in maps.items():
-        echo(f"{folder}: {one.translation}")
+        options.echo(f"{folder}: {one.translation}")
 
 
 def _check_stored_places(folders: Sequence[Path], layer: int, head: int | None) -> None:
@@ -174,12 +174,14 @@ def _subnetworks(
         raise ConfigError("TEXT: expected words that a relation links, got none. Give a longer text.")
     chosen = view.strongest(1)[0] if network is None else view.network(network)
     if not view.masks[chosen].any():
-        echo(f"No pieces of this text are related by {network}: the picture shows equal weights.", err=True)
+        options.echo(
+            f"No pieces of this text are related by {network}: the picture shows equal weights.", err=True
+        )
     draw_subnetwork(view, output, chosen, layer, head=head, plain=plain)
-    echo(f"prediction: {view.prediction}")
+    options.echo(f"prediction: {view.prediction}")
     weights = view.topical_weights().mean(0)
     for one in view.strongest(5):
-        echo(f"{view.networks[one]:<28} {weights[one]:.4f}")
+        options.echo(f"{view.networks[one]:<28} {weights[one]:.4f}")
 
 
 def _spread(
@@ -214,10 +216,10 @@ def _spread(
             key: found[model].difference(found[baseline], key).as_dict() for key in MEASURES
         }
     if as_json:
-        echo(json.dumps(rows))
+        options.echo(json.dumps(rows))
         return
     for name, row in rows.items():
-        echo(name)
+        options.echo(name)
         for measure, one in row.items():
             mean, low, high = ("–" if value is None else f"{value:.3f}" for value in one.values())
-            echo(f"  {MEASURES[measure]:<22} {mean:>8}  [{low}, {high}]")
+            options.echo(f"  {MEASURES[measure]:<22} {mean:>8}  [{low}, {high}]")

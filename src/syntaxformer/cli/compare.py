@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -100,11 +100,11 @@ def _write(blocks: list[Block], output: Path | None) -> None:
     from syntaxformer.study.document import to_html, to_markdown
 
     if output is None:
-        echo(to_markdown(blocks))
+        options.echo(to_markdown(blocks))
         return
     text = to_html(blocks, output.parent) if output.suffix == ".html" else to_markdown(blocks)
     write_text(output, text)
-    echo(output)
+    options.echo(output)
 
 
 def _classifier_blocks(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -67,7 +67,7 @@ def cost(
         "attention_s": {n: costs.attention_seconds(infused, n, rounds) for n in rows if masks},
     }
     table = [report["model"], costs.parameter_report(infused, plain), *_table(report)]
-    echo(json.dumps(report) if as_json else "\n".join(table))
+    options.echo(json.dumps(report) if as_json else "\n".join(table))
 
 
 def _read(model: str, infusion: Any, settings: list[str]) -> tuple[Any, Any, str | None]:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option, Typer, echo
+from typer import Argument, Option, Typer
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -49,7 +49,7 @@ def report(
     held_out = {str(src): read_pair_files(src, tgt) for src, tgt in pairs[1:]}
     text, name = read_pair_files(*pairs[0]), f"{files[0]}, {files[1]}"
     found = report_pairs(name, text, languages, held_out, all_languages=all_lines)
-    echo(json.dumps(found.to_dict()) if as_json else found)
+    options.echo(json.dumps(found.to_dict()) if as_json else found)
 
 
 @data.command()
@@ -66,4 +66,4 @@ def get(
     mirror = os.environ.get("SYNTAXFORMER_DATA")
     folder = output or Path("data") / corpus
     files = fetch_corpus(corpus, folder, Path(mirror) if mirror else None)
-    echo(f"{folder}: {len(files)} files")
+    options.echo(f"{folder}: {len(files)} files")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option, echo
+from typer import Option
 
 from syntaxformer.cli import options
 
@@ -34,19 +34,19 @@ def demo(
 def _print(report: DemoReport) -> None:
     from syntaxformer.demo.corpus import ATTRIBUTION
 
-    echo(f"\n{report.systems[0].scores.n_lines} test sentences of {ATTRIBUTION}")
-    echo(f"{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   folder")
+    options.echo(f"\n{report.systems[0].scores.n_lines} test sentences of {ATTRIBUTION}")
+    options.echo(f"{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   folder")
     for one in report.systems:
         scores, size = one.scores, f"{one.n_parameters:>11,} {one.seconds:>8.0f}"
-        echo(f"{one.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {size}   {one.folder}")
+        options.echo(f"{one.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {size}   {one.folder}")
     difference = report.comparison
     p_value = f"no p: {difference.no_p}" if difference.no_p else f"p = {difference.p_value:.3f}"
-    echo(
+    options.echo(
         f"difference {difference.difference:>+6.2f} BLEU, {p_value} "
         "(one-sided paired bootstrap; one seed, short sentences: a first look, not a benchmark)"
     )
     for example in report.examples:
-        echo(f"\nsource     {example.tagged}\nreference  {example.reference}")
+        options.echo(f"\nsource     {example.tagged}\nreference  {example.reference}")
         for name, text in example.translations.items():
-            echo(f"{name:<10} {text}")
-    echo(f"\nattention  {report.figure}")
+            options.echo(f"{name:<10} {text}")
+    options.echo(f"\nattention  {report.figure}")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli import options
@@ -113,7 +113,7 @@ def evaluate(
         name, *_ = others = list(systems)[1:]
         told = next(filter(None, (_table_note(model, Path(one)) for one in others)), None)
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
-    echo(json.dumps(report)) if as_json else _print(report)
+    options.echo(json.dumps(report)) if as_json else _print(report)
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -127,13 +127,13 @@ def _print(report: dict[str, Any]) -> None:
     options.echo_table(rows)
     for name, row in systems.items():
         for metric, found in row.get("against", {}).items():
-            echo(f"{metric:6} {difference_in_words(found, name)}")
+            options.echo(f"{metric:6} {difference_in_words(found, name)}")
     for metric, signature in signatures.items():
-        echo(f"{metric:6} {signature}")
+        options.echo(f"{metric:6} {signature}")
     if report["n_loops"]:
-        echo(loops_in_words(report["n_loops"], report["n_lines"]), err=True)
+        options.echo(loops_in_words(report["n_loops"], report["n_lines"]), err=True)
     if report.get("note"):
-        echo(report["note"], err=True)
+        options.echo(report["note"], err=True)
 
 
 def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, others: list[Any]) -> None:
@@ -156,7 +156,7 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
     report = {"scores": str(path), "mean": means[1], "baseline": str(baseline), "baseline_mean": means[0]}
     words = difference_in_words(found, str(baseline), 4)
     told = f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{words}"
-    echo(json.dumps(report | found) if as_json else told)
+    options.echo(json.dumps(report | found) if as_json else told)
 
 
 def _numbers(path: Path) -> list[float]:

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Exit, Option, Typer, echo
+from typer import Argument, Exit, Option, Typer
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli import options
@@ -65,7 +65,7 @@ def run(
     local = nullcontext(LocalExecutor(jobs)) if engine == "local" else None
     with local or RayExecutor(jobs, address) as executor:
         counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=wanted, executor=executor)
-    echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+    options.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
         raise Exit(1)
 
@@ -91,7 +91,7 @@ def report(
     opened = _store(loaded, store)
     if not opened.path.exists():
         raise DataError("expected the store of an experiment that was run (--store), got none.", opened.path)
-    echo(write_report(loaded, opened, output or opened.folder / "report"))
+    options.echo(write_report(loaded, opened, output or opened.folder / "report"))
 
 
 @experiment.command(hidden=True)
@@ -138,9 +138,9 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed:
             guess = estimate_seconds(spec, one, runs)
             cost = "cost unknown" if guess is None else f"about {guess:.0f} s"
             total, n_unknown = total + (guess or 0.0), n_unknown + (guess is None)
-        echo(f"{state:<8} {cost:>14}  {in_words(one.labels)}")
+        options.echo(f"{state:<8} {cost:>14}  {in_words(one.labels)}")
     todo = [f"about {total / 3600 / jobs:.1f} hours with {jobs} at a time"] if total else []
     if n_unknown:
         todo.append(f"{n_unknown} of unknown cost")
     skipped = f"; {n_skipped} failed, skipped without --retry-failed" if n_skipped else ""
-    echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}{skipped}")
+    options.echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}{skipped}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -35,6 +35,6 @@ def export(
     if (model / "classifier.json").exists():
         if quantization != "float32":
             raise ConfigError(f"--quantization: expected float32 for a classifier, got {quantization}.")
-        echo(export_classifier(model, output, overwrite))
+        options.echo(export_classifier(model, output, overwrite))
         return
-    echo(export_translator(model, output, quantization, overwrite))
+    options.echo(export_translator(model, output, quantization, overwrite))

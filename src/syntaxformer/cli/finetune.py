@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option, echo
+from typer import Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -106,8 +106,8 @@ def finetune(
         return
     report = read_json(folder / "run.json")
     for name, value in report["dev"].items():
-        echo(f"{name} {value:.4f}")
+        options.echo(f"{name} {value:.4f}")
     options.echo_table(class_rows({"": report["classes"]}))
     if missed := report.get("never_predicted"):
-        echo(missed_note(missed))
-    echo(folder)
+        options.echo(missed_note(missed))
+    options.echo(folder)

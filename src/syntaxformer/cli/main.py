@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from syntaxformer import __version__
-from syntaxformer.base.errors import ConfigError, SyntaxformerError, panics
+from syntaxformer.base.errors import ConfigError, SyntaxformerError, panics, visible
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.annotator import annotator
 from syntaxformer.cli.attend import attend
@@ -80,6 +80,11 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class _Visible(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
 @app.callback()
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
@@ -95,7 +100,9 @@ def common(
 ) -> None:
     """Set up logging for all verbs, and the bound of lines."""
     _ = debug, version  # main() reads `debug` before parsing, because usage errors also depend on it
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Visible())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("syntaxformer").setLevel(logging.WARNING if quiet else logging.INFO)
     if max_line_bytes is not None:
         from syntaxformer.base.files import MAX_LINE_BYTES
@@ -125,7 +132,7 @@ def main() -> None:
         if problems is None or (debug and not _is_usage(error)):
             raise
         for problem in problems:
-            print(f"error: {' '.join(problem.splitlines())}", file=sys.stderr)
+            print(visible(f"error: {' '.join(problem.splitlines())}"), file=sys.stderr)
         if isinstance(error, OSError):
             _drop_output()
         code = 2
@@ -178,7 +185,7 @@ def _show_warning(
 ) -> None:
     """Show the package's own warnings in one line, and those of libraries only with --debug."""
     if Path(filename).is_relative_to(_PACKAGE):
-        print(f"warning: {message}", file=sys.stderr)
+        print(visible(f"warning: {message}"), file=sys.stderr)
     elif "--debug" in sys.argv:
         print(f"warning: {filename}:{lineno}: {category.__name__}: {message}", file=sys.stderr)
 

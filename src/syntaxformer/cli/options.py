@@ -6,15 +6,17 @@ What a check does not accept, it refuses by a `ConfigError`, or by a `DataError`
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, Option, echo
+import typer
+from typer import Argument, Option
 
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import ConfigError, DataError, visible
 
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
@@ -80,6 +82,11 @@ TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the mod
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator that the model names.")]
+
+
+def echo(text: object, err: bool = False) -> None:
+    """Print text; what goes to a terminal, or is a message, is made `visible`."""
+    typer.echo(visible(text) if err or sys.stdout.isatty() else text, err=err)
 
 
 def with_relations(verb: Callable[..., None]) -> Callable[..., None]:

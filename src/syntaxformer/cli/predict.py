@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -83,7 +83,7 @@ def predict(
     labelled = n_labelled == len(texts)
     if n_labelled and not labelled:
         told = f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"
-        echo(f"warning: {told}.", err=True)
+        options.echo(f"warning: {told}.", err=True)
     if ablation and not labelled:
         raise ConfigError("--shuffle, --blank: expected labels, whose scores they compare, got rows without.")
     if as_json and not labelled and baseline is None:
@@ -93,7 +93,7 @@ def predict(
     options.refuse_inputs(target, [source if data is None else texts.source])
     predictions = classifier.predict_set(texts, **how)
     if predictions.n_truncated:
-        echo(f"warning: {classifier.cut_note(predictions)}", err=True)
+        options.echo(f"warning: {classifier.cut_note(predictions)}", err=True)
     if known is not None and submitted is not None:
         rows = prediction.submission_rows(known, split, texts, predictions)
     else:
@@ -103,7 +103,7 @@ def predict(
             file.writelines(f"{row}\n" for row in rows)
     elif not labelled and baseline is None:
         for row in rows:
-            echo(row)
+            options.echo(row)
     if labelled or baseline is not None:  # `evaluate` gives a list, if need be an empty one
         systems, folders = {str(model): predictions}, {str(model): model}
         systems |= {UNCHANGED: unchanged.predict_set(texts, **how)} if ablation else {}
@@ -133,17 +133,17 @@ def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Pa
     judged = judge(classifier, texts, systems, folders)
     name, first = next(iter(judged.items()))
     if as_json:
-        echo(json.dumps({"model": name, **first["scores"], "n_rows": len(texts), "systems": judged}))
+        options.echo(json.dumps({"model": name, **first["scores"], "n_rows": len(texts), "systems": judged}))
     elif len(judged) == 1:
         for metric, value in first["scores"].items():
-            echo(f"{metric} {value:.4f}")
+            options.echo(f"{metric} {value:.4f}")
     else:
         rows = [[one, *(f"{value:.4f}" for value in row["scores"].values())] for one, row in judged.items()]
         options.echo_table([["", *first["scores"]], *rows])
         for one, row in judged.items():
             for metric, found in row.get("against", {}).items():
-                echo(f"{metric} {difference_in_words(found, one, 4)}")
+                options.echo(f"{metric} {difference_in_words(found, one, 4)}")
     if not as_json:
         options.echo_table(class_rows({one: row["classes"] for one, row in judged.items()}))
     for note in value_notes(judged, len(texts)):
-        echo(f"warning: {note}", err=True)
+        options.echo(f"warning: {note}", err=True)

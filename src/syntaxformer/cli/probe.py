@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
@@ -64,7 +64,7 @@ def probe(
     text = json.dumps({"model": str(model), **report.as_dict()}, indent=1)
     if output is not None:
         write_text(output, text)
-    echo(text) if as_json else _print(report)
+    options.echo(text) if as_json else _print(report)
 
 
 def _layers(text: str) -> list[int] | None:
@@ -76,16 +76,16 @@ def _layers(text: str) -> list[int] | None:
 
 def _print(report: ProbeReport) -> None:
     parts = f"trained on {report.n_train} sentences, stopped on {report.n_dev}, scored on {report.n_test}"
-    echo(f"rank {report.rank}; {parts}")
+    options.echo(f"rank {report.rank}; {parts}")
     for reason, count in report.left_out.items():
-        echo(f"left out: {count} sentences {reason}")
+        options.echo(f"left out: {count} sentences {reason}")
     if report.n_uncovered:
-        echo(f"{report.n_uncovered} words have no piece of their own, so their vectors are zero")
-    echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
+        options.echo(f"{report.n_uncovered} words have no piece of their own, so their vectors are zero")
+    options.echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
     for one in report.scores:
         root, norm = _shown(one.root_accuracy, 100, 1), _shown(one.norm_spearman, 1, 3)
         scores = f"{_shown(one.uuas, 100, 1):>6} {_shown(one.spearman, 1, 3):>9} {root:>6} {norm:>14}"
-        echo(f"{one.name:<16} {scores} {one.seconds:>8.1f}")
+        options.echo(f"{one.name:<16} {scores} {one.seconds:>8.1f}")
 
 
 def _shown(score: float | None, scale: float, digits: int) -> str:

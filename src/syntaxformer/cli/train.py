@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, echo
+from typer import Argument
 
 from syntaxformer.cli import options
 
@@ -26,4 +26,4 @@ def train(
 
     output: Path = train_translator(load_recipe(recipe, overrides or (), "command line"), resume, overwrite)
     if process_team().is_main_process:
-        echo(output)
+        options.echo(output)

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option, echo
+from typer import Argument, Option
 
-from syntaxformer.base.errors import ConfigError, SyntaxformerError
+from syntaxformer.base.errors import ConfigError, SyntaxformerError, visible
 from syntaxformer.cli import options
 
 
@@ -79,12 +79,12 @@ def translate(
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         for row in rows:
-            print(row, flush=source is None)
+            print(visible(row) if sys.stdout.isatty() else row, flush=source is None)
     else:
         with atomic_text(output) as file:
             file.writelines(f"{row}\n" for row in rows)
     if any(loops):
-        echo(loops_in_words(sum(loops), len(loops)), err=True)
+        options.echo(loops_in_words(sum(loops), len(loops)), err=True)
 
 
 def backtranslate(
@@ -114,7 +114,7 @@ def backtranslate(
     own = options.factor_files(factor)
     done = backtranslate(translator, model, mono, output, own, **search, top_k=top_k, seed=seed)
     left_out = "".join(f", left out {n:,} {why}" for why, n in done["left_out"].items())
-    echo(f"{output}: {done['pairs']:,} pairs of {done['lines']:,} lines{left_out}")
+    options.echo(f"{output}: {done['pairs']:,} pairs of {done['lines']:,} lines{left_out}")
 
 
 _ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"

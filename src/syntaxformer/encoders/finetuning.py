@@ -32,6 +32,7 @@ from syntaxformer.encoders.classifier import (
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
+from syntaxformer.encoders.labels import for_spreadsheet
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
 from syntaxformer.encoders.tables import TextSet, fingerprints, hash_examples
@@ -299,7 +300,8 @@ def _write_rows(folder: Path, data: FinetuneData) -> None:
     """Write the rows that were held out, and fingerprints of those that were trained on."""
     if data.held_out:
         with (folder / HELD_OUT).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(data.held_out)
+            rows = (map(for_spreadsheet, row) for row in data.held_out)
+            csv.writer(file, lineterminator="\n").writerows(rows)
     lines = (f"{one}\n" for one in sorted({*fingerprints(data.train.examples)}))
     (folder / TRAINED_ON).write_text("".join(lines), "utf-8")
 

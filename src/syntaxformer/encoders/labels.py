@@ -70,6 +70,19 @@ def number_of(cell: Any) -> float | None:
         return None
 
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def for_spreadsheet(cell: str) -> str:
+    """The cell with a quote before it if a spreadsheet would run it as a formula; numbers are none."""
+    return f"'{cell}" if _FORMULA.match(cell) and number_of(cell) is None else cell
+
+
+def from_spreadsheet(cell: str) -> str:
+    """The cell that `for_spreadsheet` was given."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
 def as_whole(label: str) -> str:
     """A label, if it is a whole number without the decimals that pandas writes."""
     return re.sub(r"^([+-]?\d+)\.0+$", r"\1", label)

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import TRAINED_ON, max_line_bytes, read_lines
+from syntaxformer.base.files import HELD_OUT, TRAINED_ON, max_line_bytes, read_lines
+from syntaxformer.encoders.labels import from_spreadsheet
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.runs.config import FRACTION_SEED
 
@@ -376,7 +377,9 @@ def _cells(path: str | Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(lines, strict=True, delimiter="," if is_csv else "\t")
     try:
         for cells in reader:
-            yield reader.line_num, cells
+            # Which a run of ours wrote.
+            is_held_out = Path(path).name.removesuffix(".gz") == HELD_OUT
+            yield reader.line_num, [*map(from_spreadsheet, cells)] if is_held_out else cells
     except csv.Error as error:
         raise DataError(
             f"expected CSV with every quote closed, got: {error}.", path, reader.line_num

@@ -21,7 +21,7 @@ import numpy as np
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.labels import as_whole, count_labels, number_of, odd_labels
+from syntaxformer.encoders.labels import as_whole, count_labels, for_spreadsheet, number_of, odd_labels
 from syntaxformer.encoders.metrics import per_class, score_predictions
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class TaskType:
 
     def table(self, predictions: Predictions) -> Iterator[str]:
         """Lines of a table: a header, then a line for each text."""
-        yield "\t".join(self.names or ["prediction"])
+        yield "\t".join(map(for_spreadsheet, self.names or ["prediction"]))
         for scores in predictions.labels:
             yield "\t".join(f"{score:.6g}" for score in np.ravel(scores))
 
@@ -500,7 +500,7 @@ class OneLabel(TaskType):
         yield "\t".join(["prediction", *(f"p({label})" for label in self.labels)])
         for label, row in zip(predictions.labels, predictions.probabilities or (), strict=True):
             shown = label if isinstance(label, str) else json.dumps(label, ensure_ascii=False)
-            yield "\t".join([shown, *(f"{probability:.4f}" for probability in row)])
+            yield "\t".join([for_spreadsheet(shown), *(f"{probability:.4f}" for probability in row)])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import pytest
 
 from syntaxformer import __version__
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, DataError
+from syntaxformer.base.files import MAX_LINE_BYTES
 from syntaxformer.cli import main as cli_main
+from syntaxformer.cli import options
 
 VERBS = tuple(verb.__name__ for verb in cli_main.VERBS)
 
@@ -271,3 +274,36 @@ def test_a_typo_on_the_command_line_is_not_blamed_on_the_file(run, tmp_path):
         ["command line", "model.d_ff"],
         ["command line", "sed"],
     ]
+
+
+def test_no_data_commands_the_terminal(run, monkeypatch, capsys):
+    data = "caf\u00e9\tx\x1b]0;t\x07\x9b2J\n"
+    safe = "caf\u00e9\tx\\x1b]0;t\\x07\\x9b2J\n"
+    options.echo(data)
+    options.echo(data, err=True)
+    assert capsys.readouterr() == (f"{data}\n", f"{safe}\n")  # a pipe gets the data themselves
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    options.echo_table([[data.strip(), "1"]])
+    assert capsys.readouterr().out == f"{safe.strip()}       1\n"
+    record = logging.LogRecord("x", logging.INFO, "", 1, "%s", (data,), None)
+    assert cli_main._Visible().format(record) == safe
+    cli_main._show_warning(data, UserWarning, cli_main.__file__, 7)
+    assert capsys.readouterr().err == f"warning: {safe}\n"
+
+    def fail(**_):
+        raise DataError(data.strip())
+
+    monkeypatch.setattr(cli_main, "app", fail)
+    assert run("doctor")[2] == f"error: {safe}"
+
+
+def test_the_bound_of_lines_stands_before_the_verb(run, tmp_path, monkeypatch):
+    monkeypatch.setenv(MAX_LINE_BYTES, "9")  # so that the test's end restores it
+    (tmp_path / "in.en").write_text("four\n")
+    code, _, err = run(
+        "--max-line-bytes", "3", "annotate", str(tmp_path / "in.en"), "-o", str(tmp_path / "a.parquet")
+    )
+    assert code == 2
+    assert f"{tmp_path / 'in.en'}:1: expected at most 3 bytes" in err
+    assert "--max-line-bytes 30 " in err
+    assert "before the verb" in run("annotate", "x", "-o", "y", "--max-line-bytes", "3")[2]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+from types import SimpleNamespace
+
 import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders import task_data
 from syntaxformer.encoders.finetune_config import load_finetune
-from syntaxformer.encoders.finetuning import _wanted
+from syntaxformer.encoders.finetuning import _wanted, _write_rows
+from syntaxformer.encoders.tables import read_table
 from syntaxformer.encoders.task_data import TableColumns, read_finetune_data
+from syntaxformer.encoders.task_types import OneLabel, Predictions
 from syntaxformer.encoders.tasks import OWN_TASKS
 
 
@@ -437,3 +442,48 @@ def test_several_labels_of_which_one_or_none_occurs(table, read):
         read(lists("none.jsonl", "[]"), task="multilabel")
     with pytest.raises(DataError, match=r"two different ones to learn from, got only \(\)\."):
         read(lists("few.jsonl", *["[]"] * 39, '["spam"]'), rows=20, task="multilabel")
+
+
+CELLS = [
+    "=cmd|' /C calc'!A0",
+    "@SUM(A1)",
+    "-",
+    "-1+1",
+    "'=1",
+    "''-",
+    "\t=1",
+    "+49 30",
+    "a=1",
+    "'s",
+    "",
+    "-0.5",
+    "+1",
+    "-1e-5",
+]
+
+
+def test_held_out_rows_are_no_formulas_for_a_spreadsheet_and_are_read_back_as_they_were(tmp_path):
+    train = SimpleNamespace(examples=[])
+    _write_rows(
+        tmp_path,
+        SimpleNamespace(held_out=[["=text", "label"], *([cell, "x"] for cell in CELLS)], train=train),
+    )
+    with (tmp_path / "held_out.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["'=text", "label"]
+    quoted = [f"'{cell}" for cell in CELLS[:8]]
+    assert [row[0] for row in rows] == [*quoted, *CELLS[8:]]  # and numbers stay numbers
+    table = read_table(tmp_path / "held_out.csv")
+    assert table.columns == ["=text", "label"]
+    assert [row.cells["=text"] for row in table.rows] == CELLS
+    (tmp_path / "held_out.csv").rename(tmp_path / "mine.csv")  # of the user's own, quotes are text
+    assert next(iter(read_table(tmp_path / "mine.csv").rows)).cells["'=text"] == quoted[0]
+
+
+def test_predicted_labels_are_no_formulas_for_a_spreadsheet():
+    labels = ("=cmd|x", "-1", "fine")
+    found = Predictions(labels=list(labels), probabilities=[[1.0, 0.0, 0.0]] * 3)
+    head, *rows = OneLabel(labels).table(found)
+    assert [row.split("\t")[0] for row in rows] == ["'=cmd|x", "-1", "fine"]
+    assert head.split("\t") == ["prediction", "p(=cmd|x)", "p(-1)", "p(fine)"]
+    assert OneLabel(labels).submitted("=cmd|x") == "=cmd|x"  # the server reads the label itself

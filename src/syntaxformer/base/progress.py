@@ -233,7 +233,7 @@ def is_waiting_for(lines: object) -> bool:
 def lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
     """The next lines, at least one; of `LiveLines` only those that have come, so no line waits for others."""
     chunk, n_left = list(islice(lines, 1)), MAX_CHARACTERS
-    while chunk and len(chunk) < limit and (n_left := n_left - len(chunk[-1])) > 0:
+    while chunk and len(chunk) < limit and (n_left := n_left - len(str(chunk[-1]))) > 0:
         if is_waiting_for(lines) or not (more := list(islice(lines, 1))):
             break
         chunk += more

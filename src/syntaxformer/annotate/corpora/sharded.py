@@ -45,16 +45,8 @@ from syntaxformer.annotate.corpora.stored import (
     write_annotations,
 )
 from syntaxformer.annotate.wrappers import map_in_processes
+from syntaxformer.base import files
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, one_line
-from syntaxformer.base.files import (
-    count_lines,
-    disk_errors,
-    larger_bound,
-    max_line_bytes,
-    open_bytes,
-    read_lines,
-    remove_partials,
-)
 from syntaxformer.base.progress import MAX_CHARACTERS, track
 from syntaxformer.base.ray_cluster import connect, import_ray, reason
 
@@ -98,14 +90,14 @@ class SourceLines:
     def _from(self, first: int) -> Iterator[str]:
         if self.source.endswith(".parquet"):
             return islice(self._column(), first, None)
-        return read_lines(self.source, first)
+        return files.read_lines(self.source, first)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self) if self.source.endswith(".parquet") else count_lines(self.source)
+        return sum(1 for _ in self) if self.source.endswith(".parquet") else files.count_lines(self.source)
 
     def _column(self) -> Iterator[str]:
         try:
-            with open_bytes(self.source) as file:
+            with files.open_bytes(self.source) as file:
                 table = pq.ParquetFile(file)
                 self._check_sizes(table.metadata)
                 if TEXT_COLUMN not in table.schema_arrow.names:
@@ -119,21 +111,20 @@ class SourceLines:
             raise DataError(f"expected a Parquet file, got: {one_line(error, 160)}.", self.source) from error
 
     def _check_sizes(self, metadata: Any) -> None:
-        """Refuse a column that unpacks to far more than any text before it is unpacked."""
+        """Refuse a column of text that unpacks to far more than any text, before it is unpacked."""
         groups = map(metadata.row_group, range(metadata.num_row_groups))
         for column in (group.column(place) for group in groups for place in range(group.num_columns)):
-            n_bytes, bound = column.total_uncompressed_size, max_line_bytes()
-            is_text = column.path_in_schema == TEXT_COLUMN
-            if is_text and n_bytes > max(bound, _MOST_PACKED * column.total_compressed_size):
-                packed = f"{n_bytes:,} bytes packed into {column.total_compressed_size:,}"
-                problem = f"column {TEXT_COLUMN}: expected lines of at most {bound:,} bytes, got {packed}."
-                raise DataError(f"{problem} Give the text as a file of lines.", self.source)
+            most = max(files.max_line_bytes(), _MOST_PACKED * column.total_compressed_size)
+            if column.path_in_schema == TEXT_COLUMN and column.total_uncompressed_size > most:
+                problem = f"column {TEXT_COLUMN}: expected it to unpack to at most {most:,} bytes, got more."
+                raise DataError(f"{problem} {files.larger_bound()}", self.source)
 
     def _checked(self, values: Iterable[Any]) -> Iterator[str]:
+        bound = files.max_line_bytes()
         for row, value in enumerate(values, 1):
-            if isinstance(value, str) and len(value.encode()) > (bound := max_line_bytes()):
+            if isinstance(value, str) and len(value.encode()) > bound:
                 problem = f"column {TEXT_COLUMN}: expected at most {bound:,} bytes in a row, got more."
-                raise DataError(f"{problem} {larger_bound()}", self.source, row)
+                raise DataError(f"{problem} {files.larger_bound()}", self.source, row)
             if not isinstance(value, str) or "\0" in value:
                 found = "a NUL" if isinstance(value, str) else repr(value)
                 raise DataError(
@@ -213,7 +204,7 @@ def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
 
 def _count_attempt(shard: Shard) -> None:
     """Record each attempt, so that a shard that kills every worker is given up at last."""
-    with disk_errors(Path(shard.path)), shard.attempts.open("a") as file:
+    with files.disk_errors(Path(shard.path)), shard.attempts.open("a") as file:
         file.write(f"{os.getpid()}\n")
     if (n_attempts := len(shard.attempts.read_text().splitlines())) > MAX_ATTEMPTS:
         raise DataError(
@@ -412,5 +403,5 @@ class _Plan:
         # Also those of another size or annotator, which nobody needs any more.
         for folder in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * _KEY_LENGTH}.shards"):
             shutil.rmtree(folder, ignore_errors=True)
-        remove_partials(target.parent, of=target.name)
+        files.remove_partials(target.parent, of=target.name)
         return read_annotations(target)

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from syntaxformer import __version__
 from syntaxformer.annotate.wrappers import SPLIT
-from syntaxformer.base.config import corpus_path, read_yaml
+from syntaxformer.base.config import corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, write_text
 from syntaxformer.base.languages import choose_annotator, language_of_side
@@ -206,7 +206,7 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     model = folder / MODEL
     recipe: Any = resolve(cell, model)
     if not (model / MANIFEST).exists():
-        train_translator(recipe, resume=_has_begun(model))
+        train_translator(recipe, resume=True)
     run = read_json(model / "run.json")
     logged = run.get("evaluations", ())  # the dev loss at each evaluation, and BLEU where it was measured
     curve = [{"step": one["step"], "value": one["loss"]} | _only(one, "bleu") for one in logged]
@@ -254,7 +254,7 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     model = folder / MODEL
     config: Any = resolve(cell, model)
     if not (model / MANIFEST).exists():
-        finetune(config, resume=_has_begun(model))
+        finetune(config, resume=True)
     run = read_json(model / "run.json")
     rate, dev = run["learning_rate"], run["dev"]
     best = next((trial["epochs"] for trial in run["trials"] if trial["learning_rate"] == rate), [])
@@ -304,11 +304,6 @@ def _labelled_split(task: str, folder: Path | None, split: str) -> TextSet:
 
 
 VERBS: dict[str, Callable[[Cell, Path], dict[str, Any]]] = {"train": _train, "finetune": _finetune}
-
-
-def _has_begun(model: Path) -> bool:
-    """Whether an earlier process stored its settings, so that the run may be resumed."""
-    return (model / "recipe.yaml").exists() and bool(read_yaml(model / "recipe.yaml"))
 
 
 def _facts(model: Path, curve: list[dict[str, float]], recipe: Recipe | FinetuneConfig) -> dict[str, Any]:

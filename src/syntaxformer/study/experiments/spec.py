@@ -301,19 +301,18 @@ class Spec(Section):
 
     def _too_many_runs(self) -> Iterator[str]:
         """Grids that are too large to be listed; `exclude` counts only after that."""
-        grids: dict[str, dict[str, Any]] = {"axes": {**self.axes}}
+        axes = {axis: len(levels) for axis, levels in self.axes.items()}
+        grids = {"axes": axes}
         if self.tune is not None:
-            grids["tune.space"] = {
-                **{axis: self.axes[axis] for axis in self.axes if axis != SEED},
-                **self.tune.space,
-            }
+            values = {key: len(values) for key, values in self.tune.space.items()}
+            grids["tune.space"] = {axis: axes[axis] for axis in axes if axis != SEED} | values
         if self.search is not None:
-            grids["search.trials"] = {**self.axes, "trials": range(self.search.trials)}
+            grids["search.trials"] = axes | {"trials": self.search.trials}
             if self.search.sampler == "grid":
-                grids["search.space"] = {name: one.values for name, one in self.search.space.items()}
-        for key, axes in grids.items():
-            if (n_runs := math.prod(map(len, axes.values()))) > MAX_RUNS:
-                sizes = " × ".join(f"{len(levels):,} of {axis}" for axis, levels in axes.items())
+                grids["search.space"] = {key: len(one.values or ()) for key, one in self.search.space.items()}
+        for key, counts in grids.items():
+            if (n_runs := math.prod(counts.values())) > MAX_RUNS:
+                sizes = " × ".join(f"{n_levels:,} of {axis}" for axis, n_levels in counts.items())
                 yield f"{key}: expected at most {MAX_RUNS:,} runs, got {n_runs:,}: {sizes}. Leave some out."
 
     def _tune_problems(self) -> Iterator[str]:

@@ -31,6 +31,7 @@ from syntaxformer.infusion.families import OWN, Family, Parts, embedded, final_o
 from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, OfThread, Seen, SyntaxBatch, check_fit
 from syntaxformer.infusion.inside_attention import Call, attend, mask_of_host
 from syntaxformer.nn import SyntaxGate, TopicalAttention, linear_map
+from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention of infused layers, and its mask function."""
@@ -133,14 +134,10 @@ class FoldedOutput(nn.Module):
 
 @dataclass(eq=False)
 class _Running:
-    """The batch of a thread's forward pass, for the head, which does not get it as an argument.
-
-    `n_items` is by how many labels of several batches the host divides its loss; None for those of this one.
-    """
+    """The batch of a thread's forward pass, for the head, which does not get it as an argument."""
 
     batch: SyntaxBatch | None = None
     given: dict[str, Tensor | None] | None = None
-    n_items: Tensor | int | None = None
     is_open = False
 
 
@@ -225,6 +222,7 @@ def _opened(
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
     pieces = inputs["inputs_embeds"] if pieces is None else pieces
+    given = {key: _per_text(value, len(pieces)) for key, value in given.items()}
     infusion = cast("Infusion", root.infusion)
     parts = parts_in(stack, infusion.family, final_of(root, infusion.family))
     place(root, parts)
@@ -240,6 +238,12 @@ def _opened(
         _tag(stack, infusion, inputs, batch)
     _running.own.batch = batch
     return inputs, batch
+
+
+def _per_text(value: Tensor | None, n_texts: int) -> Tensor | None:
+    """One row for each text, also if the host has put the choices of an example beneath each other."""
+    is_nested = value is not None and len(value) != n_texts and value.shape[:2].numel() == n_texts
+    return value.flatten(0, 1) if is_nested else value  # type: ignore[union-attr]
 
 
 def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -327,6 +331,9 @@ class InfusedModel(_TakesSyntax):
     """An infused model with any head: it adds the loss of pointing at governors and saves its syntax."""
 
     infusion: Infusion
+    accepts_loss_kwargs = True
+    """For transformers' `Trainer`: `num_items_in_batch` is used, whatever the host's own loss does with it."""
+
     _told = False
 
     def _tell_of_frozen(self) -> None:
@@ -338,15 +345,19 @@ class InfusedModel(_TakesSyntax):
             _log.warning("infusion: its parameters are not trained, while others are. %s", remedy)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
+        """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments.
+
+        With `num_items_in_batch`, the labels of all batches of an update, the loss is this batch's share.
+        """
         if "infusion" not in self._modules:
             raise ValueError(
                 f"infusion: expected one in this class, got none. Make a plain {type(self).__name__} of "
                 "transformers with this config, and infuse it."
             )
         seen, running = Seen(), _running.own
-        running.batch, running.n_items, running.is_open = None, None, True
+        running.batch, running.is_open = None, True
         running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
+        n_items = kwargs.pop("num_items_in_batch", None)
         try:
             output = super().forward(*args, **kwargs, syntax_seen=seen)
         finally:
@@ -354,16 +365,9 @@ class InfusedModel(_TakesSyntax):
             running.batch, running.given, running.is_open = None, None, False
         if self.training and not (self._told or torch.compiler.is_compiling()):
             self._tell_of_frozen()
-        return _with_governor_loss(self, output, seen, args, kwargs)
-
-    @property
-    def loss_function(self) -> Callable[..., Tensor]:
-        """The host's, which tells by how many labels it divides."""
-        return partial(_told_items, super().loss_function)
-
-    @loss_function.setter
-    def loss_function(self, value: Callable[..., Tensor]) -> None:
-        self._loss_function = value
+        labels = (_by_name(self, args, kwargs) if type(self).positional else kwargs).get("labels")
+        output = _with_governor_loss(self, output, seen, labels)
+        return output if labels is None or n_items is None else _share_of_update(output, labels, n_items)
 
     def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
         """Initialise our own modules as documented, whatever the host does to its layers."""
@@ -407,14 +411,18 @@ class InfusedModel(_TakesSyntax):
         return from_folder(folder, *args, model_class=host_class(cls), **kwargs)
 
 
-def _told_items(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    _running.own.n_items = kwargs.get("num_items_in_batch")
-    return function(*args, **kwargs)
+def _share_of_update(output: Any, labels: Tensor, n_items: Tensor | int) -> Any:
+    """Turn the loss, a mean over the batch's labels, into its share of the mean over those of an update."""
+    mean = output[0] if isinstance(output, tuple) else output.loss
+    n_labels = (labels != IGNORED_LABEL).sum()
+    share = torch.where(n_labels > 0, mean, 0.0) * n_labels / n_items  # of no labels the mean is NaN
+    if isinstance(output, tuple):
+        return (share, *output[1:])
+    output["loss"] = share
+    return output
 
 
-def _with_governor_loss(
-    model: InfusedModel, output: Any, seen: Seen, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _with_governor_loss(model: InfusedModel, output: Any, seen: Seen, labels: Tensor | None) -> Any:
     """Add the loss of pointing at governors.
 
     If the output has no loss, the caller must add this one; it then keeps its gradients.
@@ -423,9 +431,6 @@ def _with_governor_loss(
     # Only in training, so that losses of evaluation can be compared between models.
     if loss is not None and model.training:
         weighted = model.infusion.config.lisa.weight * loss
-        labels = (_by_name(model, args, kwargs) if type(model).positional else kwargs).get("labels")
-        if labels is not None and (n_items := _running.own.n_items) is not None:  # Trainer divides no further
-            weighted = weighted * (labels != -100).sum() / n_items
         if isinstance(output, tuple):
             has_loss = labels is not None
             output = (output[0] + weighted, *output[1:]) if has_loss else output

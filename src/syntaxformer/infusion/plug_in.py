@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -332,7 +331,7 @@ class InfusedModel(_TakesSyntax):
 
     infusion: Infusion
     accepts_loss_kwargs = True
-    """For transformers' `Trainer`: `num_items_in_batch` is used, whatever the host's own loss does with it."""
+    """For `Trainer`: `num_items_in_batch` is used, whatever the host does with it."""
 
     _told = False
 

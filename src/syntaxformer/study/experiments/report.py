@@ -47,8 +47,6 @@ from syntaxformer.study.experiments.store import (
     tuned,
 )
 
-_DECIDES = {"infuse": "infusion", "seed": "infusion.seed", "model.init_from": "data.normalize_punctuation"}
-"""Setting → another place of the recipe that it also decides."""
 _TRAINS = ("torch", "transformers")
 _TABLE = "model.share_source_embedding"
 MOST_NAMED = 3
@@ -96,11 +94,13 @@ def _contents(_: Spec, runs: Sequence[StoredRun]) -> Found:
 
 
 def _recipes(_: Spec, runs: Sequence[StoredRun]) -> Found:
+    """Seeds of the same settings have one recipe; other settings may decide any place (as a preset does)."""
     places = dict.fromkeys(key for run in runs for key in run.result.get("recipe") or ())
-    for place, run in product(places, runs):
+    for place, run in product([one for one in places if one.split(".")[-1] != SEED], runs):
         value = value_at(run.result.get("recipe") or {}, place)
         if value is not UNKNOWN:
-            yield place, _deciding(run.cell, place), json.dumps(value, sort_keys=True), run
+            same = json.dumps({**run.cell.settings, SEED: None}, sort_keys=True, default=str)
+            yield place, same, json.dumps(value, sort_keys=True), run
 
 
 def _compared(
@@ -143,7 +143,7 @@ class Check:
 
 CHECKS = (
     Check("data", "one content for the same settings", "Restore the old content", _contents),
-    Check("recipes", "one value for the same settings", "Restore the old recipe", _recipes),
+    Check("recipes", "one value for all seeds", "Restore the old recipe", _recipes),
     Check(
         "precision",
         "one value unless the settings differ in it",
@@ -169,20 +169,6 @@ CHECKS = (
         _compared("scoring", "scoring", _scored),
     ),
 )
-
-
-def _deciding(cell: Cell, place: str) -> str:
-    """The settings of a run that decide a place of its recipe: this place, one above it or one below it."""
-    given = {
-        name: value
-        for name, value in cell.settings.items()
-        if _is_in(place, name) or _is_in(name, place) or _is_in(place, _DECIDES.get(name, name))
-    }
-    return json.dumps(given, sort_keys=True, default=str)
-
-
-def _is_in(place: str, section: str) -> bool:
-    return f"{place}.".startswith(f"{section}.")
 
 
 def _setting(cell: Cell, part: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from scipy.stats import t as student_t
 from scipy.stats import ttest_1samp, ttest_rel
 from sklearn.metrics import matthews_corrcoef
@@ -21,8 +22,8 @@ from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table,
 from syntaxformer.study.experiments import groups as figures
 from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, resolve
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
-from syntaxformer.study.experiments.report import _deciding, mixtures, write_report
-from syntaxformer.study.experiments.spec import Cell, Contrast, PaperNumber, ScoredText, load_spec
+from syntaxformer.study.experiments.report import mixtures, write_report
+from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText, load_spec
 from syntaxformer.study.experiments.store import tuned
 from syntaxformer.study.plots import draw_curves
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
@@ -412,31 +413,43 @@ def _cells(spec):
 
 
 def test_runs_of_an_edited_recipe_are_told(filled, make_result, tmp_path):
-    """What levels set may differ; what the recipe says may not."""
+    """Seeds of one combination have one recipe, whatever levels of other combinations set."""
     spec, store = filled
     cells = _cells(spec)
     recipe = {"model.dropout": 0.1, "lisa": None, "infusion.kind": "none", "seed": 1}
-    edited = {"model.dropout": 0.2, "lisa.layers": None, "infusion.kind": "add", "seed": 2}
+    edited = {"model.dropout": 0.2, "lisa.layers": None, "infusion.kind": "none", "seed": 2}
     store.finish(cells["base", "10 %", "1"].key, 1.0, make_result(10.0, recipe=recipe))
-    other = {**recipe, "infusion.kind": "sum_then_concat", "seed": 2}
-    store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=other))
-    assert "Warning" not in write_report(spec, store, tmp_path / "one").read_text()
     store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=edited))
+    assert "Warning" not in write_report(spec, store, tmp_path / "one").read_text()
+    store.finish(cells["base", "10 %", "2"].key, 1.0, make_result(11.0, recipe=edited))
     text = write_report(spec, store, tmp_path / "two").read_text()
     warning = text[text.index("## Warning: runs with different recipes") : text.index("## Results")]
-    one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
-    expected = "expected one value for the same settings, got 2"
+    one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("base", "10 %", "2")))
+    expected = "expected one value for all seeds, got 2"
     assert f"model.dropout: {expected}: 0.1 in {one}; 0.2 in {two}." in warning
     assert f'lisa: {expected}: null in {one}; {{"layers": null}} in {two}.' in warning
     assert "infusion.kind" not in warning
     assert "Restore the old recipe, or run the whole experiment under another name." in warning
 
 
-def test_what_an_experiment_varies_is_no_edit_of_a_recipe(content, write_spec, store, make_result):
-    content |= {"verb": "finetune", "recipe": None, "report": {}}
-    content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
-    systems = {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}
-    content["axes"] = {"system": systems, "seed": [1, 2]}
+_TRAINED = {
+    "plain": {}, "masks": {"infusion.masks": {}}, "as printed": {"infusion.masks.preset": "paper", "infusion.masks.topical": False},
+    "bias": {"infusion.relation_bias": {"init": "distance"}}, "both": {"infusion.masks.max_distance": 5, "infusion.relation_bias": {}},
+    "lisa": {"infusion.lisa": {}}, "tags": {"infusion.kind": "add"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["train", "finetune", "ablation"])
+def test_what_an_experiment_varies_is_no_edit_of_a_recipe(verb, content, write_spec, store, make_result):
+    systems = _TRAINED
+    if verb != "train":
+        content |= {"verb": "finetune", "recipe": None}
+        content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+        systems = {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}
+    if verb == "ablation":  # the rows of Bai et al. (2021), table 5
+        rows = yaml.safe_load((ROOT / "experiments" / "bai2021_ablation_paper.yaml").read_text())
+        systems, content["settings"]["infusion.preset"] = rows["axes"]["system"], "paper"
+    content["report"], content["axes"] = {}, {"system": systems, "seed": [1, 2]}
     spec = load_spec(write_spec(content))
     store.add(spec.cells())
     for cell in spec.cells():
@@ -999,12 +1012,3 @@ def test_effects_are_tested_over_examples_too(two_by_two, store, tmp_path, test)
         row = _row(text, name)
         assert row[-2] == (f"{max(p_values):.3f}" if agree else "seeds disagree")
         assert row[-1] == f"{low:+.2f} to {high:+.2f}"
-
-
-def test_a_checkpoint_decides_how_punctuation_is_read():
-    """A system from scratch beside fine-tuned ones has another value, and no other recipe."""
-    places = [
-        _deciding(Cell("train", None, {}, {"model.init_from": one}, None), "data.normalize_punctuation")
-        for one in (None, "x")
-    ]
-    assert places[0] != places[1]

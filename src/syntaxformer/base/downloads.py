@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from functools import cache
-from pathlib import Path
+
+from syntaxformer.base.files import is_local
 
 MODEL_SIZES = {
     "spacy": "12 MB for sm to 600 MB for lg",  # wheels of github.com/explosion/spacy-models, 3.8
@@ -21,10 +22,14 @@ CHECKPOINT = rf"model(-\d+-of-\d+)?\.safetensors|{TOKENIZER}"
 
 @cache
 def say_download(name: str, files: str = CHECKPOINT, kind: str = "model") -> None:
-    """Log, once, how much of a "model" or "dataset" of the Hub is about to come; nothing for what is here."""
+    """Log, once, how much of a "model" or "dataset" of the Hub is about to come; nothing for what is here.
+
+    Raises:
+        CheckpointError: The name is a path of nothing.
+    """
     from huggingface_hub import HfApi, try_to_load_from_cache
 
-    if Path(name).exists():
+    if is_local(name):
         return
     try:
         listed = HfApi().repo_info(name, repo_type=kind, files_metadata=True, timeout=10).siblings or []

@@ -146,7 +146,7 @@ _READ = re.compile(
 )
 """Names of files that any library may read when it loads a model."""
 
-_ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
@@ -283,13 +283,27 @@ def _is_entry(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and "sha256" in entry
 
 
+def is_local(name: str | Path) -> bool:
+    """Whether the name of a model or data set is a path and none on the Hub.
+
+    Raises:
+        CheckpointError: It is a path, as it has more than one slash, begins with ".", "/" or "~", or lies in a
+            folder that is here; but nothing is there.
+    """
+    path = Path(name)
+    is_path = not _ON_HUB.fullmatch(str(name)) or ("/" in str(name) and path.parent.is_dir())
+    if is_path and not path.exists():
+        raise CheckpointError(f"{name}: expected a folder, found none.")
+    return is_path or path.exists()
+
+
 def fetched(model: str | Path, **options: Any) -> Path:
     """The folder of a model: itself, or that of the Hub's cache, into which it is fetched unless offline.
 
     Raises:
         CheckpointError: There is no such folder, and none of that name can be had from the Hub.
     """
-    if Path(model).exists() or not _ON_HUB.fullmatch(str(model)):
+    if is_local(model) or "/" not in str(model):  # models of ours have an owner there
         return Path(model)
     from huggingface_hub import snapshot_download
 

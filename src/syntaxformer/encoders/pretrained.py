@@ -34,15 +34,9 @@ def load_tokenizer(path: str, max_length: int) -> Any:
         ConfigError: The tokenizer cannot be loaded or is not fast, so that it gives no character offsets.
             Or the checkpoint has fewer positions, is a translator, or is infused.
     """
-    # A name on the Hub has one slash at most and starts with a letter.
-    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).exists()
-    if looks_local and not Path(path).is_dir():
-        raise ConfigError(
-            f"model: expected the folder of a pretrained checkpoint, got {path}, which is not a folder."
-        )
     _refuse_own_models(Path(path))
-    say_download(path)
     with checkpoint_errors(path, "model: expected a checkpoint with a tokenizer"):
+        say_download(path)
         tokenizer = auto_tokenizer(path)
     if not tokenizer.is_fast:
         raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")

@@ -139,7 +139,8 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
         with panics():
             yield
     except Exception as error:  # transformers, safetensors and the Hub client have their own classes
-        raise ConfigError(f"{expected} at {path}, got: {one_line(error, 300)}") from error
+        where = path if ":" in path or Path(path).exists() else f"{path}, which is no folder here"
+        raise ConfigError(f"{expected} at {where}, got: {one_line(error, 260)}") from error
 
 
 _OF_TOKENIZERS = ("*token*", "vocab*", "merges.txt", "*.model", "*.spm", "config.json")

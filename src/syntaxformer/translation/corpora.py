@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from syntaxformer.base.config import corpus_path
 from syntaxformer.base.downloads import say_download
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
 from syntaxformer.base.languages import given_language, language_of_side
 from syntaxformer.runs.config import Section
@@ -346,11 +346,11 @@ def _load(config: CorpusConfig, split: str) -> Any:
     from datasets.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    say_download(str(config.dataset), ".*", "dataset")
     try:
+        say_download(str(config.dataset), ".*", "dataset")
         own = _table_settings(config, split)
         return load_dataset(config.dataset, config.dataset_config, split=split, **own)
-    except (DatasetsError, OSError, ValueError, KeyError) as error:
+    except (CheckpointError, DatasetsError, OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200]
         raise ConfigError(
             f"data.dataset: expected the split {split} of {config.dataset}, got: {reason}. "

@@ -266,7 +266,6 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
     Raises:
         ConfigError: It cannot be read, is not fast, lacks padding, end or decoder, or has other specials.
     """
-    say_download(path, TOKENIZER)
     roles: dict[str, str] = {}
     try:
         if Path(path).is_file():
@@ -274,6 +273,7 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
         if path.endswith(".model"):
             backend, roles = sentencepiece_tokenizer(Path(path).read_bytes())
         elif not path.endswith(".json"):
+            say_download(path, TOKENIZER)
             tokenizer = auto_tokenizer(path)
             return ended_by_one_piece(_checked(tokenizer, path))
         else:
@@ -329,8 +329,8 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
     Raises:
         ConfigError: The tokenizer cannot be loaded, is not fast, or has no padding and end pieces.
     """
-    say_download(model)
     with checkpoint_errors(model, "pretrained_embeddings: expected an encoder"):
+        say_download(model)
         loaded = auto_tokenizer(model)
     bos, eos = loaded.bos_token or loaded.cls_token, loaded.eos_token or loaded.sep_token
     if not loaded.is_fast or loaded.pad_token is None or eos is None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 
 from syntaxformer.base import downloads
+from syntaxformer.base.errors import CheckpointError, ConfigError
 
 FILES = {
     "config.json": 570,
@@ -126,3 +128,43 @@ def test_data_sets_are_at_most_as_large_as_all_of_their_files(hub, said, product
         open_dataset("hub:some/data:small") if product == "encoders" else _load(recipe, "train")
     assert hub.asked[0] == ("some/data", "dataset")
     assert said.messages == ["downloading the dataset some/data from the Hugging Face Hub: up to 300.1 MB"]
+
+
+def _data(name):
+    from syntaxformer.translation.corpora import CorpusConfig, _load
+
+    return _load(CorpusConfig(dataset=name, src="de", tgt="en"), "train")
+
+
+_DOORS = {
+    "load": ("syntaxformer", "load"),
+    "pipeline": ("syntaxformer", "pipeline"),
+    "Translator.load": ("syntaxformer", "Translator", "load"),
+    "Classifier": ("syntaxformer.encoders.classifier", "Classifier", "from_folder"),
+    "probe": ("syntaxformer.study.word_states", "load_word_encoder"),
+    "--model": ("syntaxformer.encoders.pretrained", "load_tokenizer", 9),
+    "model.init_from": ("syntaxformer.translation.checkpoint", "local_folder"),
+    "subwords.tokenizer": ("syntaxformer.translation.subwords", "given_tokenizer"),
+    "pretrained_embeddings": ("syntaxformer.translation.subwords", "encoder_tokenizer", False),
+    "cost": ("syntaxformer.cli.cost", "_read", None, []),
+}
+
+
+@pytest.mark.parametrize("door", [*_DOORS, "data.dataset"])
+@pytest.mark.parametrize("name", ["runs/none", "./none", "~/none", "/none/such", "a/b/c"])
+def test_a_path_of_nothing_is_said_at_once(door, name, hub, tmp_path, monkeypatch):
+    """Nobody is asked for it: with the network it took half a minute to say that the Hub cannot be reached."""
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the Hub is asked"))
+    if door == "data.dataset":
+        call, more = _data, []
+    else:
+        module, *path = _DOORS[door]
+        call, more = import_module(module), [one for one in path if not isinstance(one, str)]
+        for part in path[: len(path) - len(more)]:
+            call = getattr(call, part)
+    with pytest.raises((CheckpointError, ConfigError), match=r"found none|got none|got no folder") as caught:
+        call(name, *more)
+    assert name.removeprefix("./") in str(caught.value)
+    assert not hub.asked

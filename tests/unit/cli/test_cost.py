@@ -185,10 +185,7 @@ def test_what_is_refused(bert, tmp_path):
         ),
         ([bert, "data.dir=x"], "model: expected a recipe before settings, got "),
         ([tmp_path / "gpt", "--infuse", "masks"], "model: expected an encoder, got the decoder-only GPT2"),
-        (
-            [tmp_path / "no" / "such", "--infuse", "masks"],
-            "model: expected a folder, a name on the Hub or a recipe",
-        ),
+        (["such", "--infuse", "masks"], "model: expected a folder, a name on the Hub or a recipe"),
         (
             [tmp_path / "plain.yaml"],
             "--infuse: expected what to put into the plain model, got none: .*plain.yaml",

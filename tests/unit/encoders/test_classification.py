@@ -469,8 +469,8 @@ def test_a_second_run_needs_leave(config_of):
 def test_no_checkpoint_at_the_path(config_of, tmp_path):
     with pytest.raises(ConfigError) as caught:
         finetune(config_of(model=str(tmp_path / "nothing")))
-    assert str(caught.value) == (
-        f"model: expected the folder of a pretrained checkpoint, got {tmp_path / 'nothing'}, which is not a folder."
+    assert str(caught.value).startswith(
+        f"model: expected a checkpoint with a tokenizer at {tmp_path / 'nothing'}, which is no folder here, got: "
     )
     (tmp_path / "empty").mkdir()
     with pytest.raises(

@@ -275,7 +275,8 @@ def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, ch
             "error: infuse: expected some of masks, relation_bias, lisa, pos_add, pos_concat, pos_let, let or none, got 'mask'. Nearest: masks."
         ),
         ("finetune", "--task", "cola", "--data", cola, "--model", tmp_path / "no", "-o", tmp_path / "x"): (
-            f"error: model: expected the folder of a pretrained checkpoint, got {tmp_path / 'no'}, which is not a folder."
+            f"error: model: expected a checkpoint with a tokenizer at {tmp_path / 'no'}, which is no folder here, got: "
+            f"{tmp_path / 'no'}: expected a folder, found none."
         ),
     }  # fmt: skip
     for arguments, message in cases.items():

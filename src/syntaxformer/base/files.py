@@ -287,8 +287,8 @@ def is_local(name: str | Path) -> bool:
     """Whether the name of a model or data set is a path and none on the Hub.
 
     Raises:
-        CheckpointError: It is a path, as it has more than one slash, begins with ".", "/" or "~", or lies in a
-            folder that is here; but nothing is there.
+        CheckpointError: It is a path (more than one slash, or "." or "/" or "~" at its start, or one below a
+            folder that is here), but nothing is there.
     """
     path = Path(name)
     is_path = not _ON_HUB.fullmatch(str(name)) or ("/" in str(name) and path.parent.is_dir())

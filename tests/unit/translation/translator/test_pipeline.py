@@ -134,7 +134,6 @@ def test_the_task_of_the_other_product(folder):
     ("files", "message"),
     [
         ((), "got a folder without syntaxformer.json and classifier.json."),
-        (None, "got no folder."),
         (
             ("config.json",),
             "got a checkpoint of transformers. `transformers.pipeline` takes it; `syntaxformer train "
@@ -150,10 +149,9 @@ def test_the_task_of_the_other_product(folder):
 )
 def test_folders_that_are_no_product(files, message, tmp_path):
     folder = tmp_path / "it"
-    if files is not None:
-        folder.mkdir()
-        for name in files:
-            (folder / name).write_text("{}")
+    folder.mkdir()
+    for name in files:
+        (folder / name).write_text("{}")
     with pytest.raises(CheckpointError) as caught:
         sf.pipeline(folder)
     assert str(caught.value) == f"{folder}: expected a translator or a fine-tuned model, {message}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import fetched
@@ -36,7 +37,7 @@ class TranslationPipeline:
             For each text `{"translation_text": …}`; also for a single text in a list.
 
         Raises:
-            TypeError: `n_best` or `scored` is given: a text has one answer here.
+            TypeError: `n_best` or `scored` is given: a text has one answer here; or a text is no string.
         """
         if wrong := sorted({"n_best", "scored"} & options.keys()):
             raise TypeError(
@@ -71,11 +72,13 @@ class ClassificationPipeline:
             a single pair is not. Cut texts are warned of.
 
         Raises:
+            TypeError: They are no texts or pairs.
             ValueError: `top_k` is below 1, or is not 1 for a model of tags or answers.
         """
         if (top_k is not None and top_k < 1) or (top_k != 1 and self.classifier.task_type.parts):
             raise ValueError(f"top_k: expected at least 1, or None; 1 for tags and answers; got {top_k}.")
         single = isinstance(texts, str | tuple | Mapping)
+        check_lines([texts] if single else texts, "texts", (str, tuple, list, Mapping))
         rows = [_as_tuple(one) for one in ([texts] if single else texts)]
         found = self.classifier.predict(rows, batch_size)
         if found.n_truncated:
@@ -91,10 +94,16 @@ class ClassificationPipeline:
         return ranked[0][0] if single and not isinstance(texts, str) else [one[0] for one in ranked]
 
 
+_KEYS = ("question", "text", "text_pair", "context")
+
+
 def _as_tuple(text: Any) -> Any:
     if not isinstance(text, Mapping):
         return text
-    return tuple(text[key] for key in ("question", "text", "text_pair", "context") if key in text)
+    if not text or (unknown := [key for key in text if key not in _KEYS]):
+        got = ", ".join(map(repr, unknown)) if text else "none"
+        raise TypeError(f"texts: expected the keys text and text_pair, or question and context, got {got}.")
+    return tuple(text[key] for key in _KEYS if key in text)
 
 
 def _listed(top_k: int | None, **answer: Any) -> Any:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -198,14 +198,27 @@ def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
     return Sentence(line, (), (), **dict.fromkeys(provides.intersection(PER_WORD), ()))  # type: ignore[arg-type]
 
 
-def check_lines(lines: object, what: str = "lines") -> None:
-    """Check that lines are not one string; `what` is their name in the message.
+def check_lines(lines: object, what: str = "lines", kinds: tuple[type, ...] = (str,)) -> None:
+    """Check that lines are several, and strings or of other `kinds`; `what` is their name in the message.
+
+    Those of an iterator are not looked at, as they would be gone.
 
     Raises:
-        TypeError: They are one string, which would be read as a list of characters, or a mapping.
+        TypeError: They are one string, which would be read as a list of characters, or no lines at all.
     """
-    if isinstance(lines, str | Mapping):
-        shown = f"the string {lines[:40]!r}. Put it into a list" if isinstance(lines, str) else "a mapping"
+    shown = ""
+    if isinstance(lines, str):
+        shown = f"the string {lines[:40]!r}. Put it into a list"
+    elif isinstance(lines, bytes | Mapping | Set) or not isinstance(lines, Iterable):
+        shown = type(lines).__name__ if not isinstance(lines, Mapping) else "a mapping"
+    elif isinstance(lines, Sized):
+        wrong = (
+            place for place in enumerate(cast("Iterable[Any]", lines)) if not isinstance(place[1], kinds)
+        )
+        for number, line in wrong:
+            shown = f"{type(line).__name__} in place {number}: {str(line)[:40]!r}"
+            break
+    if shown:
         raise TypeError(f"{what}: expected a list of strings, got {shown}.")
 
 

@@ -124,11 +124,11 @@ class Classifier:
             batch_size: Number of texts in a batch; None for the folder's setting.
 
         Raises:
-            TypeError: `texts` is one string, which would be read as a list of characters.
+            TypeError: `texts` is one string, which would be read as a list of characters, or no texts.
             DataError: A text is empty, or a single text is given for a model of pairs, or the reverse.
             CheckpointError: Outputs are not finite.
         """
-        check_lines(texts, "texts")
+        check_lines(texts, "texts", (str, tuple, list))
         examples = [self._example(text, number) for number, text in enumerate(texts, 1)]
         return self.predict_set(TextSet("texts", "texts", examples), batch_size, cached=False)
 

@@ -16,6 +16,39 @@ from syntaxformer.encoders.task_types import OneLabel, Score
 from syntaxformer.pipelines import ClassificationPipeline
 
 
+NO_TEXTS = [
+    None,
+    5,
+    2.5,
+    b"the cat",
+    {"the cat"},
+    [1],
+    [None],
+    ["the cat", float("nan")],
+    [["the", "cat"]],
+    [b"x"],
+    [{"txt": "a"}],
+]
+
+
+@pytest.mark.parametrize("given", NO_TEXTS, ids=map(repr, NO_TEXTS))
+def test_what_is_no_text(folder, plain, given):
+    doors = [
+        sf.pipeline(folder),
+        plain.translate,
+        plain.as_written,
+        plain.encode,
+        sf.load_annotator("spaces").annotate,
+    ]
+    for door in doors:
+        with pytest.raises(TypeError, match=r"^(lines|texts): expected "):
+            list(door(given))
+    if given != [["the", "cat"]]:  # a pair
+        with pytest.raises(TypeError, match=r"^texts: expected "):
+            ClassificationPipeline(_classifier([[0.25, 0.75]], ["yes"]))(given)
+    assert list(sf.pipeline(folder)([])) == []
+
+
 def test_translation(folder, plain):
     (best,) = plain.translate(["the cat"], beam_size=1)
     for translate in (sf.pipeline(folder), sf.pipeline(str(folder), task="translation")):

@@ -198,8 +198,8 @@ def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
     return Sentence(line, (), (), **dict.fromkeys(provides.intersection(PER_WORD), ()))  # type: ignore[arg-type]
 
 
-def check_lines(lines: object, what: str = "lines", kinds: tuple[type, ...] = (str,)) -> None:
-    """Check that lines are several, and strings or of other `kinds`; `what` is their name in the message.
+def check_lines(lines: object, what: str = "lines", kind: type = str) -> None:
+    """Check that lines are several, and strings or of another kind; `what` is their name in the message.
 
     Those of an iterator are not looked at, as they would be gone.
 
@@ -212,9 +212,7 @@ def check_lines(lines: object, what: str = "lines", kinds: tuple[type, ...] = (s
     elif isinstance(lines, bytes | Mapping | Set) or not isinstance(lines, Iterable):
         shown = type(lines).__name__ if not isinstance(lines, Mapping) else "a mapping"
     elif isinstance(lines, Sized):
-        wrong = (
-            place for place in enumerate(cast("Iterable[Any]", lines)) if not isinstance(place[1], kinds)
-        )
+        wrong = (place for place in enumerate(cast("Iterable[Any]", lines)) if not isinstance(place[1], kind))
         for number, line in wrong:
             shown = f"{type(line).__name__} in place {number}: {str(line)[:40]!r}"
             break

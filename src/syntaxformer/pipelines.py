@@ -78,7 +78,7 @@ class ClassificationPipeline:
         if (top_k is not None and top_k < 1) or (top_k != 1 and self.classifier.task_type.parts):
             raise ValueError(f"top_k: expected at least 1, or None; 1 for tags and answers; got {top_k}.")
         single = isinstance(texts, str | tuple | Mapping)
-        check_lines([texts] if single else texts, "texts", object)
+        check_lines([texts] if single else texts, "texts")
         rows = [_as_tuple(one) for one in ([texts] if single else texts)]
         found = self.classifier.predict(rows, batch_size)
         if found.n_truncated:

@@ -68,11 +68,12 @@ class Annotator(Protocol):
         """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar.
 
         Raises:
-            TypeError: The lines are one string, which would be read as a list of characters.
+            TypeError: The lines are one string, which would be read as a list of characters, or no lines.
+            DataError: A line is no string; with its number.
         """
         check_lines(lines)
         total = len(lines) if isinstance(lines, Sized) else None
-        sentences = self.stream(lines, n_processes=n_processes)
+        sentences = self.stream(_strings(lines), n_processes=n_processes)
         return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
@@ -198,10 +199,8 @@ def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
     return Sentence(line, (), (), **dict.fromkeys(provides.intersection(PER_WORD), ()))  # type: ignore[arg-type]
 
 
-def check_lines(lines: object, what: str = "lines", kind: type = str) -> None:
-    """Check that lines are several, and strings or of another kind; `what` is their name in the message.
-
-    Those of an iterator are not looked at, as they would be gone.
+def check_lines(lines: object, what: str = "lines") -> None:
+    """Check that lines are several; `what` is their name in the message.
 
     Raises:
         TypeError: They are one string, which would be read as a list of characters, or no lines at all.
@@ -211,13 +210,15 @@ def check_lines(lines: object, what: str = "lines", kind: type = str) -> None:
         shown = f"the string {lines[:40]!r}. Put it into a list"
     elif isinstance(lines, bytes | Mapping | Set) or not isinstance(lines, Iterable):
         shown = type(lines).__name__ if not isinstance(lines, Mapping) else "a mapping"
-    elif isinstance(lines, Sized):
-        wrong = (place for place in enumerate(cast("Iterable[Any]", lines)) if not isinstance(place[1], kind))
-        for number, line in wrong:
-            shown = f"{type(line).__name__} in place {number}: {str(line)[:40]!r}"
-            break
     if shown:
         raise TypeError(f"{what}: expected a list of strings, got {shown}.")
+
+
+def _strings(lines: Iterable[object]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, str):
+            raise DataError(f"text: expected a string, got {type(line).__name__}.", line=number)
+        yield line
 
 
 def check_words(sentences: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:

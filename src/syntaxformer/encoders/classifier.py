@@ -128,7 +128,7 @@ class Classifier:
             DataError: A text is empty, or a single text is given for a model of pairs, or the reverse.
             CheckpointError: Outputs are not finite.
         """
-        check_lines(texts, "texts", object)  # `_example` tells the line of what is no text
+        check_lines(texts, "texts")
         examples = [self._example(text, number) for number, text in enumerate(texts, 1)]
         return self.predict_set(TextSet("texts", "texts", examples), batch_size, cached=False)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, product
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,7 +154,10 @@ class SyntaxCollator:
         specials = "|".join(map(re.escape, tokenizer.all_special_tokens))
         self._specials = re.compile(specials) if split_special_tokens and specials else None
         self.config = InfusionConfig.of(config).fitted()
-        self._writes = getattr(getattr(config, "config", None), "is_encoder_decoder", True)
+        host = getattr(config, "config", None)  # of a model
+        self._writes = getattr(host, "is_encoder_decoder", True)
+        is_head = type(config).__name__.endswith(("ForSequenceClassification", "ForTokenClassification"))
+        self._n_outputs: int | None = getattr(host, "num_labels", None) if is_head else None
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.annotator = None if annotator is None else load_annotator(annotator)
         self._told, self._said = set[str](), set[int | str]()
@@ -192,8 +197,9 @@ class SyntaxCollator:
             `[batch, pieces]`.
 
         Raises:
-            DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, tags
-                are more or fewer than the words, or a row has no text.
+            DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, a
+                label is not finite or no class of the model, tags are more or fewer than the words, or a row
+                has no text.
         """
         are_rows = isinstance(examples[0], Mapping)  # the user's; `finetune` tells of its cuts by itself
         examples = self._examples(examples)
@@ -208,7 +214,7 @@ class SyntaxCollator:
         batch = {name: torch.from_numpy(encoded[name]) for name in encoded if name != "special_tokens_mask"}
         labels = [example.label for example in examples]
         of_parts = labels[0] is not None and (self.tags or isinstance(labels[0], range))
-        batch |= self._part_labels(labels, examples, encoded) if of_parts else self._labels(labels)
+        batch |= self._part_labels(labels, examples, encoded) if of_parts else self._labels(labels, examples)
         if not self.config.is_plain:
             batch |= self._syntax(examples, encoded)
         return batch
@@ -473,6 +479,7 @@ class SyntaxCollator:
                         f"labels: expected one for each of the {n_words} words of {shown(one.segments[0])}, "
                         f"got {n_labels}. Annotate the words that are labelled: `annotate_words`."
                     )
+                self._check_label(label, one)
             words, is_read = self.read_pieces(examples, encoded)
             learned = words >= 0 if self.tags == "all" else is_read
             found = np.take_along_axis(Ragged.of(labels).padded(IGNORED_LABEL), words.clip(0), 1)
@@ -487,7 +494,26 @@ class SyntaxCollator:
         first, last = torch.tensor(np.array(ends)).unbind(1)
         return {"start_positions": first, "end_positions": last}
 
-    def _labels(self, labels: list[Any]) -> dict[str, Tensor]:
+    def _check_label(self, label: Any, example: SyntaxExample) -> None:
+        """DataError for a label that the head cannot learn: torch would not tell which row has it."""
+        n, is_list = self._n_outputs, isinstance(label, list | tuple)
+        numbers = label if is_list else [label]
+        expected, fits = (
+            "finite numbers",
+            all(isinstance(one, Real) and math.isfinite(one) for one in numbers),
+        )
+        if is_list and not self.tags and n is not None:
+            expected, fits = f"{n} finite numbers", fits and len(label) == n
+        elif n is not None and n > 1:
+            expected = f"a class of the model, 0 to {n - 1}"
+            fits = all(
+                isinstance(one, Integral) and (0 <= one < n or one == IGNORED_LABEL) for one in numbers
+            )
+        if not fits:
+            text = shown(example.segments[0])
+            raise DataError(f"labels: expected {expected} for {text}, got {str(label)[:60]}.")
+
+    def _labels(self, labels: list[Any], examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
         if all(label is None for label in labels):
             return {}
         if len({(label is None, isinstance(label, str)) for label in labels}) > 1:
@@ -512,6 +538,8 @@ class SyntaxCollator:
                     "labels: some texts are cut to model_max_length, %d", self.tokenizer.model_max_length
                 )
             return {"labels": written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)}
+        for label, example in zip(labels, examples, strict=True):
+            self._check_label(label, example)
         dtype = torch.float32 if any(isinstance(label, float | list) for label in labels) else torch.int64
         return {"labels": torch.tensor(labels, dtype=dtype)}
 

@@ -13,6 +13,7 @@ import string
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -131,7 +132,8 @@ class WordTags(OneLabel):
         Raises:
             DataError: A row has too few or too many cells, a tag is unknown or missing, or nothing is there.
         """
-        read = _json_words if table_format(path) == "json" else _conll_words
+        is_json = table_format(path) == "json"
+        read = partial(_json_words, self.labels) if is_json else _conll_words
         rows, columns = read(path, columns, labelled)
         counts = Counter(chain.from_iterable(tags for _, _, tags in rows))
         counts.pop("", None)  # said below, with its line
@@ -229,7 +231,7 @@ _Sentences = tuple[list[tuple[list[int], list[str], list[str]]], Any]
 """The lines, words and tags (none if unknown) of each sentence, and the columns that were read."""
 
 
-def _json_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
+def _json_words(known: Sequence[str], path: str | Path, columns: Any, labelled: bool) -> _Sentences:
     table, rows = read_table(path), []
     word = pick_column(table.columns, (columns.text,) if columns.text else ("tokens", "words"), "words", path)
     names = (columns.label,) if columns.label else ("tags", "ner_tags", "pos_tags", "upos", "labels")
@@ -241,6 +243,11 @@ def _json_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
         if not is_right or not words or not all(str(one).strip() for one in words):
             problem = f"expected lists {word!r} and {tag!r} of as many words as tags, at least one, got"
             raise DataError(f"{problem} {str(words)[:60]} and {str(tags)[:60]}.", path, row.number)
+        numbers = (one for one in tags if isinstance(one, int) and str(one) not in known)
+        if (number := next(numbers, None)) is not None:
+            names = f"data.features[{tag!r}].feature.names"
+            problem = f"{tag}: expected names of tags, such as B-PER, got the number {number}. A data set of"
+            raise DataError(f"{problem} `datasets` has them in {names}: write these.", path, row.number)
         rows.append(([row.number] * len(words), list(map(str, words)), list(map(_as_label, tags))))
     return rows, replace(columns, text=word, label=tag)
 
@@ -278,6 +285,8 @@ def _conll_words(path: str | Path, columns: Any, labelled: bool) -> _Sentences:
         for number, row in cells:
             if len(row) != n_cells or not row[word].strip():
                 problem = f"row: expected {n_cells} cells, as in line {start}, got {len(row)}: {row[:5]}."
+                if len(row) == n_cells:
+                    problem = f"word: expected one in cell {word + 1}, got a blank: {row[:5]}."
                 raise DataError(f"{problem} Blank lines separate sentences.", path, number)
         # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
         cells = [(number, row) for number, row in cells if not is_conllu or row[0].isdecimal()]
@@ -321,6 +330,10 @@ class AnswerSpan(TaskType):
                         raise ValueError("expected an id of its own, a question and a context")
                     examples[one["id"]] = TextExample(texts, label, (), one["id"], number)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
+            if isinstance(error, json.JSONDecodeError):
+                got = "JSON lines" if error.msg == "Extra data" else f"what is no JSON: {error.msg}"
+                problem = f"expected one object of JSON with all questions, as SQuAD's files are, got {got}."
+                raise DataError(f"{problem} docs/finetune.md shows it.", path, error.lineno) from error
             where = one.get("id") if isinstance(one, dict) else None
             line = content[: max(0, content.find(f'"{where}"'))].count("\n") + 1
             problem = f"question {where!r}: {error!r}. docs/finetune.md shows SQuAD's format."

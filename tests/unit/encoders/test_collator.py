@@ -412,6 +412,43 @@ def test_labels(tokenizer):
         of_classes([sf.SyntaxExample((DOGS,), "pos")])
 
 
+_OF = "for 'Dogs bark', got"
+
+
+@pytest.mark.parametrize(
+    ("head", "n", "tags", "label", "message"),
+    [
+        ("ForSequenceClassification", 1, None, float("nan"), f"finite numbers {_OF} nan"),
+        (None, 3, None, float("-inf"), f"finite numbers {_OF} -inf"),
+        (None, 3, None, [1.0, float("nan")], rf"finite numbers {_OF} \[1.0, nan\]"),
+        ("ForSequenceClassification", 3, None, [1.0, 0.0], rf"3 finite numbers {_OF} \[1.0, 0.0\]"),
+        ("ForSequenceClassification", 3, None, 3, f"a class of the model, 0 to 2 {_OF} 3"),
+        ("ForSequenceClassification", 3, None, -1, f"a class of the model, 0 to 2 {_OF} -1"),
+        ("ForSequenceClassification", 3, None, 1.0, f"a class of the model, 0 to 2 {_OF} 1.0"),
+        ("ForTokenClassification", 3, "first", (0, 7), rf"a class of the model, 0 to 2 {_OF} \(0, 7\)"),
+        (None, 3, "all", ("NOUN", "VERB"), f"finite numbers {_OF} "),
+    ],
+)
+def test_a_label_that_cannot_be_learned_is_told_with_its_text(tokenizer, head, n, tags, label, message):
+    """Torch says "Target 3 is out of bounds" of a batch, and of NaN nothing."""
+    model = type(f"Bert{head}", (), {"infusion": SimpleNamespace(config=sf.InfusionConfig())})()
+    model.config = SimpleNamespace(num_labels=n)
+    make = sf.SyntaxCollator(tokenizer, model, tags=tags)
+    good = {None: 0, "first": (0,) * 6, "all": (0,) * 6}[tags]
+    good = (
+        0.5
+        if n == 1
+        else [0.5] * 3
+        if isinstance(label, list) and head
+        else [0.5] * 2
+        if isinstance(label, list)
+        else good
+    )
+    with pytest.raises(DataError, match=f"^labels: expected {message}"):
+        make([sf.SyntaxExample((MAN,), good), sf.SyntaxExample((DOGS,), label)])
+    assert make([sf.SyntaxExample((MAN,), good)] * 2)["labels"].shape[0] == 2
+
+
 def test_tags_are_as_many_as_the_words(tokenizer):
     make = collator(tokenizer, "none", tags="first")
     long = sf.SyntaxExample((MAN,), (1, 2, 3, 4, 5, 6))

@@ -111,8 +111,8 @@ class SyntaxCollator:
 
     Args:
         tokenizer: A fast tokenizer, which gives the character offsets of pieces.
-        config: The infused model, or its infusion, or the shorthand "masks,pos_add". A batch does not say for
-            which infusion it was made: another one than the model's is found only by `save`.
+        config: The infused model, or its infusion, or the shorthand "masks,pos_add". Batches say for which
+            infusion they were made, and a model of another one refuses them.
         max_length: Largest number of pieces, specials included; longer examples are cut and counted.
         pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
         text: Column of the text of rows without annotation, or the two columns of pairs.
@@ -167,6 +167,7 @@ class SyntaxCollator:
         self._n_texts = torch.tensor(0).share_memory_()
         self._n_columns = 0 if text == "text" else len(self.text)
         self._vocabularies = self.config.vocabularies
+        self._settings = torch.tensor([self.config.batch_numbers])
         self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
@@ -194,7 +195,8 @@ class SyntaxCollator:
             The tokenizer's `input_ids`, `attention_mask` and `token_type_ids`, `labels` if the examples have
             them, and what the config needs of `syntax` uint8 `[batch, trees, pieces, pieces]`,
             `factor_ids` int64 `[batch, pieces, factors]`, `governors` int64 and `first_pieces` bool
-            `[batch, pieces]`.
+            `[batch, pieces]`; beside them `syntax_settings` int64 `[batch, settings]`, by which a model of
+            another infusion refuses them.
 
         Raises:
             DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, a
@@ -244,6 +246,8 @@ class SyntaxCollator:
         if names <= self._told:
             return
         self._told |= names | self.annotators
+        if len(self._told) > 1:
+            _log.warning("rows were annotated by %s: trees may differ", " and ".join(sorted(self._told)))
         text = "\n".join(sorted(self._told)).encode()[:512]
         self._names[_worker(), : len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
@@ -358,7 +362,7 @@ class SyntaxCollator:
         path = Path(folder) / COLLATOR_FILE
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
-        content.pop("annotators", None)
+        annotators = content.pop("annotators", ())
         if strange := content.keys() & {"annotator", "text"}:  # a stranger's would be loaded
             raise CheckpointError(f"{path}: expected no {strange.pop()}, which you give yourself, got one.")
         n_texts = content.pop("n_texts", 0)
@@ -366,6 +370,7 @@ class SyntaxCollator:
             content["pool"] = TreePool.from_json(content["pool"])
         made = cls(auto_tokenizer(folder, trust_tokenizer), config, **{**content, **options})
         made._n_texts.fill_(n_texts)
+        made._tell(set(annotators))
         return made
 
     def _examples(self, examples: Sequence[Any]) -> Sequence[SyntaxExample]:
@@ -546,7 +551,7 @@ class SyntaxCollator:
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
         """The tensors that depend on which word each piece belongs to."""
         (sentences, owners), shape = _segments(examples, encoded), encoded["input_ids"].shape
-        batch: dict[str, Tensor] = {}
+        batch = {"syntax_settings": self._settings.repeat(len(examples), 1)}
         ids = [2 * one.checksum + segment for one in examples for segment in (0, 1)]
         if self._vocabularies:
             batch["factor_ids"] = self._factor_ids(sentences, owners, ids).view(*shape, -1)

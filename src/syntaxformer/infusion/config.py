@@ -6,6 +6,7 @@ JSON beside the weights of a pretrained encoder, and into the recipe of a transl
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -358,6 +359,29 @@ class InfusionConfig(_Section):
             raise ConfigError(str(error).replace("infusion kind:", "infusion.embedding.kind:")) from error
         check_factors(names, PER_WORD, [name for name in self._values if name not in FACTORS])
         return names
+
+    @property
+    def batch_settings(self) -> dict[str, Any]:
+        """What gives the numbers of a batch their meaning: a model refuses batches of other settings."""
+        options = self.tree_options
+        names = ("max_distance", "siblings", "specials", "control", "relations")
+        of_trees = {name: getattr(options, name, None) for name in names}
+        trees = () if options is None else options.used_trees
+        return {
+            "trees": trees,
+            **of_trees,
+            "nodes": options.nodes if options and "constituency" in trees else None,
+            "seed": self.seed if options and options.control else None,
+            "lisa": self.lisa is not None,
+            "factors": self.factors,
+            "values": tuple(vocabulary.values for vocabulary in self.vocabularies.values()),
+        }
+
+    @property
+    def batch_numbers(self) -> list[int]:
+        """`batch_settings` as batches carry them: whole numbers, or checksums."""
+        found = self.batch_settings.values()
+        return [one if isinstance(one, int) else zlib.crc32(repr(one).encode()) for one in found]
 
     @property
     def _values(self) -> dict[str, tuple[str, ...]]:

@@ -36,8 +36,8 @@ from syntaxformer.nn import (
 from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 from syntaxformer.nn.relation_index import check_ids
 
-BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
-"""The arguments of `forward` that hold the syntax of a batch."""
+BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces", "syntax_settings")
+"""The arguments of `forward` that hold the syntax of a batch, and for which settings it was made."""
 
 _SHARED = "shared"
 
@@ -179,6 +179,7 @@ class Infusion(nn.Module):
         if problems := layer_problems(config, len(parts.layers), parts.n_heads, "the encoder"):
             raise ConfigError(problems)
         self.config, self.family = config.fitted(), parts.family
+        self._batch_numbers, self._has_checked = self.config.batch_numbers, False
         self._last = OfThread(_Last)
         self.records_weights = self.records_attention = False
         self.inject = config.lisa.inject if config.lisa else None
@@ -320,9 +321,12 @@ class Infusion(nn.Module):
         and of pieces. `attention_mask` is 0 for padding; None if there is no padding.
 
         Raises:
-            ValueError: The batch lacks syntax that the model is infused with, or its shape is wrong.
+            ValueError: The batch lacks syntax that the model is infused with, was made for other settings, or
+                its shape is wrong.
         """
         _check(self, given, shape)
+        if (made_for := given.get("syntax_settings")) is not None:
+            self._check_settings(made_for)
         relations = _as_bytes(given["syntax"]) if self.config.tree_options else None
         if relations is not None and self.relation_bias:  # a larger id would be read from the next tree's
             check_ids(relations, 3 * self.config.relation_bias.max_distance + 2)
@@ -339,6 +343,25 @@ class Infusion(nn.Module):
             seen=seen,
             outputs=outputs,
         )
+
+    def _check_settings(self, made_for: Tensor) -> None:
+        """Refuse a batch for another infusion; a GPU is waited for once, and later aborts by itself."""
+        if torch.compiler.is_compiling() or (self._has_checked and not takes_cpu_path(made_for.device)):
+            problem = "syntax_settings: expected a batch for this model's infusion, got another."
+            torch._assert_async((made_for.sum(1) == sum(self._batch_numbers)).all(), problem)
+            return
+        rows, self._has_checked = made_for.unique(dim=0).tolist(), True
+        for name, expected, mine, *numbers in zip(
+            *(self.config.batch_settings, self.config.batch_settings.values(), self._batch_numbers),
+            *rows,
+            strict=True,
+        ):
+            if other := [number for number in numbers if number != mine]:
+                got = other[0] if isinstance(expected, int) else "another"
+                raise ValueError(
+                    f"{name}: expected a batch for that of the model, {str(expected)[:80]}, got {got}. "
+                    "Make it with a collator of the model: SyntaxCollator(tokenizer, model)."
+                )
 
 
 def _chosen(section: Any, n_layers: int, default: Sequence[int] | None = None) -> list[int]:
@@ -476,6 +499,7 @@ def _check(infusion: Infusion, given: Mapping[str, Tensor | None], shape: torch.
             "Make batches with SyntaxCollator, or switch it off: infusion.inject_governors(False)."
         )
     wanted |= {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
+    wanted |= {"syntax_settings": [batch, len(infusion._batch_numbers)]}
     for name, expected in wanted.items():
         found = given.get(name)
         if expected is not None and found is not None and list(found.shape) != expected:

@@ -137,6 +137,7 @@ class Encoder(_Host):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        syntax_settings: Int[Tensor, "batch settings"] | None = None,
     ) -> EncoderOutput | tuple[Any, ...]:
         """Encode source pieces; arguments as in `SyntaxTransformer`, factors in the order of the plan.
 
@@ -146,7 +147,7 @@ class Encoder(_Host):
         shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
         embedded, batch, seen = self.embedding(input_ids, factor_ids), None, []
         if self.infusion is not None:
-            given = {"syntax": syntax, "governors": governors}
+            given = {"syntax": syntax, "governors": governors, "syntax_settings": syntax_settings}
             batch = self.infusion.open(given, embedded.shape[:2], attention_mask, attends)
             seen.append(batch.seen)
         states, hidden, attentions = self._run_layers(embedded, attention_mask, batch, attends, shows_states)

@@ -192,6 +192,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        syntax_settings: Int[Tensor, "batch settings"] | None = None,
         **others: Any,
     ) -> TranslationOutput | tuple[Any, ...]:
         """Score target pieces; in training with labels, only the loss is computed and `logits` is None.
@@ -216,6 +217,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             output_hidden_states: Return the input and the states after each layer, before the final norm.
             return_dict: Return a `TranslationOutput` and not a tuple; a tuple always contains the logits.
             num_items_in_batch: Divisor of the loss under accumulation: the target pieces of the update.
+            syntax_settings: For which infusion a `SyntaxCollator` made the batch; another one is refused.
             others: Keywords of other translation models; none is supported.
 
         Raises:
@@ -228,7 +230,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         is_dict = asked(self.config, "return_dict", return_dict)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
-                input_ids, attention_mask, factor_ids, syntax, governors, attends, shows_states, True
+                *(input_ids, attention_mask, factor_ids, syntax, governors, attends, shows_states, True),
+                syntax_settings=syntax_settings,
             )
         if decoder_input_ids is None:
             if labels is None:

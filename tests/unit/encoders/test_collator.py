@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertTokenizerFast, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast, PreTrainedTokenizerFast
 
 import syntaxformer as sf
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
@@ -20,6 +22,7 @@ from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.syntax.inputs import NO_GOVERNOR
 from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, sentence_trees
 from syntaxformer.trees import format_tree, phrase_structure
+from syntaxformer.trees.sentence import OF_PARSE
 
 VOCABULARY = [
     "[PAD]",
@@ -673,3 +676,124 @@ def test_governors_of_lisa_stay_those_of_the_parse(tokenizer):
     across = expected["syntax"] == PAIR
     assert across.any()
     assert (found["syntax"] == PAIR).equal(across), "words of two sentences stay a pair"
+
+
+def _depths(sentence):
+    return np.minimum(np.subtract.outer(range(len(sentence)), range(len(sentence))) % 5, 2)
+
+
+def _other_depths(sentence):
+    return _depths(sentence).T
+
+
+def _settings():
+    """Infusions of which none reads the batches of another: what differs → the config."""
+    sf.register_relations("depths", _depths, 3)
+    sf.register_relations("other_depths", _other_depths, 4)
+    masks = {
+        "plain": {}, "max_distance": {"max_distance": 5}, "dependency": {"trees": ["dependency"]}, "order": {"trees": ["constituency", "dependency"]},
+        "constituency": {"trees": ["constituency"]}, "without": {"without": ["dependency"], "nodes": "leaves"}, "nodes": {"nodes": "leaves"},
+        "siblings": {"siblings": "all"}, "specials": {"specials": "none"}, "control": {"control": "random_tree"}, "permuted": {"control": "permuted"},
+        "own": {"trees": ["depths"]}, "another's own": {"trees": ["other_depths"]}, "both": {"trees": ["dependency", "depths"]},
+    }  # fmt: skip
+    found = {name: sf.InfusionConfig(masks=one) for name, one in masks.items()}
+    found["seed"] = sf.InfusionConfig(masks={"control": "random_tree"}, seed=3)
+    found["lisa"] = sf.InfusionConfig(masks={}, lisa={})
+    found["lisa alone"] = sf.InfusionConfig(lisa={})
+    factors = [["pos"], ["case", "pos"], ["pos", "case"], ["deprel"]]
+    for names in factors:
+        config = sf.InfusionConfig(
+            embedding={"kind": "add", "factors": names}, masks={"trees": ["dependency"]}
+        )
+        found[" ".join(names)] = config.fitted([MAN, MAN])
+    found["other values"] = config.fitted([DOGS, DOGS])
+    return found
+
+
+def _infused(config):
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 7}
+    return sf.infuse(
+        BertForSequenceClassification(BertConfig(vocab_size=len(VOCABULARY), **sizes)), config
+    ).eval()
+
+
+def test_a_model_takes_batches_for_its_own_infusion_alone(tokenizer):
+    """Numbers of relations and values mean something else in another: every pair of different settings is refused."""
+    settings = _settings()
+    models = {name: _infused(config) for name, config in settings.items()}
+    known = [*settings["plain"].batch_settings, "syntax", "factor_ids"]
+    batches = {
+        name: sf.SyntaxCollator(tokenizer, one)([sf.SyntaxExample((DOGS,))]) for name, one in models.items()
+    }
+    for name, other in product(models, batches):
+        with (
+            nullcontext()
+            if name == other
+            else pytest.raises(ValueError, match=rf"^({'|'.join(known)}): expected ")
+        ):
+            models[name](**batches[other])
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "message"),
+    [
+        (
+            "plain",
+            "max_distance",
+            "^max_distance: expected a batch for that of the model, 15, got 5\\. Make it",
+        ),
+        (
+            "dependency",
+            "constituency",
+            r"^trees: expected a batch for that of the model, \('dependency',\), got another",
+        ),
+        ("lisa", "plain", "^lisa: expected a batch for that of the model, True, got 0"),
+        ("deprel", "other values", "^values: expected a batch for that of the model"),
+    ],
+)
+def test_what_differs_is_said(tokenizer, name, other, message):
+    settings = _settings()
+    model, (pairs) = _infused(settings[name]), [sf.SyntaxExample((DOGS,))]
+    right, wrong = (sf.SyntaxCollator(tokenizer, settings[one])(pairs) for one in (name, other))
+    with pytest.raises(ValueError, match=message):
+        model(**wrong)
+    both = {key: torch.cat([right[key], wrong[key]]) for key in right if key in wrong}
+    with pytest.raises(ValueError, match=message):
+        model(**both)
+    model(**right)
+    by_hand = {key: one for key, one in right.items() if key != "syntax_settings"}
+    model(**by_hand)
+
+
+def test_a_compiled_model_takes_batches_for_its_own_infusion_alone(tokenizer):
+    """In the graph there is an assertion, which no device is waited for."""
+    settings = _settings()
+    model, pairs = _infused(settings["deprel"]), [sf.SyntaxExample((DOGS,))]
+    right, wrong = (sf.SyntaxCollator(tokenizer, settings[one])(pairs) for one in ("deprel", "other values"))
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    assert torch.isfinite(compiled(**right).logits).all()
+    with pytest.raises(RuntimeError, match="expected a batch for this model's infusion"):
+        compiled(**wrong)
+
+
+def test_rows_of_another_annotator_are_told(tokenizer, tmp_path, caplog):
+    """Once, also by a collator that was loaded: phrases may be another parser's."""
+    make = collator(tokenizer, "masks")
+    rows = [{"syntax": {**DOGS.to_dict(), "annotator": by}} for by in ("en 1", "en+phrases 1")]
+    make(rows[:1] * 2)
+    make.save_pretrained(tmp_path)
+    assert not caplog.messages
+    for one in (make, sf.SyntaxCollator.from_pretrained(tmp_path)):
+        caplog.clear()
+        one(rows[:1])
+        one(rows[1:])
+        one(rows[1:])
+        assert caplog.messages == ["rows were annotated by en 1 and en+phrases 1: trees may differ"]
+
+
+def test_phrases_of_words_without_them_are_those_that_the_parse_gives(tokenizer):
+    """`en` and `en+phrases` are read alike: trees that are not given are converted from the parse."""
+    given = replace(MAN, constituency=replace(MAN, constituency=OF_PARSE).constituency)
+    with_phrases, without = (collator(tokenizer, "masks")([sf.SyntaxExample((one,))]) for one in (given, MAN))
+    assert torch.equal(with_phrases["syntax"], without["syntax"])

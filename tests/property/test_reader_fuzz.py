@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scratch_encoder import read_word_vectors
 
 from syntaxformer.annotate import read_annotations, write_annotations
 from syntaxformer.base.errors import SyntaxformerError
 from syntaxformer.base.files import read_json, verify_manifest
-from syntaxformer.encoders.scratch import read_word_vectors
 from syntaxformer.encoders.tables import read_table
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig

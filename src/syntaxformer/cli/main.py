@@ -34,7 +34,6 @@ from syntaxformer.cli.finetune import finetune
 from syntaxformer.cli.options import with_relations
 from syntaxformer.cli.predict import predict
 from syntaxformer.cli.probe import probe
-from syntaxformer.cli.scratch import scratch
 from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import backtranslate, translate
@@ -42,7 +41,7 @@ from syntaxformer.cli.translate import backtranslate, translate
 GROUPS = {
     "Begin": (demo, doctor),
     "Translate": (train, translate, evaluate),
-    "Fine-tune an encoder": (finetune, predict, scratch),
+    "Fine-tune an encoder": (finetune, predict),
     "Look into models": (attend, compare, cost, curves, probe),
     "Prepare and deliver": (annotate, backtranslate, export, serve),
 }
@@ -50,7 +49,7 @@ GROUPS = {
 
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
-_WITHOUT_RELATIONS = (demo, doctor, scratch, curves, annotate)
+_WITHOUT_RELATIONS = (demo, doctor, curves, annotate)
 """Verbs that load and train no model of the user's."""
 
 app = typer.Typer(

@@ -5,10 +5,10 @@ import os
 import numpy as np
 import pytest
 import torch
+from scratch_encoder import EncoderShape, build_scratch_encoder, count_words, main, word_tokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.scratch import EncoderShape, build_scratch_encoder, count_words, word_tokenizer
 
 SHAPE = EncoderShape(layers=2, width=22, heads=2, feed_forward=13, max_length=17)
 GLOVE = "the 1 2 3 4 5\nDog 5 4 3 2 1\ndo 0 0 0 0 1\nn't 0 0 0 1 0\nbark -1 0 0 0 0\n. 0 1 0 0 0\n"
@@ -177,21 +177,8 @@ def test_all_that_does_not_fit_is_said(files):
         build(files, shape=EncoderShape(layers=0), vectors=None)
 
 
-def test_on_the_command_line(files, monkeypatch, capsys):
-    import sys
-
-    from syntaxformer.cli.main import main
-
-    arguments = [
-        "scratch",
-        "--train",
-        str(files / "train.txt"),
-        "--glove",
-        str(files / "glove.txt"),
-        "-o",
-        str(files / "out"),
-    ]
-    arguments += [
+def test_on_the_command_line(files, capsys):
+    sizes = [
         "--layers",
         "1",
         "--width",
@@ -204,13 +191,20 @@ def test_on_the_command_line(files, monkeypatch, capsys):
         "17",
         "--lowercase",
     ]
-    monkeypatch.setattr(sys, "argv", ["syntaxformer", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 0
+    paths = [
+        "--train",
+        f"{files / 'train.txt'}",
+        "--glove",
+        f"{files / 'glove.txt'}",
+        "-o",
+        f"{files / 'out'}",
+    ]
+    main([*paths, *sizes])
     assert capsys.readouterr().out.startswith(f"{files / 'out'}: 0.0M parameters, ")
     tokenizer = AutoTokenizer.from_pretrained(files / "out")
     assert tokenizer.tokenize("THE dog") == ["the", "dog"]
+    with pytest.raises(SystemExit, match=r"^error: output: "):
+        main([*paths, *sizes])
 
 
 def test_a_seed_is_one_of_numpy(files):

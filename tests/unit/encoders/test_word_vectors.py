@@ -6,9 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scratch_encoder import read_word_vectors
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.encoders.scratch import read_word_vectors
 
 TEXT = ", 0.5 -1 2e-1\nThe 1 2 3\n. . . 4 5 6\nthe 7 8 9\r\nname@a.com b 1 1 1\ndog 1.5 0 -0.25\nthe 0 0 0\n\ncafé 3 2 1\n"
 

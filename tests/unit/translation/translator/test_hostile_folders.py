@@ -20,6 +20,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from scratch_encoder import word_tokenizer
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import import_protobuf
@@ -30,7 +31,6 @@ from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import MAX_PIECES_BYTES, check_tokenizer, write_manifest
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.scratch import word_tokenizer
 from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.serve.engines import ExplainSettings, TranslatorEngine, explain_classification, load_engine
 from syntaxformer.serve.schemas import TranslateSettings

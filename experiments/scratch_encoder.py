@@ -2,10 +2,14 @@
 
 It is written as an ordinary checkpoint folder, so that fine-tuning and every infusion work as on a pretrained
 checkpoint. The network is ELECTRA's encoder: that of BERT, with a projection from the embeddings' width.
+
+    python experiments/scratch_encoder.py --train SNLI/train.txt --glove glove.840B.300d.txt -o encoders/glove
+    syntaxformer finetune --task snli --data SNLI --model encoders/glove --infuse masks -o runs/snli
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import re
 from collections import Counter
@@ -21,7 +25,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.config import MAX_SEED
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import WORDS, atomic_folder, make_readable, read_lines
 from syntaxformer.runs.loading import quiet_loading
 from syntaxformer.trees import leaves_of, read_ptb
@@ -30,7 +34,6 @@ _log = logging.getLogger("syntaxformer.data")
 
 SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 
-# Clitics as in the Penn Treebank and GloVe ("do", "n't"); otherwise words and single characters.
 _OPENS_TREE = re.compile(r"\s*\(\s*(?:[A-Z\d-]*\s*\(|\d \S+\)$)")
 """How a file of SST's or of Penn's trees begins: with two phrases, or with one word that has a number."""
 
@@ -275,3 +278,32 @@ def _vector(parts: list[str]) -> NDArray[np.float32] | None:
     except ValueError:
         return None
     return vector if np.isfinite(vector).all() else None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write an encoder, or say in one line why not."""
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument(
+        "--train", type=Path, action="append", required=True, help="text or trees; repeatable"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, help="new or empty folder")
+    parser.add_argument("--glove", type=Path, help="GloVe text file, plain or .gz; default: random vectors")
+    sizes = [name for name in EncoderShape.__dataclass_fields__ if name != "embedding_width"]
+    for name in sizes:
+        default = EncoderShape.__dataclass_fields__[name].default
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+    parser.add_argument("--min-count", type=int, default=1, help="rarer words become unknown")
+    parser.add_argument("--lowercase", action="store_true", help="read all text in lower case")
+    parser.add_argument("--seed", type=int, default=1, help="of the random initialisation")
+    options = vars(parser.parse_args(arguments))
+    shape = EncoderShape(**{name: options.pop(name) for name in sizes})
+    train, output, glove = (options.pop(name) for name in ("train", "output", "glove"))
+    try:
+        print(build_scratch_encoder(train, output, glove, shape, **options))
+    except SyntaxformerError as error:
+        raise SystemExit(f"error: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -103,6 +103,26 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
     return result
 
 
+def check_once(overrides: Sequence[str]) -> None:
+    """Check that no setting key=value replaces one before it, of the same key or of one in its section.
+
+    Raises:
+        ConfigError: Lists all that do.
+    """
+    keys = [setting.partition("=")[0] for setting in overrides]
+    lost = (
+        (key, next((one for one in keys[:at] if f"{one}.".startswith(f"{key}.")), ""))
+        for at, key in enumerate(keys)
+    )
+    problems = [
+        f"{key}: expected one value, got another of {one} before it. Leave one out."
+        for key, one in lost
+        if one
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
 def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten all sections into `section.key` → value."""
     flat: dict[str, Any] = {}

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
 
-annotator = Typer(
+annotator = options.App(
     name="annotator",
     help="Train a tagger and parser on a treebank, and score annotators.\n\n"
     "syntaxformer annotator train cs_pdt-ud-train.conllu --dev cs_pdt-ud-dev.conllu -o annotators/cs",

@@ -20,7 +20,7 @@ def compare(
         list[Path], Argument(help="Two to eight models or files of translations, the baseline first.")
     ],
     src: Annotated[Path | None, Option(help="Translators: source text, plain or .gz.")] = None,
-    ref: Annotated[Path | None, Option(help="Translators: reference translations, line by line.")] = None,
+    ref: options.ReferenceOption = None,
     data: Annotated[
         str | None, Option(help="Classifiers: a table with labels, or a folder of official files (dev).")
     ] = None,
@@ -56,7 +56,7 @@ def compare(
     from syntaxformer.study.cases import case_blocks, cases_of_lines
     from syntaxformer.translation.scoring import check_directions
 
-    options.refuse_inputs(output, [*systems, src, ref, train, data])
+    options.refuse_inputs(output, [*systems, src, *(ref or ()), train, data])
     options.refuse_other_endings(output, (".md", ".html"))
     if not 2 <= len(systems) <= 8:
         raise ConfigError(f"SYSTEMS: expected two to eight, the baseline first, got {len(systems)}.")
@@ -67,12 +67,11 @@ def compare(
         given = model_annotator, None, trust_annotator
         _write(_classifier_blocks(systems, called, data, examples, given), output)
         return
-    if src is None or ref is None or data is not None:
+    if src is None or not ref or data is not None:
         got = ", got --annotator with --data. Use --model-annotator." if annotator and data else "."
         wanted = "--src and --ref, or for classifiers --data and --model-annotator"
         raise ConfigError(f"compare: expected {wanted}{got}")
-    sources, references = list(read_lines(src)), list(read_lines(ref))
-    options.check_parallel(src, sources, {ref: references})
+    sources, references = options.read_parallel(src, ref)
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]
     for path, lines in zip(systems, outputs, strict=True):
@@ -80,15 +79,15 @@ def compare(
     models = [model for _, model in found if model is not None]
     infos = [model.info for model in models]
     check_directions(infos, "SYSTEMS")
-    texts = [language_of_file(src), language_of_file(ref)]
+    texts = [language_of_file(src), language_of_file(ref[0])]
     if infos:
         texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
     parser = prepare(choose_annotator(annotator, texts[0], "--annotator"))
     tagger = prepare(choose_annotator(target_annotator, texts[1], "--target-annotator"))
     for model in (one for one in models if one.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # as in training
-        cleaned = [clean(line) for line in references]
-        references, *outputs = map(model.as_written, (cleaned, *outputs))
+        references = [model.as_written(list(map(clean, text))) for text in references]
+        outputs = [model.as_written(text) for text in outputs]
     counted = () if train is None else read_lines(train)
     cases = cases_of_lines(sources, references, outputs, parser, tagger, infos, counted)
     _write(case_blocks(cases, called, examples), output)

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
 
-data = Typer(
+data = options.App(
     name="data",
     help="Report faults of parallel text, and get corpora.\n\nsyntaxformer data report train.en train.de",
     no_args_is_help=True,

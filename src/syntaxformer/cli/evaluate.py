@@ -25,7 +25,7 @@ def evaluate(
         str | None, Argument(metavar="[IN]", help="For a classifier: a table with labels, as in training.")
     ] = None,
     src: Annotated[Path | None, Option(help="Source text, plain or .gz.")] = None,
-    ref: Annotated[Path | None, Option(help="Reference translations, line by line.")] = None,
+    ref: options.ReferenceOption = None,
     output: Annotated[
         Path | None, Option("-o", "--output", help="File for the translations, plain or .gz.")
     ] = None,
@@ -54,9 +54,9 @@ def evaluate(
 
     syntaxformer evaluate runs/bias held_out.csv --baseline runs/plain
     """
-    from syntaxformer.base.files import atomic_text, read_lines
+    from syntaxformer.base.files import atomic_text
     from syntaxformer.study.ablation import Ablation, ablate_translator
-    from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
+    from syntaxformer.translation import scoring
     from syntaxformer.translation.translator import Translator
 
     if rows is not None or data is not None:
@@ -72,14 +72,12 @@ def evaluate(
         others += [trust_annotator, beam_size, no_repeat_ngram_size, factor]
         _compare_files(scores, baseline_scores, as_json, others)
         return
-    if model is None or src is None or ref is None or split is not None:
+    if model is None or src is None or not ref or split is not None:
         more = "fewer" if split is None else "--split without --data"
         raise ConfigError(f"evaluate: expected MODEL, --src and --ref, or --scores, got {more}.")
-    options.refuse_inputs(output, [src, ref, *options.factor_files(factor).values()])
-    sources, references = list(read_lines(src)), list(read_lines(ref))
-    options.check_parallel(src, sources, {ref: references})
-    if sources == references:
-        raise DataError(f"expected another text than in {src}, got the same.", ref)
+    options.refuse_inputs(output, [src, *ref, *options.factor_files(factor).values()])
+    sources, texts = options.read_parallel(src, ref)
+    references = texts if len(texts) > 1 else texts[0]
     systems: dict[str, Translator] = {}
     ablation = Ablation.parse(shuffle, blank)
     for one in (model, *(baseline or ())):
@@ -90,25 +88,24 @@ def evaluate(
         (name, intact), *others = systems.items()
         systems = {name: ablate_translator(intact, ablation), **dict(others or [(UNCHANGED, intact)])}
     infos = [one.info for one in systems.values()]
-    options.check_languages(infos[0], src, ref)
-    common = common_scoring(infos, "--baseline")
+    options.check_languages(infos[0], src, *ref)
+    common = scoring.common_scoring(infos, "--baseline")
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
     for name, one in systems.items():
         own, told = options.read_factors(factor), f"translating with {name}"
         scored = sources, references, beam_size, own, told
-        found = score_translator(one, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
+        found = scoring.score_translator(one, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
         report |= {} if report else {"model": name, **asdict(found.scores), "n_loops": found.n_loops}
         texts[name] = found.hypotheses
     if output is not None:
         with atomic_text(output) as file:
             file.writelines(f"{line}\n" for line in texts[str(model)])
-    references = list(map(infos[0].preparation(infos[0].tgt).clean, references))
+    references = scoring.written_references([*systems.values()], references)
     for one in systems.values():  # text that one model cannot write must not decide between them
-        references, *written = map(one.as_written, (references, *texts.values()))
-        texts = dict(zip(texts, written, strict=True))
-    note = next(filter(None, map(reference_note, infos)), None)
-    report |= score_table(texts, references, **common, note=note)
+        texts = {name: one.as_written(lines) for name, lines in texts.items()}
+    note = next(filter(None, map(scoring.reference_note, infos)), None)
+    report |= scoring.score_table(texts, references, **common, note=note)
     if len(systems) > 1:
         name, *_ = others = list(systems)[1:]
         told = next(filter(None, (_table_note(model, Path(one)) for one in others)), None)

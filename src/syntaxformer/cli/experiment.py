@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Exit, Option, Typer
+from typer import Argument, Exit, Option
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli import options
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from syntaxformer.study.experiments.spec import Only, Spec
     from syntaxformer.study.experiments.store import RunStore
 
-experiment = Typer(
+experiment = options.App(
     name="experiment",
     help="Do and report a grid of runs from a YAML file.\n\nsyntaxformer experiment run SPEC.yaml",
     no_args_is_help=True,

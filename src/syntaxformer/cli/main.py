@@ -18,6 +18,7 @@ import typer
 
 from syntaxformer import __version__
 from syntaxformer.base.errors import ConfigError, SyntaxformerError, panics, visible
+from syntaxformer.cli import options
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.annotator import annotator
 from syntaxformer.cli.attend import attend
@@ -52,7 +53,7 @@ VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 _WITHOUT_RELATIONS = (demo, doctor, curves, annotate)
 """Verbs that load and train no model of the user's."""
 
-app = typer.Typer(
+app = options.App(
     name="syntaxformer",
     help="Syntax in Transformers: train, translate and evaluate with parts of speech and trees.",
     epilog="`syntaxformer VERB --help` shows an example.",

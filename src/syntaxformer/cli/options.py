@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperCommand, TyperGroup
 
 from syntaxformer.base.errors import ConfigError, DataError, visible
 
@@ -65,6 +67,9 @@ NoRepeatOption = Annotated[
     int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
 ]
 OverwriteOption = Annotated[bool, Option("--overwrite", help="Delete the output of an older run.")]
+ReferenceOption = Annotated[
+    list[Path] | None, Option(help="Reference translations, line by line; repeatable: several references.")
+]
 RelationsOption = Annotated[
     list[Path] | None,
     Option(metavar="FILE", help="Python file that registers relations of your own; repeatable."),
@@ -115,6 +120,41 @@ def with_relations(verb: Callable[..., None]) -> Callable[..., None]:
     return registered
 
 
+class _OnceEach:
+    """Refuses an option, or the key of a setting, that is repeated: else the last value counts unnoticed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        command: Any = super()
+        values, _, parameters = command.make_parser(ctx).parse_args(list(args))
+        for parameter, n in Counter(parameters).items():
+            if n > 1 and not parameter.multiple:
+                raise ConfigError(f"{max(parameter.opts, key=len)}: expected it once, got it {n} times.")
+            if (parameter.metavar or "").upper().rstrip("].").endswith(("=VALUE", "=FILE")):
+                from syntaxformer.base.config import check_once  # which imports pydantic, as --help must not
+
+                check_once(values[parameter.name] or ())
+        return command.parse_args(ctx, args)
+
+
+class Command(_OnceEach, TyperCommand):
+    """A verb."""
+
+
+class Group(_OnceEach, TyperGroup):
+    """A verb with verbs below it."""
+
+
+class App(typer.Typer):
+    """Verbs that take each option once, unless it is repeatable."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=Group, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        """Add a verb; see `Typer.command`."""
+        return super().command(name, cls=Command, **settings)
+
+
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
     """Print a table with names on the left and numbers, which get six characters or more, on the right."""
     widths = [max(6 * (place > 0), *map(len, cells)) for place, cells in enumerate(zip(*rows, strict=True))]
@@ -157,11 +197,29 @@ def check_parallel(src: Path, sources: Sequence[object], others: Mapping[Path, S
             )
 
 
-def check_languages(info: Any, *paths: Path | None) -> None:
+def read_parallel(src: Path, references: Sequence[Path]) -> tuple[list[str], list[list[str]]]:
+    """The lines of a source and of each of its references; says how many are empty or have tabs."""
+    from syntaxformer.base.files import read_lines
+
+    sources, texts = list(read_lines(src)), [list(read_lines(path)) for path in references]
+    for path, lines in zip((src, *references), (sources, *texts), strict=True):
+        check_parallel(src, sources, {path: lines})
+        if path != src and lines == sources:
+            raise DataError(f"expected another text than in {src}, got the same.", path)
+        empty = [number for number, line in enumerate(lines, 1) if not line.strip()]
+        tabs = [number for number, line in enumerate(lines, 1) if "\t" in line and path != src]
+        for fault, numbers in (("are empty", empty), ("have a tab, which is read as a space", tabs)):
+            if numbers:
+                told = path, len(numbers), len(lines), fault, numbers[0]
+                _log.warning("%s: %d of %d lines %s; the first is line %d", *told)
+    return sources, texts
+
+
+def check_languages(info: Any, src: Path | None, *references: Path) -> None:
     """Warn of a source or target file whose name says another language than the model's."""
     from syntaxformer.base.languages import language_of_file, language_of_side
 
-    for path, ending in zip(paths, (info.src, info.tgt), strict=False):
+    for path, ending in ((src, info.src), *((one, info.tgt) for one in references)):
         found = path and language_of_file(path).code
         if found and (expected := language_of_side(info, ending).code) not in (None, found):
             _log.warning(

@@ -18,7 +18,7 @@ from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import FEWEST_ROWS, Interval, bootstrap_interval
 from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
-from syntaxformer.translation.scoring import scoring
+from syntaxformer.translation.scoring import References, checked_texts, scoring
 from syntaxformer.translation.translator import FolderInfo
 from syntaxformer.trees import Sentence, depths_of
 
@@ -108,17 +108,19 @@ def compare_cases(
     outputs: Sequence[Sequence[Sentence]],
     counts: Counter[str] | None = None,
     lowercase: bool = False,
+    others: Sequence[Sequence[str]] = (),
 ) -> list[Case]:
     """Score every sentence of every system.
 
     Outputs, those of the baseline first, are split into words by the annotator of the references, because
     words that are split differently are never right. `counts` says how often lower-cased source words occur
-    in some text, preferably the training text; `lowercase` ignores case, in chrF and in words.
+    in some text, preferably the training text; `lowercase` ignores case, in chrF and in words. `others` are
+    more texts of references, for chrF.
 
     Raises:
         ValueError: The numbers of lines differ, or there are no lines.
     """
-    sizes = [len(sources), len(references), *map(len, outputs)]
+    sizes = [len(sources), len(references), *map(len, (*others, *outputs))]
     if len(set(sizes)) > 1 or not len(sources):
         raise ValueError(
             f"lines: expected equal numbers of sources, references and outputs, at least one, got "
@@ -126,8 +128,9 @@ def compare_cases(
         )
     chrf = CHRF(lowercase=lowercase)
     cases = []
-    for source, reference, *made in zip(sources, references, *outputs, strict=True):
-        scores = tuple(chrf.sentence_score(output.text, [reference.text]).score for output in made)
+    alike = list(zip(*others, strict=True)) or [()] * len(references)
+    for source, reference, more, *made in zip(sources, references, alike, *outputs, strict=True):
+        scores = tuple(chrf.sentence_score(output.text, [reference.text, *more]).score for output in made)
         right = tuple(_right_words(reference, output, lowercase) for output in made)
         rarest = min((counts[word.lower()] for word in source.words), default=None) if counts else None
         cases.append(Case(source, reference, tuple(made), scores, right, rarest, lowercase))
@@ -192,7 +195,7 @@ def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
 
 def cases_of_lines(
     sources: Sequence[str],
-    references: Sequence[str],
+    references: References,
     outputs: Sequence[Sequence[str]],
     parser: Annotator,
     tagger: Annotator,
@@ -200,6 +203,8 @@ def cases_of_lines(
     train: Iterable[str] = (),
 ) -> list[Case]:
     """Annotate lines and compare systems on them, the baseline first; shows its progress.
+
+    Of several texts of references, words and their tags are those of the first; chrF is that of all.
 
     `parser` annotates the source; `tagger` splits references and outputs into words by one rule. `infos` are
     the records of the models that made the outputs, if models did: lines are cleaned, split and compared as
@@ -213,15 +218,16 @@ def cases_of_lines(
         parser, tagger = WordsAsGiven(parser), WordsAsGiven(tagger)
     for preparation in dict.fromkeys(info.preparation(info.src) for info in infos):
         sources, train = [preparation.clean(one) for one in sources], map(preparation.clean, train)
+    first, *others = checked_texts(sources, references)
     for preparation in dict.fromkeys(info.preparation(info.tgt) for info in infos):
-        references = [preparation.clean(one) for one in references]
-    tagged = iter(tagger.annotate([*references, *chain.from_iterable(outputs)], progress=True))
-    tagged_references, *parts = ([*islice(tagged, len(part))] for part in (references, *outputs))
+        first, *others = ([preparation.clean(one) for one in text] for text in (first, *others))
+    tagged = iter(tagger.annotate([*first, *chain.from_iterable(outputs)], progress=True))
+    tagged_references, *parts = ([*islice(tagged, len(part))] for part in (first, *outputs))
     read = track(parser.stream(train), "counting words")
     counts = Counter(word.lower() for one in read for word in one.words)
     lowercase = any(scoring(info)["lowercase"] for info in infos)
     parsed = parser.annotate(sources, progress=True)
-    return compare_cases(parsed, tagged_references, parts, counts or None, lowercase)
+    return compare_cases(parsed, tagged_references, parts, counts or None, lowercase, others)
 
 
 def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 10) -> list[Block]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
+from syntaxformer.base.config import apply_overrides, check_once, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import BUNDLED, SPACES, choose_annotator, language_of_side
 from syntaxformer.infusion.config import (
@@ -519,6 +519,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
     """
     path = _find(path)
     settings = [Recipe.long(setting) for setting in overrides]
+    check_once(settings if overrides_from else ())
     of_file = read_yaml(path)
     of_file.pop("relations", None)  # a file that the command line has registered; a stranger's is not run
     of_file = Recipe.in_full(of_file)

@@ -32,6 +32,10 @@ _TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-meca
 """Language → sacreBLEU's tokenizer, and the package that it needs."""
 
 
+References = Sequence[str] | Sequence[Sequence[str]]
+"""The reference of each line; or several texts of references, as sacreBLEU takes them."""
+
+
 @dataclass(frozen=True)
 class TranslationScores:
     """Corpus scores of one system, from 0 to 100, with sacreBLEU's signatures."""
@@ -48,7 +52,7 @@ class ScoredText:
     """Translations of a text with their references, scores, and how many of them loop (see `is_loop`)."""
 
     hypotheses: list[str]
-    references: list[str]
+    references: References
     scores: TranslationScores
     n_loops: int = 0
 
@@ -56,7 +60,7 @@ class ScoredText:
 def score_translator(
     translator: Translator,
     sources: Sequence[str],
-    references: Sequence[str],
+    references: References,
     beam_size: int | None = None,
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
     progress: str | None = None,
@@ -78,15 +82,25 @@ def score_translator(
     shown = track(found, progress or "", len(sources), enabled=progress is not None)
     best = [hypotheses[0] for hypotheses in shown]
     hypotheses = [one.text for one in best]
-    clean = info.preparation(info.tgt).clean
-    written = translator.as_written([clean(line) for line in references])
+    written = written_references([translator], references)
     scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
     return ScoredText(hypotheses, written, scores, sum(one.loops for one in best))
 
 
+def written_references(translators: Sequence[Translator], references: References) -> References:
+    """References prepared as the first model's output, and as each of the models can write them."""
+    if not isinstance(references[0], str):
+        return [written_references(translators, text) for text in references]  # type: ignore[misc]
+    info = translators[0].info
+    lines: Any = list(map(info.preparation(info.tgt).clean, references))  # type: ignore[arg-type]
+    for translator in translators:
+        lines = translator.as_written(lines)
+    return lines
+
+
 def score_translations(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: References,
     lowercase: bool = False,
     tokenize: str = "13a",
     note: str | None = None,
@@ -98,10 +112,10 @@ def score_translations(
     Raises:
         ValueError: The sides have different numbers of lines, or there are no lines.
     """
-    _check_lines(hypotheses, references)
+    texts = checked_texts(hypotheses, references)
     bleu, chrf = _bleu(lowercase, tokenize), CHRF(lowercase=lowercase)
-    bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
-    chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
+    bleu_score = bleu.corpus_score(list(hypotheses), texts)
+    chrf_score = chrf.corpus_score(list(hypotheses), texts)
     ending = f"|{note}" if note else ""
     signatures = f"{bleu.get_signature()}{ending}", f"{chrf.get_signature()}{ending}"
     return TranslationScores(bleu_score.score, chrf_score.score, *signatures, len(hypotheses))
@@ -110,7 +124,7 @@ def score_translations(
 def compare_translations(
     baseline: Sequence[str],
     system: Sequence[str],
-    references: Sequence[str],
+    references: References,
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> Comparison:
@@ -126,10 +140,10 @@ def compare_translations(
     return paired_bootstrap(*tables, _score_of(bleu), least=1)
 
 
-def _statistics(metric: Any, lines: Sequence[str], references: Sequence[str]) -> NDArray[np.float32]:
+def _statistics(metric: Any, lines: Sequence[str], references: References) -> NDArray[np.float32]:
     """What sacreBLEU counts on each line, `[lines, statistics]`, of the type in which it adds it."""
-    _check_lines(lines, references)
-    return np.asarray(metric._extract_corpus_statistics(list(lines), [list(references)]), np.float32)
+    texts = checked_texts(lines, references)
+    return np.asarray(metric._extract_corpus_statistics(list(lines), texts), np.float32)
 
 
 def _score_of(metric: Any) -> Callable[[Any], float]:
@@ -171,7 +185,7 @@ def paired_bootstrap(
 
 def score_table(
     systems: Mapping[str, Sequence[str]],
-    references: Sequence[str],
+    references: References,
     lowercase: bool = False,
     tokenize: str = "13a",
     note: str | None = None,
@@ -216,7 +230,7 @@ def score_table(
 
 def bootstrap_gain(
     pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
-    references: Sequence[str],
+    references: References,
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> Interval:
@@ -233,7 +247,7 @@ def bootstrap_gain(
     bleu = _bleu(lowercase, tokenize)
     table = np.stack([_statistics(bleu, lines, references) for pair in pairs for lines in pair])
     rng = np.random.default_rng(12345)
-    n_seeds, n_lines = len(pairs), len(references)
+    n_seeds, n_lines = len(pairs), table.shape[1]
 
     def gains(weights: np.ndarray) -> np.ndarray:
         scores = [*map(_score_of(bleu), np.tensordot(table, weights, (1, 0)).tolist())]
@@ -299,8 +313,12 @@ def _bleu(lowercase: bool, tokenize: str) -> BLEU:
     return BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
 
 
-def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references) or not references:
-        raise ValueError(
-            f"references: expected {len(hypotheses)}, one for each hypothesis, got {len(references)}."
-        )
+def checked_texts(hypotheses: Sequence[str], references: References) -> list[list[str]]:
+    """The texts of references, each of which has a line for each hypothesis."""
+    texts: Any = [references] if not references or isinstance(references[0], str) else references
+    for text in texts:
+        if len(hypotheses) != len(text) or not text:
+            raise ValueError(
+                f"references: expected {len(hypotheses)}, one for each hypothesis, got {len(text)}."
+            )
+    return [list(text) for text in texts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
+from syntaxformer.base.config import apply_overrides, check_once, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError, DataError
 
 
@@ -102,6 +102,13 @@ def test_overrides_are_yaml_values():
 def test_a_key_that_an_override_has_twice():
     with pytest.raises(ConfigError, match=r"^inner: expected each key once, got 'width' twice, at line 1\.$"):
         apply_overrides({}, ["inner={width: 3, width: 5}"])
+
+
+@pytest.mark.parametrize("given", [["a.b=1", "a.b=1"], ["a.b=1", "a.b=2"], ["a.b=1", "a={}"]])
+def test_an_override_that_loses_another(given):
+    with pytest.raises(ConfigError, match=r"^a(\.b)?: expected one value, got another of a\.b before it"):
+        check_once(given)
+    check_once(["a={}", "a.b=1", "a.bc=2"])
 
 
 def test_null_switches_off():

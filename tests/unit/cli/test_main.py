@@ -65,6 +65,54 @@ def test_every_verb_has_help_for_itself_and_each_option(run, verb):
     assert out.count(f"syntaxformer {verb} ") >= 2 or verb == "doctor", "an example beside the usage"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["translate", "m", "--beam-size=2", "--beam-size", "3"], "beam-size"),
+        (["translate", "m", "-o", "a", "--output=b"], "output"),
+        (["translate", "m", "--inject", "--no-inject"], "inject"),
+        (["experiment", "run", "spec.yaml", "--jobs", "2", "--jobs", "3"], "jobs"),
+        (["data", "report", "a", "b", "--json", "--json"], "json"),
+        (["--quiet", "--quiet", "doctor"], "quiet"),
+        (["evaluate", "m", "--ref", "a", "--ref", "b", "--src", "a", "--src", "b"], "src"),
+    ],
+)
+def test_an_option_of_one_value_is_given_once(run, arguments, option):
+    assert run(*arguments) == (2, "", f"error: --{option}: expected it once, got it 2 times.\n")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("train", "tiny"),
+        ("demo",),
+        ("cost", "tiny"),
+        ("finetune", "--task", "cola", "--model", "m", "--data", "d", "-o", "o", "--set"),
+        ("experiment", "run", "spec.yaml", "--set"),
+        ("experiment", "report", "spec.yaml", "--set"),
+    ],
+)
+def test_a_setting_has_one_value(run, verb):
+    again = verb[-1:] if verb[-1] == "--set" else ()
+    told = "error: seed: expected one value, got another of seed before it. Leave one out.\n"
+    assert run(*verb, "seed=3", *again, "seed=5") == (2, "", told)
+
+
+def test_two_files_of_one_factor(run):
+    _, _, told = run("translate", "m", "--factor", "pos=a", "--factor", "pos=b")
+    assert told == "error: pos: expected one value, got another of pos before it. Leave one out.\n"
+
+
+def test_every_command_refuses_repeated_options():
+    from typer.main import get_command
+
+    commands = [get_command(cli_main.app)]
+    for one in commands:
+        commands += getattr(one, "commands", {}).values()
+        assert isinstance(one, cli_main.options.Command | cli_main.options.Group)
+    assert len(commands) > len(VERBS) + 6
+
+
 @pytest.mark.parametrize("verb", cli_main.VERBS, ids=lambda verb: verb.__name__)
 def test_every_argument_is_described(verb):
     from typing import get_type_hints

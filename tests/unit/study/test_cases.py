@@ -69,6 +69,14 @@ def cases():
     )
 
 
+def test_several_references_count_in_chrf(cases):
+    others = ["ein Hund läuft.", "zwei Frauen lachen.", "ja"]
+    more = compare_cases(SOURCES, REFERENCES, BOTH, others=[others])
+    wanted = CHRF().sentence_score(FIRST[0], [REFERENCES[0].text, others[0]]).score
+    assert more[0].scores[0] == wanted > cases[0].scores[0]
+    assert [one.right for one in more] == [one.right for one in cases], "words are those of the first"
+
+
 def test_words_that_only_one_has(cases):
     assert [case.only(0) for case in cases] == [(0, 1), (), ()]  # ein Hund
     assert [case.only(1) for case in cases] == [(2,), (4,), ()]  # schläft; the second "sehr"
@@ -370,7 +378,7 @@ def compare(tmp_path, monkeypatch):
 def test_references_are_unescaped_before_they_become_the_models_pieces(compare):
     done, seen = compare()
     assert done.exit_code == 0, done.exception
-    assert seen.references == ["Der Hund 'bellt'."]
+    assert seen.references == [["Der Hund 'bellt'."]]
     assert seen.annotator is None
 
 

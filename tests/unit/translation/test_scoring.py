@@ -194,6 +194,31 @@ def test_the_table_is_sacrebleus():
     assert np.percentile(gains, 97.5) == pytest.approx(again["high"], abs=0.5)
 
 
+def test_several_references_are_scored_as_sacrebleu_does():
+    """Each score, signature and p, on the whole text; a table and the single functions agree."""
+    system, base, others = _noisy(0.1, 1), _noisy(0.3, 2), [REFERENCES, _noisy(0.2, 3)]
+    metrics = {"BLEU": BLEU(), "chrF++": CHRF(word_order=2), "TER": TER(case_sensitive=True)}
+    table = score_table({"sit": system, "base": base}, others)
+    _, tests = PairedTest([("b", base), ("s", system)], metrics, others, "bs", 1000)()
+    for key, metric in metrics.items():
+        assert table["systems"]["sit"][key] == pytest.approx(metric.corpus_score(system, others).score)
+        assert table["signatures"][key] == str(metric.get_signature())
+        assert table["signatures"][key].startswith("nrefs:2|")
+        p_value = tests["chrF2++" if key == "chrF++" else key][1].p_value
+        assert table["systems"]["base"]["against"][key]["p_value"] == p_value
+    scores = score_translations(system, others)
+    assert (scores.bleu, scores.bleu_signature) == (
+        BLEU().corpus_score(system, others).score,
+        table["signatures"]["BLEU"],
+    )
+    assert compare_translations(base, system, others).p_value == tests["BLEU"][1].p_value
+    assert bootstrap_gain([(base, system)], others).mean == pytest.approx(
+        scores.bleu - score_translations(base, others).bleu
+    )
+    with pytest.raises(ValueError, match="expected 55, one for each hypothesis, got 54"):
+        score_table({"sit": system}, [REFERENCES, REFERENCES[1:]])
+
+
 def test_the_table_of_systems_that_do_not_translate_has_no_p():
     nothing, little = ["x"] * len(REFERENCES), ["Ein x y z Mann a b c."] * len(REFERENCES)
     found = score_table({"a": little, "b": nothing}, REFERENCES)["systems"]["b"]["against"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import PurePath
@@ -98,6 +100,30 @@ def identifier() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def is_other_script(line: str, expected: Sequence[str]) -> bool:
+    """Whether most letters of a line are of another script than those that are expected, if any are."""
+    if not expected or (line.isascii() and "LATIN" in expected):
+        return False
+    letters = [letter for letter in line if letter.isalpha()]
+    return 2 * sum(_script_of(letter) in expected for letter in letters) < len(letters)
+
+
+def scripts_of(lines: Sequence[str], n_lines: int = 10_000) -> tuple[str, ...]:
+    """The scripts of a text that have at least a thousandth of the letters of evenly spread lines."""
+    counts = Counter(
+        letter for line in lines[:: 1 + len(lines) // n_lines] for letter in line if letter.isalpha()
+    )
+    scripts: Counter[str] = Counter()
+    for letter, n in counts.items():
+        scripts[_script_of(letter)] += n
+    return tuple(script for script, n in scripts.items() if script and 1000 * n >= counts.total())
+
+
+@cache
+def _script_of(letter: str) -> str:
+    return unicodedata.name(letter, "").replace("-", " ").partition(" ")[0]
 
 
 def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: str) -> str:

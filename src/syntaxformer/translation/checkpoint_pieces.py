@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_sentencepiece
 from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
-from syntaxformer.translation.source import SPECIAL_ROLES
+from syntaxformer.translation.source import SPECIAL_ROLES, unknown_pieces
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -40,8 +39,6 @@ N_COMPARED = 2000
 
 _UNSEEN = "\0"
 """Begins the names of pieces that no text may be cut into: lines have no such character."""
-
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class Checkpoint:
     @property
     def spells_bytes(self) -> bool:
         """Whether characters that are no pieces are spelled by those of their bytes."""
-        return any(_BYTE.fullmatch(piece) for piece in self.target.get_vocab())
+        return len(unknown_pieces(self.target)) > len(unknown_pieces(self.target, spelled=False))
 
     def missing_characters(
         self, sides: Sequence[Iterable[Sequence[str]]], spelled: bool = True
@@ -91,10 +88,7 @@ class Checkpoint:
         counts: Counter[str] = Counter()
         rows: list[int] = []
         for tokenizer, parts in zip((self.source, self.target), sides, strict=True):
-            pieces = tokenizer.get_vocab() if spelled else {}
-            numbers = [tokenizer.unk_token_id, *(pieces[one] for one in pieces if _BYTE.fullmatch(one))]
-            unknown = np.array([one for one in numbers if one is not None], np.int64)
-            start = 0
+            unknown, start = unknown_pieces(tokenizer, spelled), 0
             for lines in parts:
                 encodings = tokenizer.backend_tokenizer.encode_batch(list(lines), add_special_tokens=False)
                 for row, (line, one) in enumerate(zip(lines, encodings, strict=True), start):

@@ -37,6 +37,7 @@ TRAIN, SYNTHETIC, TAG, MADE = "train", "data.synthetic", "<bt>", "backtranslatio
 _TEXT_SETTINGS = {
     "src", "tgt", "src_language", "tgt_language", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
     "tokenized", "unescape", "moses", "lowercase", "normalize_punctuation",
+    "normalize",
 }  # fmt: skip
 """Keys of the data section that decide the training text."""
 
@@ -120,6 +121,11 @@ class CorpusConfig(Section):
         description="Moses' plain forms of quotes, dashes and spaces on both sides; null: where "
         "model.init_from was trained so (NLLB)",
     )
+    normalize: Literal["nfc", "none"] = Field(
+        default="nfc",
+        description="nfc: both sides, and every text to translate, in Unicode's form NFC with plain single "
+        "spaces and without invisible characters; a run with model.init_from takes that of its start",
+    )
     lowercase: bool = Field(
         default=False,
         description="subwords see lower case; the annotator and the factor `case` see the original",
@@ -180,8 +186,9 @@ class CorpusConfig(Section):
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
         language = language_of_side(self, ending).code or ending
-        plain = bool(self.normalize_punctuation)
-        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase, plain)
+        options = (self.tokenized, self.unescape, self.moses, self.lowercase)
+        plain, nfc = bool(self.normalize_punctuation), self.normalize == "nfc"
+        return TextPreparation(language, *options, plain, nfc)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import unicodedata
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from langcodes import Language
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import count_lines, read_lines
-from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, language_of_side
+from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, is_other_script, language_of_side
 from syntaxformer.base.progress import track
-from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.source import ENTITIES
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -43,10 +43,30 @@ EMPTY, DUPLICATE, RATIOS = "with an empty side", "duplicates of an earlier pair"
 COPY, SCRIPT, LANGUAGE = "untranslated copies", "in another script", "in another language"
 TABS, UNKNOWN, LONG = "with tabs", "with characters unknown to the tokenizer", "longer than the model takes"
 HELD_OUT = "that are also in {}"
-WARNED, MANY = (COPY, SCRIPT, LANGUAGE, RATIOS), 0.2
+ESCAPES, MARKS, MARKUP = "with escapes such as &apos;", "with marks of subwords", "with markup"
+TWICE, UNREADABLE, SHIFTED = "encoded twice (Ã¤)", "with U+FFFD", "shifted by a line or more"
+_LATE = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+CHECKS = {
+    ESCAPES: ("|".join(ENTITIES), "data.unescape=true reads them"),
+    MARKS: (r"\S@@( |$)|▁|(^| )##\w", "give the text before it was cut, or sed 's/@@ //g'"),
+    MARKUP: (r"</?[a-zA-Z]\w*( [^<>]*)?/?>|&(?!(apos|quot|amp|lt|gt);)([a-zA-Z]{2,8}|#x\w+);", "remove it"),
+    TWICE: (f"Ã[{_LATE}]|Â[\xa0-\xbf]|â[€\x80]|([ÐÑ][{_LATE}]){{2}}", "iconv -f UTF-8 -t WINDOWS-1252"),
+    UNREADABLE: (LOST, "data.drop_unreadable=true leaves them out"),
+}
+"""Fault → what a side with it has somewhere, and what mends it."""
+_SUSPECT = re.compile(f"[&@▁#<ÃÂâÐÑ{LOST}]")
+"""What a side with such a fault has, which is quickly found."""
+REMEDIES = {fault: remedy for fault, (_, remedy) in CHECKS.items()}
+REMEDIES[SHIFTED] = "find the missing line at their start"
+WINDOW, N_WINDOWS, LARGEST_SHIFT = 100, 200, 3
+"""Pairs that are looked at together for a shift, how many such windows, and lines that a side is moved."""
+SHIFT_GAIN = 0.4
+"""So much better must a shifted window agree, in its lengths' correlation and shared words, both up to 1."""
+WARNED, MANY = (COPY, SCRIPT, LANGUAGE, RATIOS, SHIFTED, *CHECKS), 0.2
 """Faults of which a larger share of pairs is told as a warning, as are pairs that are held out."""
-KEPT = (TABS, UNKNOWN)
-"""Faults that `data.clean` leaves in: tabs are read as spaces, and unknown characters can be learned."""
+KEPT = (TABS, UNKNOWN, ESCAPES, MARKS)
+"""Faults that `data.clean` leaves in: tabs are read as spaces, unknown characters can be learned, and what
+most of a text has is mended in its files or by a key."""
 
 
 @dataclass
@@ -103,14 +123,16 @@ class DataReport:
             if about["share"] > MANY and (fault in WARNED or fault.startswith(HELD_OUT.format(""))):
                 found = f"{about['share']:.0%} of the pairs are {fault.removeprefix('that are ')}"
                 found = found.replace("are with ", "have ")
-                _log.warning("%s: %s. Check the files, data.src and data.tgt.", self.name, found)
+                remedy = REMEDIES.get(fault, "check the files, data.src and data.tgt")
+                _log.warning("%s: %s. %s.", self.name, found, remedy[0].upper() + remedy[1:])
 
     def __str__(self) -> str:
         rows = [f"{self.name}: {self.n_pairs:,} pairs"]
         for fault, about in self.to_dict()["faults"].items():
             where = f"   lines {', '.join(map(str, about['lines']))}" if about["lines"] else ""
             of = f" of {self.sampled[fault]:,}" if fault in self.sampled else ""
-            rows.append(f"{about['pairs']:>9,} {about['share']:>7.2%}{of}  {fault}{where}")
+            remedy = f": {REMEDIES[fault]}" if where and fault in REMEDIES else ""
+            rows.append(f"{about['pairs']:>9,} {about['share']:>7.2%}{of}  {fault}{remedy}{where}")
         return "\n".join([*rows, *self.notes])
 
 
@@ -134,7 +156,8 @@ def report_pairs(
     report = DataReport(name, len(pairs[0]), lines)
     faults = report.faults = {fault: [] for fault in (EMPTY, TABS, DUPLICATE)}
     others = {HELD_OUT.format(one): _pair_keys(text) for one, text in (held_out or {}).items()}
-    faults |= {fault: [] for fault in (*others, COPY, RATIOS, SCRIPT)}
+    faults |= {fault: [] for fault in (*others, COPY, RATIOS, SCRIPT, *CHECKS)}
+    checks = {fault: re.compile(pattern) for fault, (pattern, _) in CHECKS.items()}
     seen: set[int] = set()
     ratios = np.zeros(report.n_pairs)
     for row, (src, tgt) in enumerate(zip(*pairs, strict=True)):
@@ -142,6 +165,8 @@ def report_pairs(
         found = [fault for fault, keys in others.items() if key in keys]
         if "\t" in src or "\t" in tgt:
             found.append(TABS)
+        if _SUSPECT.search(src) or _SUSPECT.search(tgt):
+            found += [fault for fault, check in checks.items() if check.search(src) or check.search(tgt)]
         if not (src.strip() and tgt.strip()):
             found.append(EMPTY)
         else:
@@ -155,6 +180,7 @@ def report_pairs(
     if full.any():
         far = np.abs(ratios - np.median(ratios[full])) > math.log(RATIO)
         faults[RATIOS] = np.flatnonzero(far & full).tolist()
+    faults[SHIFTED] = _shifted(pairs)
     _add_scripts(report, pairs, languages, full)
     _add_languages(report, pairs, languages, all_languages)
     return report
@@ -260,6 +286,37 @@ def is_copy(src: str, tgt: str) -> bool:
     return len(words) >= COPY_WORDS and words == tgt.split() and any(word.isalpha() for word in words)
 
 
+_SHARED = re.compile(r"\d+|[^\W\d_a-z]\w{2,}")
+"""Numbers, and words that may be names."""
+
+
+def _shifted(pairs: Pairs) -> list[int]:
+    """Rows whose window agrees much better if a side is moved by some lines."""
+    n_rows, rows = len(pairs[0]), list[int]()
+    step = max(WINDOW, n_rows // N_WINDOWS)
+    for start in range(0, n_rows - WINDOW + 1, step):
+        sides = [side[start : start + WINDOW] for side in pairs]
+        lengths = [np.log([len(line) + RATIO_CHARACTERS for line in side]) for side in sides]
+        words = [[set(_SHARED.findall(line)) for line in side] for side in sides]
+        scores: dict[int, float] = {}
+        for shift in sorted(range(-LARGEST_SHIFT, LARGEST_SHIFT + 1), key=abs):
+            src, tgt = (
+                slice(max(0, shift), WINDOW + min(0, shift)),
+                slice(max(0, -shift), WINDOW + min(0, -shift)),
+            )
+            found, others = lengths[0][src], lengths[1][tgt]
+            deviations = float(found.std() * others.std())
+            covariance = float(np.mean((found - found.mean()) * (others - others.mean())))
+            both = [
+                (one, other) for one, other in zip(words[0][src], words[1][tgt], strict=True) if one and other
+            ]
+            shared = sum(bool(one & other) for one, other in both) / max(len(both), WINDOW // 5)
+            scores[shift] = (covariance / deviations if deviations else 0.0) + shared
+        if max(scores.values()) > scores[0] + SHIFT_GAIN:
+            rows += range(start, min(start + step, n_rows))
+    return rows
+
+
 def _add_scripts(
     report: DataReport, pairs: Pairs, languages: tuple[str | None, str | None], full: Any
 ) -> None:
@@ -268,7 +325,7 @@ def _add_scripts(
     for side, lines, code in zip(("source", "target"), pairs, languages, strict=True):
         script = Language.get(code).maximize().script if code else None
         expected = SCRIPTS.get(script or "", "").split()
-        others = [row for row, line in enumerate(lines) if full[row] and _is_other(line, expected)]
+        others = [row for row, line in enumerate(lines) if full[row] and is_other_script(line, expected)]
         if code and not expected:
             report.notes.append(f"The script of the {side} was not checked: that of {code} is not known.")
         if 2 * len(others) > n_rows:
@@ -279,19 +336,6 @@ def _add_scripts(
         else:
             found |= set(others)
     report.faults[SCRIPT] = sorted(found)
-
-
-def _is_other(line: str, expected: Sequence[str]) -> bool:
-    """Whether most letters of a line are of another script than those that are expected."""
-    if not expected or (line.isascii() and "LATIN" in expected):
-        return False
-    letters = [letter for letter in line if letter.isalpha()]
-    return 2 * sum(_script_of(letter) in expected for letter in letters) < len(letters)
-
-
-@cache
-def _script_of(letter: str) -> str:
-    return unicodedata.name(letter, "").replace("-", " ").partition(" ")[0]
 
 
 def _add_languages(

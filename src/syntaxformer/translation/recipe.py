@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from syntaxformer.base.config import apply_overrides, check_once, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import read_json
 from syntaxformer.base.languages import BUNDLED, SPACES, choose_annotator, language_of_side
 from syntaxformer.infusion.config import (
     IN_ATTENTION,
@@ -335,6 +336,10 @@ class Recipe(RunConfig):
         if self.data.normalize_punctuation is None:
             update = {"normalize_punctuation": normalizes_punctuation(path)}
             self.data = self.data.model_copy(update=update)
+        if "normalize" not in self.data.model_fields_set and (Path(path) / TRANSLATOR).is_file():
+            # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
+            form = read_json(Path(path) / TRANSLATOR).get("normalize", "none")
+            self.data = self.data.model_copy(update={"normalize": form})
         if hosted:
             problems += [
                 f"model.{key}: expected none in a {stored['kind']} model, which has one rate, "

@@ -21,6 +21,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxDropout, SyntaxInputs, TagPlace
 from syntaxformer.syntax.ragged import Ragged, splits_of
-from syntaxformer.trees.locate import given_words, spans_of_given_words
+from syntaxformer.trees.locate import given_words, plain_form, spans_of_given_words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,6 +107,7 @@ class TextPreparation:
         moses: Subwords are made from the line as Moses' tokenizer splits it.
         lowercase: Subwords are made from the line in lower case; the annotator sees the original.
         punctuation: Subwords are made from the line with Moses' plain forms of quotes, dashes and spaces.
+        nfc: The line is brought to its `plain_form`, with single spaces; if `tokenized`, each word is.
     """
 
     language: str = "en"
@@ -114,11 +116,14 @@ class TextPreparation:
     moses: bool = False
     lowercase: bool = False
     punctuation: bool = False
+    nfc: bool = False
 
     def clean(self, line: str) -> str:
         """Clean a raw line for the annotator."""
         line = unescape(line) if self.unescape else line
-        return " ".join(given_words(line)) if self.tokenized else line.replace("\t", " ")
+        if self.tokenized:  # words stay as many as they are
+            return " ".join(map(_plain_word, given_words(line)) if self.nfc else given_words(line))
+        return " ".join(filter(None, plain_form(line).split(" "))) if self.nfc else line.replace("\t", " ")
 
     def clean_offsets(self, line: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Convert offsets of words in a line before `clean` to offsets after it."""
@@ -127,8 +132,12 @@ class TextPreparation:
             for entity in _ENTITY.finditer(line):
                 widths[entity.start() + 1 : entity.end()] = 0
         places = np.concatenate([[0], np.cumsum(widths)])
+        line = unescape(line) if self.unescape else line
+        if self.nfc:
+            starts, ends = _places(replace(self, unescape=False).clean(line), line)
+            return [(int(starts[places[start]]), int(ends[places[end] - 1])) for start, end in offsets]
         if self.tokenized:
-            places = _single_spaces(unescape(line) if self.unescape else line)[places]
+            places = _single_spaces(line)[places]
         return [(int(places[start]), int(places[end])) for start, end in offsets]
 
     def prepare(self, lines: Sequence[str]) -> PreparedLines:
@@ -149,6 +158,11 @@ class TextPreparation:
     def restore(self, line: str) -> str:
         """Make a line of output readable: join what Moses split. Lower case stays."""
         return detokenize(line, self.language) if self.moses else line
+
+
+def _plain_word(word: str) -> str:
+    """A word's plain form if that is a word, too: it could be empty, or get a space for a no-break space."""
+    return plain if (plain := plain_form(word)) and " " not in plain else normalize("NFC", word)
 
 
 def unescape(line: str) -> str:
@@ -260,6 +274,16 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
     backend.encode_special_tokens = True
     with panics():
         return backend.encode_batch(list(lines))
+
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+def unknown_pieces(tokenizer: Any, spelled: bool = True) -> NDArray[np.int64]:
+    """Ids of what characters without a piece become: the unknown piece and, if `spelled`, those of bytes."""
+    pieces = tokenizer.get_vocab() if spelled else {}
+    ids = [tokenizer.unk_token_id, *(pieces[piece] for piece in pieces if _BYTE.fullmatch(piece))]
+    return np.array([one for one in ids if one is not None], np.int64)
 
 
 Cutter = Callable[["PreTrainedTokenizerFast", Sequence[str]], list[Any]]

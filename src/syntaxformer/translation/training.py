@@ -16,7 +16,7 @@ from syntaxformer.annotate.wrappers import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
-from syntaxformer.base.languages import language_of_side
+from syntaxformer.base.languages import language_of_side, scripts_of
 from syntaxformer.infusion import infuse
 from syntaxformer.runs.checkpoints import average_weights, check_finite, load_weights
 from syntaxformer.runs.loading import TRANSLATOR, longest_input, verify_folder
@@ -194,6 +194,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
             data.
         DataError: The data cannot be used.
     """
+    if resume:  # an older run's lines are read as it began
+        form = {"normalize": read_info(recipe.output).normalize}
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=form)})
     data, splits = recipe.data, (recipe.data.train_splits[0], recipe.data.dev)
     dev_text = read_split(data, data.dev)
     every = read_train(data)
@@ -227,7 +230,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
         encoder, start = _new_encoder(recipe, of_subwords, train_words or [], factors, start, parent, report)
-        info = _info(recipe, encoder, annotator, hashes, parent_info)
+        info = _info(recipe, encoder, annotator, hashes, parent_info, scripts_of(train_text.src))
     encoder.syntax = syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     train_tags = dev_tags = None
@@ -562,7 +565,7 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     return annotator
 
 
-_OF_LINES = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation")
+_OF_LINES = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation", "normalize")
 _OF_DATA = {"src", "tgt", "src_language", "tgt_language", *_OF_LINES}
 
 
@@ -572,6 +575,7 @@ def _info(
     annotator: Annotator | None,
     data_sha256: dict[str, str],
     parent: FolderInfo | None,
+    scripts: tuple[str, ...],
 ) -> FolderInfo:
     info = FolderInfo(
         **recipe.data.model_dump(include=_OF_DATA, exclude_none=True),
@@ -585,6 +589,7 @@ def _info(
         syntax=recipe.syntax_inputs(training=False),
         decoding=recipe.decoding,
         data_sha256=data_sha256,
+        scripts=scripts,
     )
     if parent is not None:
         info.rewrites_target = parent.rewrites_target

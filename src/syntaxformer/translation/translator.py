@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -21,7 +22,7 @@ from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import check_pieces, disk_errors, folder_errors, read_record
-from syntaxformer.base.languages import choose_annotator, language_of_side
+from syntaxformer.base.languages import choose_annotator, is_other_script, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written, to_device, verify_folder
@@ -41,7 +42,9 @@ from syntaxformer.translation.source import (
     SourceEncoder,
     TextPreparation,
     encode_pieces,
+    unknown_pieces,
 )
+from syntaxformer.trees.locate import plain_form
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -76,6 +79,7 @@ class FolderInfo(Section):
     - manifest.json: sizes and hashes of all other files; written last, so a folder that has it is complete
 
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
+    `normalize`, and `scripts` of the training sources: absent in older folders.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     """
 
@@ -94,6 +98,8 @@ class FolderInfo(Section):
     unescape: bool = False
     moses: bool = False
     normalize_punctuation: bool = False
+    normalize: Literal["nfc", "none"] = "none"
+    scripts: tuple[str, ...] = ()
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
     factors: list[FactorVocabulary]
@@ -111,7 +117,20 @@ class FolderInfo(Section):
         """How lines of a side are prepared for the tokenizer."""
         language = self.languages[ending != self.src]
         options = (self.tokenized, self.unescape, self.moses, self.lowercase, self.normalize_punctuation)
-        return TextPreparation(language, *options)
+        return TextPreparation(language, *options, nfc=self.normalize == "nfc")
+
+
+_TABS = "have a tab, which is read as a space. Of a table, give the sources alone: `cut -f1`"
+_FORM = (
+    "are not in the form NFC with plain spaces, or have invisible characters: the model was trained without "
+    "data.normalize and may not know them"
+)
+_UNSEEN = "have characters, or a script, that are not in the model's training text: they may be lost"
+
+
+@cache
+def _say_once(message: str) -> None:
+    _log.warning("%s", message)
 
 
 class _Chunk:
@@ -138,6 +157,7 @@ class Translator:
         self._output = info.preparation(info.tgt)
         self.decoder: Any = model if hasattr(model, "decode") else _torch_decoder(model, encoder)
         self.others: Sequence[Translator] = ()
+        self._faults: Counter[str] = Counter()
 
     @property
     def longest(self) -> int:
@@ -297,6 +317,23 @@ class Translator:
             )
         for one in (self, *self.others):
             one.encoder.unseen.warn()
+        for fault, count in self._faults.items():
+            _say_once(f"{count} lines {fault}" if count > 1 else f"1 line {fault}")
+        self._faults.clear()
+
+    def _count_faults(self, raw: Sequence[str], lines: Sequence[str], source: EncodedText) -> None:
+        """Count the lines that may be read otherwise than they are meant."""
+        self._faults += Counter({_TABS: sum("\t" in line for line in raw)})
+        if self.info.normalize == "none":
+            self._faults += Counter({_FORM: sum(plain_form(line) != line for line in lines)})
+        unknown = np.flatnonzero(np.isin(source.pieces, self._unknown))
+        rows = {*(np.searchsorted(source.splits, unknown, "right") - 1).tolist()}
+        is_other = (is_other_script(line, self.info.scripts) for line in lines)
+        self._faults += Counter({_UNSEEN: sum(row in rows or other for row, other in enumerate(is_other))})
+
+    @cached_property
+    def _unknown(self) -> Any:
+        return unknown_pieces(self.encoder.tokenizer)
 
     def encode(
         self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
@@ -349,7 +386,9 @@ class Translator:
             for name, rows in part.items():
                 if len(rows) < len(chunk):
                     raise AlignmentError(_line_counts(name, f"{done + len(chunk)} or more", done + len(rows)))
-            yield _Chunk([self._clean(line) for line in chunk], self._encode(chunk, part, done + 1))
+            encoded = _Chunk([self._clean(line) for line in chunk], self._encode(chunk, part, done + 1))
+            self._count_faults(chunk, encoded.lines, encoded.source)
+            yield encoded
             done += len(chunk)
         for name, rows in values.items():
             if (more := sum(1 for _ in rows)) > 0:

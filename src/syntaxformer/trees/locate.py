@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from unicodedata import normalize
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.ptb import BACKSLASHED, BRACKET, BRACKETS
@@ -27,6 +28,23 @@ TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
 _SHOWN = 20
 _SLASH = re.compile(r"[/*]")
 _RUN = re.compile(r"[^ \t\n\r\v\f]+")
+
+
+_ALIKE = dict.fromkeys(map(ord, "\t\xa0\u1680\u202f\u205f\u2028\u2029\u3000"), " ")
+_ALIKE |= dict.fromkeys(range(0x2000, 0x200B), " ") | dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff"))
+"""White space → a space; soft hyphens and what else is invisible → nothing."""
+
+_LATIN = r"\s!-\u024f\u0300-\u036f\u1e00-\u1eff"
+_JOINERS = re.compile(rf"(?:^|(?<=[{_LATIN}]))[\u200c\u200d]+(?=[{_LATIN}]|$)")
+"""Joiners that join nothing; between letters of Persian or of Indic scripts, and in emoji, they do."""
+
+
+def plain_form(line: str) -> str:
+    """A line in Unicode's normal form NFC, with plain spaces and without invisible characters."""
+    if line.isascii():
+        return line.replace("\t", " ")
+    line = normalize("NFC", line.translate(_ALIKE))
+    return normalize("NFC", _JOINERS.sub("", line))
 
 
 def given_words(line: str) -> list[str]:

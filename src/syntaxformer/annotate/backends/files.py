@@ -17,6 +17,7 @@ from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
 from syntaxformer.trees.conllu import surface_of, tokens_of
+from syntaxformer.trees.locate import plain_form
 from syntaxformer.trees.sentence import COLUMNS, NO_VALUE
 
 _FIRST_SENTENCES = 100
@@ -103,6 +104,7 @@ class PreparsedAnnotator(Annotator):
         tokens = tokens_of(sentence)
         try:
             surfaces = [surface_of(sentence, token) for token in tokens]
+            surfaces = [word if word in line else plain_form(word) for word in surfaces]  # as the line may be
             found = locate_words(line, surfaces, respelled=self._respelled)
         except TreeError as error:
             raise DataError(

@@ -50,7 +50,7 @@ from syntaxformer.syntax import (
     segment_offsets,
 )
 from syntaxformer.syntax.controls import TreePool, control_trees, shuffle_relations
-from syntaxformer.syntax.inputs import SyntaxDropout, first_pieces, segment_syntax
+from syntaxformer.syntax.inputs import first_pieces, segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees import Sentence
@@ -168,7 +168,6 @@ class SyntaxCollator:
         self._n_columns = 0 if text == "text" else len(self.text)
         self._vocabularies = self.config.vocabularies
         self._settings = torch.tensor([self.config.batch_numbers])
-        self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
@@ -250,12 +249,6 @@ class SyntaxCollator:
             _log.warning("rows were annotated by %s: trees may differ", " and ".join(sorted(self._told)))
         text = "\n".join(sorted(self._told)).encode()[:512]
         self._names[_worker(), : len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-
-    def dropping(self, prob: float, seed: int, batches: Any) -> SyntaxCollator:
-        """The same for training with `training.syntax_dropout`; `batches` is the sampler of the batches."""
-        made = copy(self)
-        made._dropout = SyntaxDropout.of(prob, seed, batches, list(self._vocabularies))
-        return made
 
     def aligned(self, device: torch.device) -> SyntaxCollator:
         """The same for training on a device: an accelerator likes lengths that are multiples of 8."""
@@ -552,9 +545,8 @@ class SyntaxCollator:
         """The tensors that depend on which word each piece belongs to."""
         (sentences, owners), shape = _segments(examples, encoded), encoded["input_ids"].shape
         batch = {"syntax_settings": self._settings.repeat(len(examples), 1)}
-        ids = [2 * one.checksum + segment for one in examples for segment in (0, 1)]
         if self._vocabularies:
-            batch["factor_ids"] = self._factor_ids(sentences, owners, ids).view(*shape, -1)
+            batch["factor_ids"] = self._factor_ids(sentences, owners).view(*shape, -1)
         if self._trees:
             trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
             special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
@@ -562,9 +554,7 @@ class SyntaxCollator:
             change = partial(self._shuffle, examples) if self._control == "permuted" else None
             has_trees = self._control is not None and change is None
             shown = list(map(self._control_trees, sentences, trees)) if has_trees else None
-            found = segment_syntax(
-                self._inputs, trees, owners, first_special, 2, change, shown, self._dropout, ids
-            )
+            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change, shown)
             batch |= {name: torch.from_numpy(array) for name, array in found.items()}
         return batch
 
@@ -584,14 +574,12 @@ class SyntaxCollator:
             memory[_CONTROL] = self.config, self._pool, found
         return found
 
-    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged, numbers: Sequence[int]) -> Tensor:
+    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
         needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
         _check_annotated(sentences, needs)
         words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
         ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
         unseen.warn()
-        if self._dropout is not None:
-            ids = self._dropout.tags(ids, np.asarray(numbers)[owners.row_of_item], owners.values)
         return torch.from_numpy(ids.astype(np.int64))
 
     def _shuffle(

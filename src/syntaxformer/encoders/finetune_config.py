@@ -16,7 +16,6 @@ from syntaxformer.base.config import apply_overrides, corpus_path, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import INFUSIONS, InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
-from syntaxformer.syntax.inputs import dropout_problems
 
 _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
@@ -177,11 +176,9 @@ class FinetuneConfig(RunConfig):
     def _settled(self) -> FinetuneConfig:
         """Check the factors; give the infusion the run's seed, unless it has its own."""
         try:
-            factors, prob = self.infusion.factors, self.training.syntax_dropout
+            _ = self.infusion.factors
         except ConfigError as error:
             raise ValueError("\n".join(f"infusion.{one}" for one in error.problems)) from error
-        if problems := dropout_problems(prob, factors, self.infusion.tree_options is not None):
-            raise ValueError(*problems)
         if "seed" not in self.infusion.model_fields_set:
             self.infusion = self.infusion.model_copy(update={"seed": self.seed})
         return self

@@ -54,8 +54,6 @@ class FinetuneTrainer(RunTrainer, Trainer):
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
-        if training.syntax_dropout:
-            collate = collate.dropping(training.syntax_dropout, seed, batches)
         n_updates = len(batches) * training.epochs
         arguments = run_arguments(
             training,

@@ -39,9 +39,6 @@ class RunTraining(Section):
     workers: int = Field(
         default=0, ge=0, le=1024, description="processes that prepare batches beside training; pays on a GPU"
     )
-    syntax_dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="probability that a word loses its tags in training, or its edge"
-    )
     log_every: int = Field(default=50, ge=1, description="updates between log lines")
     patience: int | None = Field(
         default=None, ge=1, description="stop after so many evaluations without a gain by best_by"

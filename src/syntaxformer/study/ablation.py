@@ -23,7 +23,6 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.syntax import FACTORS, LineSyntax, TreeOptions, WordColumns, first_pieces
-from syntaxformer.syntax.inputs import SyntaxDropout
 from syntaxformer.syntax.piece_relations import own_functions
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.translator import Translator
@@ -244,13 +243,9 @@ class _AblatedSyntax(LineSyntax):
     ablation: Ablation = Ablation()
     texts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def batch(
-        self, rows: Sequence[int], splits: NDArray[np.int64], dropout: SyntaxDropout | None = None
-    ) -> dict[str, NDArray[Any]]:
+    def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         of_pieces = PieceWords.of_lines(self.words_of_pieces(rows, splits), self.texts[list(rows)])
-        whole = {
-            name: torch.from_numpy(array) for name, array in super().batch(rows, splits, dropout).items()
-        }
+        whole = {name: torch.from_numpy(array) for name, array in super().batch(rows, splits).items()}
         spoiled = ablate_batch(whole, self.inputs.trees, of_pieces, self.ablation)
         return {name: tensor.numpy() for name, tensor in spoiled.items()}
 

@@ -6,7 +6,7 @@ governors and phrases of lines, from which the matrices are made again for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, cast, get_args
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.controls import TreeControl
-from syntaxformer.syntax.factors import FACTORS, FactorVocabulary
+from syntaxformer.syntax.factors import FactorVocabulary
 from syntaxformer.syntax.own_relations import OwnRelations, find_relations
 from syntaxformer.syntax.piece_relations import (
     DEFAULT_TREES,
@@ -35,9 +35,8 @@ from syntaxformer.syntax.piece_relations import (
     word_relations,
 )
 from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
-from syntaxformer.syntax.relations import NO_PHRASE, Nodes, PhraseColumns, RelationArray
+from syntaxformer.syntax.relations import Nodes, PhraseColumns, RelationArray
 from syntaxformer.trees.phrase_structure import linearised
-from syntaxformer.trees.sentence import ROOT
 
 TagPlace = Literal["interleaved", "prefix"]
 """Tags as pieces: each before its word, or all before all words."""
@@ -177,15 +176,13 @@ class SyntaxInputs(BaseModel):
     Args:
         trees: The trees whose relations it reads; None for none.
         governors: Whether it reads the positions of governors.
-        words: Whether to keep which word each piece belongs to, if no tree needs it; in training only.
-        brackets: Labels of the constituency tree that the decoder learns to write, None for none; likewise.
+        brackets: Labels of the tree that the decoder learns to write, None for none; in training only.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     trees: TreeOptions | None = None
     governors: bool = False
-    words: bool = Field(default=False, exclude=True)
     brackets: tuple[str, ...] | None = Field(default=None, exclude=True)
 
     @classmethod
@@ -246,7 +243,7 @@ class LineSyntax:
         Raises:
             ConfigError: The annotation lacks something that is needed.
         """
-        if not (inputs.needs or inputs.words):
+        if not inputs.needs:
             return None
         check_syntax(inputs, words.provides, "the annotation")
         governors = words.governors if "governors" in inputs.needs else None
@@ -274,9 +271,7 @@ class LineSyntax:
             None if self.own is None else self.own.take(rows),
         )
 
-    def batch(
-        self, rows: Sequence[int], splits: NDArray[np.int64], dropout: SyntaxDropout | None = None
-    ) -> dict[str, NDArray[Any]]:
+    def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Arrays of some lines, as `segment_syntax` gives them; the end piece is the parent of all roots."""
         if self.inputs.trees is None and not self.inputs.governors:
             return {}
@@ -284,7 +279,7 @@ class LineSyntax:
         last = owners.splits[1:] - 1
         ends = np.where(owners.values[last] < 0, owners.lengths - 1, -1)
         trees = [self._trees(row) for row in rows]
-        return segment_syntax(self.inputs, trees, owners, ends, dropout=dropout, ids=rows)
+        return segment_syntax(self.inputs, trees, owners, ends)
 
     def words_of_pieces(self, rows: Sequence[int], splits: NDArray[np.int64]) -> NDArray[np.int64]:
         """Word of each piece within its line, -1 for none, `[rows, src]`; arguments as in `batch`."""
@@ -311,8 +306,8 @@ def _label_ids(words: WordColumns, brackets: tuple[str, ...]) -> Ragged:
     return Ragged(ids, splits_of(list(map(len, lines))))
 
 
-TAG, EDGE, BATCH = range(3)
-"""What is drawn: a word's tags, its edge, a batch; each has draws of its own."""
+BATCH = 2
+"""The number of the draws of batches: others would have draws of their own."""
 
 
 @dataclass(frozen=True)
@@ -337,64 +332,6 @@ class EpochDraws:
         return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
-@dataclass(frozen=True)
-class SyntaxDropout:
-    """Leaves tags and edges of trees out at random, in training only.
-
-    In each epoch, each word draws twice. With probability p its tags become `<none>`. With probability p the
-    edge to its governor is cut, so that it is a root; a constituency tree is cut in two before the word, and
-    the word loses relations of the user's own. LISA's targets stay. Nothing is scaled, and nothing is left
-    out after training.
-
-    `annotated` says which factors come from an annotation, `[factors]`: case and place in the word stay.
-
-    Source: word dropout (Gal & Ghahramani 2016), put on annotations.
-    """
-
-    prob: float
-    draws: EpochDraws
-    annotated: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, prob: float, seed: int, batches: Any, factors: Iterable[str]) -> SyntaxDropout | None:
-        """For named factors; None for a probability of 0."""
-        annotated = np.array(list(map(is_annotated, factors)), bool)
-        return cls(prob, EpochDraws(seed, batches), annotated) if prob else None
-
-    def tags(self, factor_ids: IntArray, ids: ArrayLike, words: IntArray) -> IntArray:
-        """Factor ids with `<none>` for the words drawn.
-
-        `ids` are the numbers of the pieces' examples, and `words` the word of each piece, -1 for none,
-        `[...]`; factor ids have their columns behind them, `[..., factors]`.
-        """
-        gone = (self.draws.uniform(TAG, ids, words) < self.prob) & (words >= 0)
-        return np.where(gone[..., None] & self.annotated, 0, factor_ids)
-
-    def cut(self, trees: Sequence[WordTrees], ids: Sequence[int]) -> list[WordTrees]:
-        """Trees without the edges drawn; `ids` are the numbers of their examples."""
-        found: list[WordTrees] = []
-        for tree, example in zip(trees, ids, strict=True):
-            gone = self.draws.uniform(EDGE, example, np.arange(len(tree))) < self.prob
-            governors = None if tree.governors is None else np.where(gone, ROOT, tree.governors)
-            if (phrases := tree.phrases) is not None:
-                phrases = replace(phrases, gap_depths=np.where(gone, NO_PHRASE, phrases.gap_depths))
-            own = {name: ids * ~(gone | gone[:, None]) for name, ids in tree.own.items()}
-            found.append(replace(tree, governors=governors, phrases=phrases, own=own))
-        return found
-
-
-def is_annotated(factor: str) -> bool:
-    """Whether a factor comes from an annotation, as the user's own do, and not from the text alone."""
-    return factor not in FACTORS or bool(FACTORS[factor].needs)
-
-
-def dropout_problems(prob: float, factors: Iterable[str], has_trees: bool) -> list[str]:
-    """What is wrong with a `training.syntax_dropout` that could leave nothing out."""
-    if not prob or has_trees or any(map(is_annotated, factors)):
-        return []
-    return [f"training.syntax_dropout: expected 0 without tags or relations to leave out, got {prob:g}."]
-
-
 def segment_syntax(
     inputs: SyntaxInputs,
     trees: Sequence[WordTrees],
@@ -403,8 +340,6 @@ def segment_syntax(
     per_row: int = 1,
     change: Callable[[Sequence[WordTrees], RelationArray], None] | None = None,
     shown: Sequence[WordTrees] | None = None,
-    dropout: SyntaxDropout | None = None,
-    ids: Sequence[int] = (),
 ) -> dict[str, NDArray[Any]]:
     """Build what the encoder reads of the trees of a batch.
 
@@ -416,8 +351,6 @@ def segment_syntax(
         per_row: Segments in a row, 1 or 2.
         change: A function that changes the relations of words in place.
         shown: Trees whose relations are shown instead; `trees` then only give governors.
-        dropout: Cuts edges of the trees whose relations are read.
-        ids: Number of each segment, for its draws.
 
     Returns:
         Those that `inputs` asks for: `syntax` uint8 `[rows, trees, pieces, pieces]`, `governors` int64 and
@@ -429,9 +362,8 @@ def segment_syntax(
     found: dict[str, NDArray[Any]] = {}
     if options is not None:
         seen, words = own
-        if shown is not None or dropout is not None:
-            related = trees if shown is None else shown
-            seen, words = _in_rows(related, owners, reach, per_row, dropout, ids)
+        if shown is not None:
+            seen, words = _in_rows(shown, owners, reach, per_row)
         relations = word_relations(seen, options.max_distance, trees=options.used_trees, nodes=options.nodes)
         if change is not None:
             change(seen, relations)
@@ -451,12 +383,9 @@ def _in_rows(
     owners: Ragged,
     max_distance: int,
     per_row: int,
-    dropout: SyntaxDropout | None = None,
-    ids: Sequence[int] = (),
 ) -> tuple[list[WordTrees], NDArray[np.int64]]:
     """The trees of each row, as far as they are seen, and the word of each piece in them, -1 for none."""
     trees = _seen(trees, owners, max_distance)
-    trees = trees if dropout is None else dropout.cut(trees, ids)
     if per_row == 2:
         numbered = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, trees))))
         owners = Ragged(*numbered)

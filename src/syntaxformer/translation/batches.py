@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
-from syntaxformer.syntax.inputs import BATCH, EpochDraws, SyntaxDropout
+from syntaxformer.syntax.inputs import BATCH, EpochDraws
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.source import EncodedText, source_batch
 
@@ -140,11 +140,10 @@ class EncodedPairs(Dataset[int]):
 
 @dataclass(frozen=True)
 class TranslationCollator:
-    """Builds a batch; in training with a dropout of syntax, and the parse task in a share of the batches."""
+    """Builds a batch; in training with the parse task in a share of the batches."""
 
     pairs: EncodedPairs
     pad_id: int
-    dropout: SyntaxDropout | None = None
     parse_share: float = 1.0
     draws: EpochDraws | None = None
 
@@ -158,7 +157,7 @@ class TranslationCollator:
             tagged, with -100 for pieces without a known tag. With a parse task also `parse` [batch, labels],
             -100 for padding, in the share of the batches that `draws` chooses, or in all without it.
         """
-        batch = source_batch(self.pairs.src, rows, self.pad_id, self.dropout)
+        batch = source_batch(self.pairs.src, rows, self.pad_id)
         tgt = self.pairs.tgt
         labels = Ragged(tgt.pieces, tgt.splits).padded(IGNORED_LABEL, rows)
         batch["labels"] = torch.from_numpy(labels)

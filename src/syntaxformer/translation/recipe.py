@@ -28,7 +28,7 @@ from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.runs.loading import TRANSLATOR, is_own
 from syntaxformer.runs.run_folder import RECIPE
 from syntaxformer.syntax import FACTORS, FactorVocabulary, check_factors
-from syntaxformer.syntax.inputs import SyntaxInputs, dropout_problems
+from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.checkpoint import (
     host_sections,
     local_folder,
@@ -417,9 +417,8 @@ class Recipe(RunConfig):
 
     def _syntax_problems(self) -> list[str]:
         """Settings that the encoder lacks layers or heads for, or that a translator does not support."""
-        dropped = self._dropout_problems()
         if self.is_hosted:
-            return dropped + self._hosted_problems() + self._unserved_problems()
+            return self._hosted_problems() + self._unserved_problems()
         section, lisa = self.infusion, self.infusion.lisa
         problems = self.embedding.misplaced()
         if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
@@ -434,13 +433,7 @@ class Recipe(RunConfig):
         problems += self._unserved_problems()
         if lisa is not None and lisa.keys != "head":
             problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
-        return problems + dropped
-
-    def _dropout_problems(self) -> list[str]:
-        prob, has_trees = self.training.syntax_dropout, self.infusion.tree_options is not None
-        if prob and self.embedding.kind == "prepend":
-            return [f"training.syntax_dropout: expected 0 with infusion.kind=prepend, got {prob:g}."]
-        return dropout_problems(prob, self.width_plan().factor_widths, has_trees) if prob else []
+        return problems
 
     def _unserved_problems(self) -> list[str]:
         """What an encoder of sentences for classification has, and a translator's has not."""
@@ -509,8 +502,8 @@ class Recipe(RunConfig):
         """What the encoder reads of trees; governors are targets in training and are injected outside it."""
         lisa = self.infusion.lisa
         wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
-        learned = {"words": self.training.syntax_dropout > 0, "brackets": self.parse_task and ()}
-        return SyntaxInputs.of(self.infusion.tree_options, wanted, **learned if training else {})
+        brackets = () if training and self.parse_task else None
+        return SyntaxInputs.of(self.infusion.tree_options, wanted, brackets=brackets)
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from: str | None = None) -> Recipe:

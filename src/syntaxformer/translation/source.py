@@ -39,7 +39,7 @@ from syntaxformer.syntax import (
     piece_factors,
     subword_codes,
 )
-from syntaxformer.syntax.inputs import LineSyntax, SyntaxDropout, SyntaxInputs, TagPlace
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, TagPlace
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees.locate import given_words, plain_form, spans_of_given_words
 
@@ -290,9 +290,7 @@ Cutter = Callable[["PreTrainedTokenizerFast", Sequence[str]], list[Any]]
 """Tokenizer and prepared lines → for each line its `ids` and `offsets`, as `encode_pieces` gives them."""
 
 
-def source_batch(
-    src: EncodedText, rows: Sequence[int], pad_id: int, dropout: SyntaxDropout | None = None
-) -> dict[str, Tensor]:
+def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
     """Make the encoder's inputs for some rows; see `TranslationCollator`."""
     import torch
 
@@ -304,10 +302,7 @@ def source_batch(
     if src.factors.shape[1]:
         batch["factor_ids"] = Ragged(src.factors, src.splits).padded(0, rows)
     if src.syntax is not None:
-        if dropout is not None and "factor_ids" in batch:
-            words, ids = src.syntax.words_of_pieces(rows, src.splits), np.array(rows)[:, None]
-            batch["factor_ids"] = dropout.tags(batch["factor_ids"], ids, words)
-        batch |= src.syntax.batch(rows, src.splits, dropout)
+        batch |= src.syntax.batch(rows, src.splits)
     return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
@@ -389,7 +384,7 @@ class SourceEncoder:
     @property
     def needs_words(self) -> bool:
         """Whether lines must be annotated."""
-        return bool(self.vocabularies or self.syntax.needs or self.syntax.words)
+        return bool(self.vocabularies or self.syntax.needs)
 
     def factor_values(self, factors: NDArray[np.int32]) -> dict[str, list[str]]:
         """Factor → its value for each piece, from rows of `EncodedText.factors`."""

@@ -39,7 +39,7 @@ from syntaxformer.runs.trainer import (
     run_arguments,
     scores_at,
 )
-from syntaxformer.syntax.inputs import EpochDraws, SyntaxDropout
+from syntaxformer.syntax.inputs import EpochDraws
 from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.checkpoint import host_output
 from syntaxformer.translation.model import OF_INFUSION, SyntaxTransformer
@@ -101,8 +101,6 @@ class SyntaxTrainer(RunTrainer, Trainer):
             world=arguments.world_size,
             at_epoch=train_pairs.set_epoch,
         )
-        factors = recipe.width_plan().factor_widths
-        dropout = SyntaxDropout.of(config.syntax_dropout, recipe.seed, batches, factors)
         share = 1.0 if recipe.parse_task is None else recipe.parse_task.share
         formula, warmup, d_model = SCHEDULES[config.schedule], config.warmup_steps, model.config.d_model
         super().__init__(
@@ -111,9 +109,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
             best_by=config.best_by,
-            data_collator=TranslationCollator(
-                train_pairs, pad_id, dropout, share, EpochDraws(recipe.seed, batches)
-            ),
+            data_collator=TranslationCollator(train_pairs, pad_id, share, EpochDraws(recipe.seed, batches)),
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
         )

@@ -67,12 +67,6 @@ def test_rates_that_nothing_can_be_trained_at(setting, message):
     assert message in str(caught.value)
 
 
-def test_a_dropout_of_nothing_is_refused(config_of):
-    with pytest.raises(ConfigError, match=r"training\.syntax_dropout: expected 0 without tags or relations"):
-        config_of("training.syntax_dropout=0.1")
-    assert config_of("training.syntax_dropout=0.1", infuse="pos_add").training.syntax_dropout == 0.1
-
-
 def _numbers(model, prefix=""):
     """Keys of all numbers of a section and of the sections in it."""
     for name, field in model.model_fields.items():

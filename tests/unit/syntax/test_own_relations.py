@@ -16,7 +16,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.syntax import TreeOptions, WordColumns, WordTrees, word_relations
 from syntaxformer.syntax import own_relations as registry
-from syntaxformer.syntax.inputs import LineSyntax, SyntaxDropout, SyntaxInputs, segment_syntax
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, segment_syntax
 from syntaxformer.syntax.labelled_edges import LABELS, labelled_edges
 from syntaxformer.syntax.piece_relations import TREES, cut_trees, sentence_trees
 from syntaxformer.syntax.ragged import Ragged
@@ -214,13 +214,6 @@ def test_relations_of_words_and_pairs_and_of_texts_that_are_cut():
     assert not found[1].any()
     assert (cut_trees(one, 2, 2).own["near"][:2, :2] == [[0, 1], [1, 0]]).all()
     assert not sentence_trees(sf.Sentence("", (), ()), ("near",)).own["near"].size
-    dropout = SyntaxDropout(0.5, _Draws(), np.zeros(0, bool))
-    assert dropout.cut([one], [0])[0].own["near"].tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
-
-
-class _Draws:
-    def uniform(self, what, ids, words):
-        return np.where(words == 0, 0.0, 1.0)
 
 
 def test_both_products_read_the_same_relations():

@@ -40,7 +40,7 @@ KINDS = {
     "factors": {"infusion": {"kind": "sum_then_concat", "width": 5}},
     "tags": {"infusion": {"kind": "prepend"}},
     "trees": {"masks": {}, "lisa": {}},
-    "parse": {"parse_task": {}, "infusion": {"kind": "add"}, "training": {"syntax_dropout": 0.5}},
+    "parse": {"parse_task": {}, "infusion": {"kind": "add"}},
     "target": {"predict_target_pos": {"annotator": "en"}, "annotation": {"force": True}},
 }
 

@@ -242,20 +242,9 @@ def test_one_setting_in_two_spellings_is_refused(tmp_path):
         load_recipe(path)
 
 
-def test_a_dropout_of_nothing_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"syntax_dropout: expected 0 without tags or relations to leave out, got 0\.1"
-    ):
-        load_recipe("tiny", ["training.syntax_dropout=0.1", "infusion.kind=none"])
-    with pytest.raises(
-        ConfigError, match=r"syntax_dropout: expected 0 with infusion\.kind=prepend, got 0\.1"
-    ):
-        load_recipe("tiny", ["training.syntax_dropout=0.1", "infusion.kind=prepend"])
-    recipe = load_recipe(
-        "tiny", ["training.syntax_dropout=0.1", "infusion.kind=none", "masks={}", "parse_task={}"]
-    )
-    inputs = recipe.syntax_inputs(training=True)
-    assert (inputs.words, inputs.brackets) == (True, ())
+def test_labels_that_the_decoder_writes_are_read_in_training_only():
+    recipe = load_recipe("tiny", ["infusion.kind=none", "masks={}", "parse_task={}"])
+    assert recipe.syntax_inputs(training=True).brackets == ()
     inputs = recipe.syntax_inputs(training=False)
-    assert (inputs.words, inputs.brackets) == (False, None)
+    assert inputs.brackets is None
     assert {*inputs.model_dump()} == {"trees", "governors"}  # what a model's folder stores

@@ -190,34 +190,6 @@ def test_resumption_at_any_checkpoint(tiny_trainer, tmp_path, step):
     assert _losses(resumed) == pytest.approx(_losses(unbroken), abs=1e-5)
 
 
-def test_dropout_of_tags_is_drawn_again_as_it_was(tiny_trainer, tmp_path):
-    """Another epoch drops other tags, a resumed run the same; without a probability nothing changes."""
-    settings = {
-        "infusion__kind": "sum_then_concat",
-        "training__syntax_dropout": 0.5,
-        "training__eval_every": 7,
-    }
-    unbroken = tiny_trainer(**settings, training__max_steps=20, output=tmp_path / "unbroken")
-    collate, rows = unbroken.data_collator, [3, 5, 8]
-    whole = dataclasses.replace(collate, dropout=None)(rows)["factor_ids"]
-    kept = [collate(rows)["factor_ids"]]
-    unbroken.batches.set_epoch(1)
-    kept += [collate(rows)["factor_ids"], collate([8, 3, 5])["factor_ids"].roll(-1, 0)]
-    assert all(((one == whole) | (one == 0)).all() for one in kept)
-    assert 0.2 < float((kept[1] != whole)[..., 0].float().mean()) < 0.8
-    assert not torch.equal(kept[0], kept[1])
-    assert torch.equal(kept[1], kept[2])
-    assert torch.equal(kept[1][..., 1:], whole[..., 1:])  # case and subword are no annotations
-    unbroken.batches.set_epoch(0)
-    unbroken.train()
-    tiny_trainer(**settings, training__max_steps=7).train()
-    resumed = tiny_trainer(**settings, training__max_steps=20)
-    resumed.train_from(tmp_path / "run" / "checkpoints" / "checkpoint-7")
-    assert _losses(resumed) == pytest.approx(_losses(unbroken), abs=1e-5)
-    off = tiny_trainer(**{**settings, "training__syntax_dropout": 0.0}, output=tmp_path / "off")
-    assert off.data_collator.dropout is None
-
-
 def test_a_finished_run_stays_as_it_is(tiny_trainer, tmp_path):
     trainer = tiny_trainer()
     trainer.train()
@@ -528,7 +500,7 @@ def test_a_loss_on_dev_that_is_not_finite_ends_the_run(tiny_trainer, tmp_path):
 
 def test_workers_make_the_same_run(tiny_trainer, tmp_path):
     """Also with what is drawn, or cut into pieces, anew in each epoch."""
-    losses, settings = [], {"infusion__kind": "sum_then_concat", "training__syntax_dropout": 0.4}
+    losses, settings = [], {"infusion__kind": "sum_then_concat"}
     for n_workers in (0, 2):
         trainer = tiny_trainer(output=tmp_path / str(n_workers), training__workers=n_workers, **settings)
         pairs = trainer.train_dataset

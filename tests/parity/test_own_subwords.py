@@ -84,11 +84,32 @@ def test_the_roles_of_special_pieces(lines, tmp_path):
     assert (added.eos_token, added.eos_token_id) == ("</s>", 421)
 
 
+SYMBOLS = ["a <num> b.", "<num> b, <num>,<num> c", "a<num>b", "a (<num>) <num>", "<num><num> <num>"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_symbols_of_ones_own_are_one_piece_and_come_back(lines, tmp_path, kind, is_folder):
+    if is_folder:
+        path = str(tmp_path)
+        tokenizer = train_subwords(lines, SubwordConfig(kind=kind, vocab_size=400))
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<num>"]})
+        tokenizer.save_pretrained(path)
+    else:
+        path = learned(lines, tmp_path, model_type=kind, user_defined_symbols=["<num>"], byte_fallback=True)
+    ours = given_tokenizer(path)
+    symbol = ours.convert_tokens_to_ids("<num>")
+    for line, encoded in zip(SYMBOLS, encode_pieces(ours, SYMBOLS), strict=True):
+        assert encoded.ids.count(symbol) == line.count("<num>"), line
+        places = [encoded.offsets[at] for at, one in enumerate(encoded.ids) if one == symbol]
+        assert {line[start:end] for start, end in places} == {"<num>"}
+        assert ours.batch_decode([encoded.ids], skip_special_tokens=True) == [line]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"user_defined_symbols": ["<url>"]}, "expected special pieces for padding, start, end and unknown"),
-        ({"control_symbols": ["<2de>"]}, "got <2de> in "),
+        ({"control_symbols": ["<2de>"]}, "train it with --user_defined_symbols instead."),
         ({"model_type": "char"}, "expected a SentencePiece model of type unigram or bpe"),
         ({"treat_whitespace_as_suffix": True}, "with spaces before words"),
     ],

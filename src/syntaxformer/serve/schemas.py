@@ -41,7 +41,9 @@ class TranslateRequest(TranslateSettings):
     """Texts to translate."""
 
     texts: list[str] = Field(
-        min_length=1, fail_fast=True, description="sentences or segments; an empty text stays empty"
+        min_length=1,
+        fail_fast=True,
+        description="sentences or segments; line breaks and tabs are read as spaces",
     )
     model: str | None = Field(default=None, description="name of a model; null: the first translator")
 

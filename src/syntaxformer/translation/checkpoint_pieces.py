@@ -259,9 +259,39 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
     names = [piece.piece for piece in proto.pieces]
     ids = {role: getattr(proto.trainer_spec, role.replace("token", "id")) for role in SPECIAL_ROLES}
     backend = _rebuilt(proto, {name: place for place, name in enumerate(names)})
-    special = [one.piece for one in proto.pieces if one.type in (_UNKNOWN, _CONTROL, _OF_USER)]
+    special = [one.piece for one in proto.pieces if one.type in (_UNKNOWN, _CONTROL)]
     backend.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in special])
-    return _specials_are_no_text(backend), {role: names[one] for role, one in ids.items() if one >= 0}
+    backend = with_symbols(
+        _specials_are_no_text(backend), {one.piece for one in proto.pieces if one.type == _OF_USER}
+    )
+    return backend, {role: names[one] for role, one in ids.items() if one >= 0}
+
+
+def with_symbols(backend: Tokenizer, symbols: Collection[str]) -> Tokenizer:
+    """The tokenizer with pieces of its own as text: each is found whole, and is part of the output.
+
+    Raises:
+        ConfigError: Its other parts cut a symbol, or lose it.
+    """
+    if not symbols:
+        return backend
+    backend.add_tokens([AddedToken(one, normalized=True) for one in sorted(symbols)])
+    # The rest of a line behind a symbol begins no word.
+    state = json.loads(backend.to_str().replace('"prepend_scheme":"always"', '"prepend_scheme":"first"'))
+    for added in state["added_tokens"]:
+        if added["content"] in symbols:
+            added |= {"special": False, "normalized": True}
+    if state["normalizer"] == {"type": "Prepend", "prepend": " "}:  # a symbol would begin with it
+        state["normalizer"] = None
+    backend = Tokenizer.from_str(json.dumps(state))
+    for symbol in sorted(symbols):
+        ids = backend.encode(f"a {symbol} a", add_special_tokens=False).ids
+        if backend.token_to_id(symbol) not in ids or symbol not in backend.decode(ids):
+            raise ConfigError(
+                f"subwords.tokenizer: expected {symbol}, a special piece without a role, whole in text, got "
+                "it in pieces. Leave it out of additional_special_tokens."
+            )
+    return backend
 
 
 _TEXT, _UNKNOWN, _CONTROL, _OF_USER = 1, 2, 3, 4

@@ -135,7 +135,10 @@ class TextPreparation:
         line = unescape(line) if self.unescape else line
         if self.nfc:
             starts, ends = _places(replace(self, unescape=False).clean(line), line)
-            return [(int(starts[places[start]]), int(ends[places[end] - 1])) for start, end in offsets]
+            spans = ((places[start], places[end]) for start, end in offsets)
+            return [
+                (int(starts[one]), int(ends[other - 1])) if other > one else (0, 0) for one, other in spans
+            ]
         if self.tokenized:
             places = _single_spaces(line)[places]
         return [(int(places[start]), int(places[end])) for start, end in offsets]

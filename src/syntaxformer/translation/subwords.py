@@ -26,7 +26,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MARKS, check_tokenizer
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
-from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer
+from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer, with_symbols
 from syntaxformer.translation.source import SPECIAL_ROLES, encode_pieces
 from syntaxformer.translation.stored import stored_folder
 
@@ -257,11 +257,15 @@ _ROLES = {
 """Usual names of special pieces in a file that does not tell their roles."""
 
 
+_OF_ROLES = (*_ROLES, "cls_token", "sep_token")
+
+
 def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
     """The tokenizer in a folder, a SentencePiece model (`.model`) or a `tokenizer.json`.
 
-    It adds one end piece and nothing else to each line, and neither cuts nor pads it. A file's special pieces
-    have roles by SentencePiece's ids or their usual names; padding and end pieces are added if it has none.
+    It adds one end piece and nothing else to each line, and neither cuts nor pads it. A folder's special
+    pieces without a role, and a SentencePiece model's user-defined symbols, are one piece of text each. A
+    file's have roles by SentencePiece's ids or usual names; padding and end are added if it has none.
 
     Raises:
         ConfigError: It cannot be read, is not fast, lacks padding, end or decoder, or has other specials.
@@ -274,8 +278,14 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
             backend, roles = sentencepiece_tokenizer(Path(path).read_bytes())
         elif not path.endswith(".json"):
             say_download(path, TOKENIZER)
-            tokenizer = auto_tokenizer(path)
-            return ended_by_one_piece(_checked(tokenizer, path))
+            tokenizer = _checked(auto_tokenizer(path), path)
+            roles = {role: str(getattr(tokenizer, role)) for role in _OF_ROLES if getattr(tokenizer, role)}
+            added = tokenizer.added_tokens_decoder.values()
+            symbols = {one.content for one in added if one.special} - set(roles.values())
+            if symbols:
+                backend = with_symbols(tokenizer.backend_tokenizer, symbols)
+                tokenizer = _fast(backend, *map(roles.get, SPECIAL_ROLES))
+            return ended_by_one_piece(tokenizer)
         else:
             backend = Tokenizer.from_file(path)
     except ConfigError:
@@ -289,9 +299,12 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
         if role not in roles and (known := [name for name in names if name in special]):
             roles[role] = known[0]
     if homeless := sorted(set(special) - set(roles.values())):
+        remedy = "Give a folder, whose config tells their roles."
+        if path.endswith(".model"):
+            remedy = "No text is cut into control symbols: train it with --user_defined_symbols instead."
         raise ConfigError(
             "subwords.tokenizer: expected special pieces for padding, start, end and unknown text, "
-            f"got {', '.join(homeless[:5])} in {path}. Give a folder, whose config tells their roles."
+            f"got {', '.join(homeless[:5])} in {path}. {remedy}"
         )
     if state["decoder"] is None:
         raise ConfigError(

@@ -120,16 +120,17 @@ class FolderInfo(Section):
         return TextPreparation(language, *options, nfc=self.normalize == "nfc")
 
 
-_TABS = "have a tab, which is read as a space. Of a table, give the sources alone: `cut -f1`"
+_TABS = "with a tab, which is read as a space. Of a table, give the sources alone: `cut -f1`"
 _FORM = (
-    "are not in the form NFC with plain spaces, or have invisible characters: the model was trained without "
+    "not in the form NFC with plain spaces and no invisible characters. The model was trained without "
     "data.normalize and may not know them"
 )
-_UNSEEN = "have characters, or a script, that are not in the model's training text: they may be lost"
+_UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
 @cache
-def _say_once(message: str) -> None:
+def say_once(message: str) -> None:
+    """Log a warning, the same one only once."""
     _log.warning("%s", message)
 
 
@@ -318,7 +319,7 @@ class Translator:
         for one in (self, *self.others):
             one.encoder.unseen.warn()
         for fault, count in self._faults.items():
-            _say_once(f"{count} lines {fault}" if count > 1 else f"1 line {fault}")
+            say_once(f"{count:,} line{'s' * (count > 1)} {fault}.")
         self._faults.clear()
 
     def _count_faults(self, raw: Sequence[str], lines: Sequence[str], source: EncodedText) -> None:

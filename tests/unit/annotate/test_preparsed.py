@@ -43,6 +43,13 @@ def test_lines_get_sentences_in_order_with_their_own_offsets(conllu):
     assert third.governors == CAT.governors
 
 
+def test_words_in_another_unicode_form_than_the_line(tmp_path):
+    words = ["Ka\u0308se", "10\u00a0000", "."]
+    write_conllu(tmp_path / "a.conllu", [Sentence.from_words(words, upos=("NOUN", "NUM", "PUNCT"))])
+    (found,) = load_annotator(f"conllu:{tmp_path / 'a.conllu'}").annotate(["Käse 10 000 ."])
+    assert found.offsets == ((0, 4), (5, 11), (12, 13))
+
+
 def test_a_blank_line_takes_no_sentence(conllu):
     sentences = conllu.annotate(["the cat", "", "zum", "the cat", " "])
     assert [len(sentence) for sentence in sentences] == [2, 0, 2, 2, 0]

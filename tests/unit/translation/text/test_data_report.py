@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 
@@ -46,6 +47,45 @@ def test_every_planted_fault_is_found_and_clean_lines_are_not(tmp_path):
         assert planted[kind] <= found[fault], (kind, planted[kind] - found[fault])
     accused = set.union(*found.values()) & planted["clean"]
     assert len(accused) <= 0.005 * len(planted["clean"]), accused
+
+
+@pytest.mark.parametrize(
+    ("fault", "line", "remedy"),
+    [
+        (data_report.ESCAPES, "Tom &apos;s &quot; cat &amp; dog &quot;", "data.unescape=true"),
+        (data_report.MARKS, "the un@@ known cat", "before it was cut"),
+        (data_report.MARKS, "▁the ▁cat", "before it was cut"),
+        (data_report.MARKS, "the un ##known cat", "before it was cut"),
+        (data_report.MARKUP, '<seg id="1">a <b>cat</b></seg>', "remove it"),
+        (data_report.MARKUP, "a&nbsp;cat", "remove it"),
+        (data_report.TWICE, "Die KÃ¤se", "iconv"),
+        (data_report.TWICE, "donâ€™t", "iconv"),
+        (data_report.TWICE, "ÐºÐ¾Ñ‚", "iconv"),
+        (data_report.UNREADABLE, "a \ufffd cat", "data.drop_unreadable=true"),
+    ],
+)
+def test_text_that_another_program_has_made(fault, line, remedy):
+    clean = ["A cat & a dog <3 #1 @ 5 < 6", "CAFÉ» AT&T; Ãn Â5, l'Âge", "me@@home ##", "x = a<b; c>d"]
+    report = report_pairs("a", ([*clean, line, "a"], [*clean, "a", line]), (None, None))
+    assert {one: rows for one, rows in report.faults.items() if rows and one in data_report.REMEDIES} == {
+        fault: [4, 5]
+    }
+    assert remedy in str(report)
+
+
+def test_sides_that_are_shifted_by_some_lines(caplog):
+    chosen = Random(3)
+    numbers = [[str(chosen.randrange(99)) for _ in range(chosen.randint(1, 9))] for _ in range(703)]
+    src, tgt = ([" ".join([word, *one]) for one in numbers] for word in ("a", "ein"))
+    assert report_pairs("a", (src, tgt), (None, None)).faults[data_report.SHIFTED] == []
+    for pairs in ((src[1:], tgt[:-1]), (src[:-3], tgt[3:])):
+        report = report_pairs("a", pairs, (None, None))
+        assert len(report.faults[data_report.SHIFTED]) >= 600
+        assert "find the missing line" in str(report)
+        report.tell()
+        assert "shifted by a line or more. Find the missing line" in caplog.text
+    late = report_pairs("a", (src[:-1], tgt[:400] + tgt[401:]), (None, None)).faults[data_report.SHIFTED]
+    assert late[0] == 400
 
 
 def test_clean_leaves_out_what_was_found_and_says_how_much(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from unicodedata import normalize
+
 import numpy as np
 import pytest
 
@@ -19,6 +22,8 @@ from syntaxformer.translation.subwords import SubwordConfig, train_subwords
         ("a &quot;", [(0, 1), (2, 3), (3, 7), (7, 8)], [(0, 1), (2, 3), (3, 3), (3, 3)], {"unescape": True}),
         ("", [], [], {"tokenized": True}),
         (" 10\u00a0000 \u00a0  a ", [(1, 7), (11, 12)], ["10\u00a0000", "a"], {"tokenized": True}),
+        ("Ka\u0308se  ist\u00a0gut\u200b .", [(0, 5), (7, 10), (11, 14), (16, 17)], ["Käse", "ist", "gut", "."], {"nfc": True}),
+        (" Ka\u0308&amp;  \u200b 1\u00a00", [(1, 9), (11, 12), (13, 16)], ["Kä&", "\u200b", "1\u00a00"], {"nfc": True, "unescape": True, "tokenized": True}),
     ],
 )  # fmt: skip
 def test_words_of_a_raw_line_in_the_clean_one(line, offsets, clean, settings):
@@ -45,6 +50,37 @@ def test_clean_is_what_the_annotator_sees():
     preparation = TextPreparation("de", tokenized=True, unescape=True, lowercase=True)
     assert preparation.clean("Er  sagt\t: &quot; Ja &quot;") == 'Er sagt : " Ja "'
     assert TextPreparation("de").clean("a\tb  c") == "a b  c"
+
+
+@pytest.mark.parametrize(
+    ("line", "plain"),
+    [
+        ("Gro\u0308\u00dfe", "Größe"),
+        ("\ufeffa\u00a0b\u2009c\u202fd\u3000e\tf  g ", "a b c d e f g"),
+        ("foo\u200bbar so\u00adft Auf\u200clage", "foobar soft Auflage"),
+        ("\u0645\u06cc\u200c\u062e\u0648", "\u0645\u06cc\u200c\u062e\u0648"),  # Persian "mi-kho"
+        ("PDF\u200c\u0647\u0627", "PDF\u200c\u0647\u0627"),  # and its plural of a Latin word
+        ("\u0995\u09cd\u200d a", "\u0995\u09cd\u200d a"),  # a Bengali half form, at the end of a word
+        ("\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f468\u200d\U0001f469\u200d\U0001f467"),
+    ],
+)
+def test_the_plain_form(line, plain):
+    preparation = TextPreparation("de", nfc=True)
+    assert preparation.clean(line) == preparation.clean(plain) == plain
+    assert TextPreparation("de").clean(line) == line.replace("\t", " "), "as in older folders"
+
+
+def test_the_plain_form_is_the_same_of_any_form_and_a_second_time():
+    marks = "ae\u0301\u0308\xe4 \xa0\u200b\u200c\u200d\xad\u3000\u0645\u1100\u1161\u11a8\u0958\u2126\t."
+    chosen, one = Random(3), TextPreparation(nfc=True)
+    words = TextPreparation(tokenized=True, nfc=True)
+    for _ in range(3000):
+        line = "".join(chosen.choices(marks, k=7))
+        plain = one.clean(line)
+        assert one.clean(plain) == plain == one.clean(normalize("NFD", line)), line
+        assert words.clean(words.clean(line)) == words.clean(line)
+        n_words = len(TextPreparation(tokenized=True).clean(line).split(" "))
+        assert len(words.clean(line).split(" ")) == n_words, "the user's own factors still fit"
 
 
 def test_offsets_of_plain_lines_stay():

@@ -374,3 +374,49 @@ def test_a_long_line_costs_its_neighbours_nothing(plain):
         assert translated(lines[30:52], 1)[0] == together[30:52]
     finally:
         counting.remove()
+
+
+@pytest.fixture
+def told(caplog):
+    """What a translator says of lines: each sentence once in a process."""
+
+    def call(translator, lines):
+        translator_module.say_once.cache_clear()
+        caplog.clear()
+        list(translator.translate(lines))
+        return [record.getMessage() for record in caplog.records]
+
+    return call
+
+
+@pytest.mark.parametrize("scripts", [(), ("LATIN",)])
+def test_what_the_model_cannot_have_learned_is_said_once(new_translator, told, scripts):
+    model = new_translator(normalize="nfc", scripts=scripts)
+    lines = [
+        "the cat",
+        "\u043a\u043e\u0442 \u0441\u0438\u0434\u0438\u0442",
+        "cats \u2603",
+        "a\tb",
+        "a\u00a0cat",
+    ] * 2
+    tabs, unseen = told(model, lines)
+    assert "4 lines with characters, or in a script, that are not in the model's training text" in unseen
+    assert "2 lines with a tab" in tabs
+    assert told(model, ["the cat sat"]) == []
+
+
+def test_known_characters_of_another_script(new_translator, told):
+    """As of a joint vocabulary, whose other side has them."""
+    (unseen,) = told(new_translator(normalize="nfc", scripts=("GREEK",)), ["the cat", "."])
+    assert "1 line with characters" in unseen
+
+
+def test_an_older_folder_says_what_is_in_another_form(new_translator, told):
+    form, _ = told(new_translator(), ["the cat", "the\u00a0cat", "a  cat"])
+    assert "1 line not in the form NFC" in form
+
+
+def test_the_service_says_nothing_for_each_request(new_translator, caplog):
+    model = new_translator()
+    model.search(["\u043a"], model.encode(["\u043a"]), model.info.decoding)
+    assert caplog.text == ""

@@ -256,6 +256,7 @@ def _infused(family: str, names: str) -> Subject:
             inputs["input_ids"] = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, 1)
         if "pos" in names or "let" in names:
             inputs["factor_ids"] = numbers(1, 20, BATCH, PIECES, 1)
+        inputs["syntax_settings"] = torch.tensor([sf.InfusionConfig.parse(names).batch_numbers] * BATCH)
         shape = (BATCH, TARGETS) if family in WRITING else (BATCH,)
         inputs["labels"] = numbers(0, 3, *shape)
         return inputs

@@ -643,11 +643,25 @@ def compiled_gap(subject, backend):
 
 def test_what_a_compiled_pass_leaves_is_there():
     tasks = ("threads_apart=bert-masks,let=eager", "seen_loss=bert-lisa=eager")
+    refusals = [f"refuses_batches_of_others=bert-{names}=eager" for names in ("masks", "pos_add")]
+    assert list(_in_process(*refusals).values()) == [True, True]
     tasks += ("n_losses=translator-sum_then_concat=eager", "n_losses=bert-masks,lisa,pos_add=eager")
     found = _in_process(*tasks[: None if EXHAUSTIVE else 3])
     assert found[tasks[0]] < 1e-5, "each thread sees what its own pass recorded"
     assert found[tasks[1]] < 1e-5, "a loss that the caller must add"
     assert [found.get(one, 3) for one in tasks[2:]] == [3, 3], "dropout drops anew"
+
+
+def refuses_batches_of_others(subject, backend):
+    """An assertion in the graph, which no device is waited for."""
+    model, batch = subject.model(num_hidden_layers=1), subject.batch()
+    model.compile(backend=backend, fullgraph=True)
+    model(**batch)
+    try:
+        model(**{**batch, "syntax_settings": batch["syntax_settings"] + 1})
+    except RuntimeError as error:
+        return "expected a batch for this model's infusion" in str(error)
+    return False
 
 
 def threads_apart(subject, backend):

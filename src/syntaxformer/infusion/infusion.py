@@ -36,8 +36,8 @@ from syntaxformer.nn import (
 from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 from syntaxformer.nn.relation_index import check_ids
 
-BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces", "syntax_settings")
-"""The arguments of `forward` that hold the syntax of a batch, and for which settings it was made."""
+BATCH_KEYS = {"syntax": 4, "factor_ids": 3, "governors": 2, "first_pieces": 2, "syntax_settings": 2}
+"""Arguments of `forward` with the syntax of a batch, and for which settings it was made → number of axes."""
 
 _SHARED = "shared"
 
@@ -346,7 +346,8 @@ class Infusion(nn.Module):
 
     def _check_settings(self, made_for: Tensor) -> None:
         """Refuse a batch for another infusion; a GPU is waited for once, and later aborts by itself."""
-        if torch.compiler.is_compiling() or (self._has_checked and not takes_cpu_path(made_for.device)):
+        is_read = takes_cpu_path(made_for.device) or not (self._has_checked or made_for.is_meta)
+        if torch.compiler.is_compiling() or not is_read:
             problem = "syntax_settings: expected a batch for this model's infusion, got another."
             torch._assert_async((made_for.sum(1) == sum(self._batch_numbers)).all(), problem)
             return

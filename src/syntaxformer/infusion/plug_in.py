@@ -221,7 +221,9 @@ def _opened(
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
     pieces = inputs["inputs_embeds"] if pieces is None else pieces
-    given = {key: _per_text(value, len(pieces)) for key, value in given.items()}
+    for key, value in given.items():  # the host has put the choices of each example beneath each other
+        if value is not None and value.ndim > BATCH_KEYS[key]:
+            given[key] = value.flatten(0, 1)
     infusion = cast("Infusion", root.infusion)
     parts = parts_in(stack, infusion.family, final_of(root, infusion.family))
     place(root, parts)
@@ -237,12 +239,6 @@ def _opened(
         _tag(stack, infusion, inputs, batch)
     _running.own.batch = batch
     return inputs, batch
-
-
-def _per_text(value: Tensor | None, n_texts: int) -> Tensor | None:
-    """One row for each text, also if the host has put the choices of an example beneath each other."""
-    is_nested = value is not None and len(value) != n_texts and value.shape[:2].numel() == n_texts
-    return value.flatten(0, 1) if is_nested else value  # type: ignore[union-attr]
 
 
 def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -766,17 +766,6 @@ def test_what_differs_is_said(tokenizer, name, other, message):
     model(**by_hand)
 
 
-def test_a_compiled_model_takes_batches_for_its_own_infusion_alone(tokenizer):
-    """In the graph there is an assertion, which no device is waited for."""
-    settings = _settings()
-    model, pairs = _infused(settings["deprel"]), [sf.SyntaxExample((DOGS,))]
-    right, wrong = (sf.SyntaxCollator(tokenizer, settings[one])(pairs) for one in ("deprel", "other values"))
-    compiled = torch.compile(model, backend="eager")
-    assert torch.isfinite(compiled(**right).logits).all()
-    with pytest.raises(RuntimeError, match="expected a batch for this model's infusion"):
-        compiled(**wrong)
-
-
 def test_rows_of_another_annotator_are_told(tokenizer, tmp_path, caplog):
     """Once, also by a collator that was loaded: phrases may be another parser's."""
     make = collator(tokenizer, "masks")

@@ -84,7 +84,9 @@ def test_what_cannot_be_read(tmp_path):
     assert str(caught.value) == "mine, train:1: label: expected a class number from 0 to 2, got 3."
     with pytest.raises(DataError, match=r"text: expected a column 'sentence1' or 'premise', got 'text'\.$"):
         read_dataset_split(TASKS["snli"], Dataset.from_dict({"text": ["A"]}), "train", "mine")
-    with pytest.raises(ConfigError, match=r"^data: expected a data set at .*nothing, got: "):
+    with pytest.raises(
+        ConfigError, match=r"^data: expected a data set at .*nothing, which is no folder here, got: "
+    ):
         open_dataset(tmp_path / "nothing")
 
 

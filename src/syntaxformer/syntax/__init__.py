@@ -20,7 +20,7 @@ from syntaxformer.syntax.inputs import (
     governor_targets,
 )
 from syntaxformer.syntax.labelled_edges import labelled_edges
-from syntaxformer.syntax.own_relations import VARIABLE, register_file, register_relations
+from syntaxformer.syntax.own_relations import register_file, register_relations
 from syntaxformer.syntax.piece_relations import (
     WordTrees,
     pair_words_of_pieces,
@@ -87,6 +87,7 @@ __all__ = [
     "piece_relations",
     "read_user_column",
     "read_user_values",
+    "register_file",
     "register_relations",
     "relation_name",
     "segment_offsets",
@@ -95,5 +96,5 @@ __all__ = [
     "word_relations",
 ]
 
-for _file in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+for _file in filter(None, os.environ.get("SYNTAXFORMER_RELATIONS", "").split(os.pathsep)):
     register_file(_file)  # in a process that another one has started

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
+import sacrebleu
 import torch
 from typer.testing import CliRunner
 
@@ -169,3 +171,35 @@ def test_translate_samples(looping, tmp_path):
     one, again, other = (CliRunner().invoke(app, [*command, "--seed", seed]).stdout for seed in "112")
     assert one == again != other
     assert len(one.splitlines()) == 14
+
+
+def test_evaluate_takes_several_references(folder, tmp_path, caplog):
+    """The scores are sacreBLEU's of what was written; empty lines and tabs are counted, once for each file."""
+    texts = {
+        "s": ["the cat", "cats sit .", ""],
+        "a": ["the cat", "", ""],
+        "b": ['""" cat', "a\tdog ran .", "."],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    files = [str(tmp_path / one) for one in texts]
+    given = ["evaluate", str(folder), "--src", files[0], "--ref", files[1], "--ref", files[2], "--json"]
+    done = CliRunner().invoke(app, [*given, "-o", str(tmp_path / "out"), "--baseline", str(folder)])
+    assert done.exit_code == 0, done.exception
+    report = json.loads(done.stdout)
+    written = (tmp_path / "out").read_text().split("\n")[:3]
+    references = [texts["a"], [line.replace("\t", " ") for line in texts["b"]]]
+    assert report["chrf"] == sacrebleu.corpus_chrf(written, references).score > 0
+    assert (
+        report["systems"][str(folder)]["TER"]
+        == sacrebleu.corpus_ter(written, references, case_sensitive=True).score
+    )
+    assert all("nrefs:2" in one for one in [*report["signatures"].values(), report["bleu_signature"]])
+    told = [record.getMessage() for record in caplog.records if str(tmp_path) in record.getMessage()]
+    assert told == [
+        f"{files[0]}: 1 of 3 lines are empty; the first is line 3",
+        f"{files[1]}: 2 of 3 lines are empty; the first is line 2",
+        f"{files[2]}: 1 of 3 lines have a tab, which is read as a space; the first is line 2",
+    ]
+    (tmp_path / "b").write_text("x\n")
+    assert str(CliRunner().invoke(app, given).exception).startswith(f"{files[2]}: expected as many lines")

@@ -396,7 +396,7 @@ def test_what_the_model_cannot_have_learned_is_said_once(new_translator, told, s
         "the cat",
         "\u043a\u043e\u0442 \u0441\u0438\u0434\u0438\u0442",
         "cats \u2603",
-        "a\tb",
+        "a\ta",
         "a\u00a0cat",
     ] * 2
     tabs, unseen = told(model, lines)

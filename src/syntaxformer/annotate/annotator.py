@@ -209,7 +209,7 @@ def check_lines(lines: object, what: str = "lines") -> None:
     if isinstance(lines, str):
         shown = f"the string {lines[:40]!r}. Put it into a list"
     elif isinstance(lines, bytes | Mapping | Set) or not isinstance(lines, Iterable):
-        shown = type(lines).__name__ if not isinstance(lines, Mapping) else "a mapping"
+        shown = "a mapping" if isinstance(lines, Mapping) else type(cast("object", lines)).__name__
     if shown:
         raise TypeError(f"{what}: expected a list of strings, got {shown}.")
 

@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, product
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -505,7 +505,8 @@ class SyntaxCollator:
         elif n is not None and n > 1:
             expected = f"a class of the model, 0 to {n - 1}"
             fits = all(
-                isinstance(one, Integral) and (0 <= one < n or one == IGNORED_LABEL) for one in numbers
+                isinstance(one, int | np.integer) and (0 <= one < n or one == IGNORED_LABEL)
+                for one in numbers
             )
         if not fits:
             text = shown(example.segments[0])

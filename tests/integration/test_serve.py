@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,7 +30,7 @@ class Slow(TranslatorEngine):
     def __init__(self):
         self.translator = SimpleNamespace(info=SimpleNamespace(decoding=SimpleNamespace(beam_size=5)))
         self.description = ModelDescription(name="slow", task="translation", backend="none")
-    def work(self, settings, items):
+    def work(self, settings, items, is_over=None):
         time.sleep(0.15)
         return [Translation(text=text.upper()) for text in items]
 
@@ -114,6 +115,85 @@ def test_sigterm_under_load_loses_no_accepted_request():
     assert server.answered() == set(answers)
     assert len(refused) == 12  # each client's last word: nobody listens any more
     assert any("Finished server process" in line for line in server.lines)
+
+
+STUCK = SERVER.replace(
+    "        time.sleep(0.15)",
+    """        while not is_over():
+            time.sleep(0.01)
+        raise TimeoutError""",
+).replace("import sys, time", "import sys, time, syntaxformer.serve.app as app; app.STOP_S = 0.3")
+
+
+def test_sigterm_ends_what_takes_long_with_503():
+    server, statuses = Server(STUCK), []
+
+    def ask():
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("POST", "/v1/translate", '{"texts": ["x"]}', {"content-type": "application/json"})
+        response = connection.getresponse()
+        statuses.append((response.status, json.loads(response.read())["error"]["code"]))
+
+    try:
+        assert server.ready.wait(120)
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+        assert time.monotonic() - start < 10
+        for thread in threads:
+            thread.join(10)
+    finally:
+        server.process.kill()
+        server.reader.join(10)
+        server.process.stderr.close()
+    assert statuses == [(503, "too_late")] * 3
+
+
+def test_half_open_connections_do_not_take_all_files():
+    """They are more than the files that the process may open, and none of them is closed by its client."""
+    pytest.importorskip("resource", reason="there is no limit of files here")
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))\n"
+    server, sockets, seconds = Server(limit + SERVER), [], []
+    try:
+        assert server.ready.wait(120)
+        for start in (
+            b"",
+            b"GET /healthz HTTP/1.1\r\nhost: loc",
+            b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{",
+        ):
+            for _ in range(250):
+                sockets.append(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+                sockets[-1].sendall(start)
+                time.sleep(0.001)
+            for _ in range(5):
+                began = time.monotonic()
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+                connection.request("GET", "/healthz")
+                assert connection.getresponse().read() == b'{"status":"ok"}'
+                connection.close()
+                seconds.append(time.monotonic() - began)
+    finally:
+        for one in sockets:
+            one.close()
+        server.process.kill()
+        server.process.wait(20)
+        server.reader.join(10)
+        server.process.stderr.close()
+    assert max(seconds) < 5
+
+
+def test_the_example_of_nginx_is_one_that_it_takes(tmp_path):
+    nginx = shutil.which("nginx") or pytest.skip("nginx is not installed")
+    config = Path(__file__).parents[2] / "docs" / "nginx.conf"
+    command = [nginx, "-t", "-p", str(tmp_path), "-c", str(config), "-e", str(tmp_path / "error.log")]
+    done = subprocess.run(
+        [*command, "-g", f"pid {tmp_path}/pid;"], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_others_are_answered_while_a_body_comes_in_chunks_of_a_byte():

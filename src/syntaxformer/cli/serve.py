@@ -25,7 +25,11 @@ def serve(
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     workers: Annotated[int, Option(min=1, help="Number of processes, each with its own models.")] = 1,
     max_batch: Annotated[int, Option(min=1, help="Largest number of texts in a batch.")] = 64,
-    max_waiting: Annotated[int, Option(min=1, help="Texts that may wait; more get status 429.")] = 1024,
+    batch_s: Annotated[
+        float, Option("--batch-seconds", min=0.01, help="Seconds of a batch; one text may take twice that.")
+    ] = 0.5,
+    max_beam: Annotated[int, Option(min=1, max=256, help="Largest beam size of a request.")] = 20,
+    max_waiting: Annotated[int, Option(min=1, help="Texts of a client that wait; more get 429.")] = 1024,
     deadline_s: Annotated[
         float, Option("--deadline", min=0.1, help="Seconds for an answer; slower requests get 503.")
     ] = 30.0,

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,6 +29,9 @@ from syntaxformer.serve.problems import STATUSES, Problem, handle_problems
 LOOK_S = 0.2
 """Seconds between two checks whether a client still waits."""
 
+STOP_S = 5.0
+"""Requests that still wait so many seconds after the service was told to stop get 503."""
+
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": text}
     for status, (_, text) in STATUSES.items()
@@ -41,16 +46,16 @@ _probes = APIRouter(responses={421: _ERRORS[421]})
 def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     """Build the application for loaded models; the first model of each task is its default."""
     metrics = Metrics()
-    bounds = config.max_batch, config.max_waiting, config.max_batch_characters
-    batchers = {
-        name: Batcher(engine.work, *bounds, gate.n_characters, metrics, name)
-        for name, engine in engines.items()
-    }
+    bounds = config.max_batch, config.max_waiting, config.batch_s, metrics
+    batchers = {name: Batcher(engine.work, *bounds, name) for name, engine in engines.items()}
+
+    def stop() -> None:
+        app.state.ready, app.state.end = False, min(app.state.end, time.monotonic() + STOP_S)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.ready = True
-        yield
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        app.state.ready, app.state.end = True, math.inf
+        yield {"stop": stop}
         app.state.ready = False
         for batcher in batchers.values():
             await batcher.close()
@@ -127,15 +132,24 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
     """A model's results, unless the client goes away.
 
     Raises:
-        Problem: 422 if the model cannot process an item, 499 if the client left; also as `Batcher.submit`.
+        Problem: 422 if the model cannot process an item, 499 if the client left, 503 if the service stops;
+            also as `Batcher.submit`.
     """
     state = request.app.state
     batcher: Batcher = state.batchers[engine.description.name]
-    work = asyncio.create_task(batcher.submit(items, settings, state.config.deadline_s))
+    if len(str(items)) > state.config.max_characters:  # others go on while the pieces of these are counted
+        costs = await asyncio.to_thread(engine.costs, settings, items)
+    else:
+        costs = engine.costs(settings, items)
+    turn = gate.client_of(request), costs
+    work = asyncio.create_task(batcher.submit(items, settings, state.config.deadline_s, *turn))
     try:
         while not (await asyncio.wait({work}, timeout=LOOK_S))[0]:
             if await request.is_disconnected():
                 raise Problem(499, "client: expected one that waits for its answer, got a closed connection.")
+            if time.monotonic() > state.end:
+                told = "service: expected one that goes on, got one that was told to stop. Send it later."
+                raise Problem(503, told, headers={"Retry-After": "5"})
         return work.result()
     except SyntaxformerError as error:
         raise Problem(422, str(error)) from error

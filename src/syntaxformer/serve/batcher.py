@@ -2,19 +2,21 @@
 
 While the thread is busy, requests gather; it then takes as many as fit into a batch. An idle service starts
 at once, so a single request is answered as fast as without a queue. Requests with different settings go into
-different batches. A large request is split, and goes to the end of the queue after each part. So others need
-not wait for all of it, and it ends with its current part if its client has gone.
+different batches. No batch is long, whoever sends it: it ends where the seconds that its items may take are
+spent, and the rest of its last request waits again.
+
+Clients take turns, not requests: the client goes first whose work took least time lately. So nobody waits for
+all of another's texts, however many requests they are in.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,30 +25,37 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from syntaxformer.serve.problems import Problem
 
-Work = Callable[[Any, list[Any]], Sequence[Any]]
-"""Returns a result for each item, from settings and items."""
+Work = Callable[[Any, list[Any], Callable[[], bool]], Sequence[Any]]
+"""Returns a result for each item, from settings and items, or raises TimeoutError if they take too long."""
+
+HALF_S = 10.0
+"""After so many seconds a client's work counts half."""
 
 
 @dataclass(eq=False)
 class _Job:
     items: Sequence[Any]
+    costs: Sequence[float]
     settings: Any
+    client: str
     deadline: float
     answer: asyncio.Future[list[Any]]
     results: list[Any] = field(default_factory=list)
     n_taken: int = 0
+    n_together: int = 0
+    since: float = field(default_factory=time.monotonic)
 
     @property
-    def left(self) -> Sequence[Any]:
-        return self.items[self.n_taken :]
+    def n_left(self) -> int:
+        return len(self.items) - self.n_taken
 
     @property
     def is_over(self) -> bool:
         return self.answer.done() or self.deadline < time.monotonic()
 
 
-_Part = tuple[_Job, Sequence[Any]]
-"""A job and the items of it that are next."""
+_Part = tuple[_Job, slice]
+"""A job and those of its items that are next."""
 
 
 @dataclass
@@ -56,7 +65,7 @@ class Batcher:
     Args:
         work: Processes a batch; it runs in the thread.
         max_batch: Largest number of items in a batch; a larger request is split.
-        max_waiting: Largest number of waiting items; a request that does not fit is refused.
+        max_waiting: Largest number of waiting items of a client; a request that does not fit is refused.
         max_cost: Largest cost of a batch of several items.
         metrics: Counters of its work, under the name of the `model`.
     """
@@ -64,41 +73,51 @@ class Batcher:
     work: Work
     max_batch: int = 64
     max_waiting: int = 1024
-    max_cost: int = 1 << 62
-    cost: Callable[[Any], int] = lambda item: 1
+    max_cost: float = math.inf
     metrics: Metrics = field(default_factory=lambda: Metrics())
     model: str = ""
-    _jobs: deque[_Job] = field(default_factory=deque, init=False)
-    _n_waiting: int = field(default=0, init=False)
+    _jobs: list[_Job] = field(default_factory=list, init=False)
+    _used: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="batch"), init=False
     )
 
     def __post_init__(self) -> None:
-        self._count(0)
+        self._count()
 
-    async def submit(self, items: Sequence[Any], settings: Any, deadline_s: float) -> list[Any]:
+    async def submit(
+        self,
+        items: Sequence[Any],
+        settings: Any,
+        deadline_s: float,
+        client: str = "",
+        costs: Sequence[float] | None = None,
+    ) -> list[Any]:
         """Wait for the results of some items; items with equal settings may share a batch.
 
         Raises:
             Problem: 429 if too many items wait already, 503 if the results do not come in time.
         """
-        if self._n_waiting and self._n_waiting + len(items) > self.max_waiting:
+        n_waiting = sum(job.n_left for job in self._jobs if job.client == client)
+        if n_waiting and n_waiting + len(items) > self.max_waiting:
             self.metrics.refused.labels(self.model, "busy").inc()
             raise Problem(
                 429,
-                f"queue: expected room for {len(items)} texts, got {self._n_waiting} waiting, of at most "
+                f"queue: expected room for {len(items)} texts, got {n_waiting} waiting, of at most "
                 f"{self.max_waiting}. Send it again later.",
                 headers={"Retry-After": "1"},
             )
-        job = _Job(items, settings, time.monotonic() + deadline_s, asyncio.get_running_loop().create_future())
+        answer = asyncio.get_running_loop().create_future()
+        costs = costs or [0.0] * len(items)
+        job = _Job(items, costs, settings, client, time.monotonic() + deadline_s, answer)
+        job.n_together = self.max_batch
         self._jobs.append(job)
-        self._count(len(items))
+        self._count()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
-            return await asyncio.wait_for(job.answer, deadline_s)
+            return await asyncio.wait_for(answer, deadline_s)
         except TimeoutError as error:
             self.metrics.refused.labels(self.model, "too_late").inc()
             raise Problem(
@@ -107,10 +126,8 @@ class Batcher:
                 headers={"Retry-After": "5"},
             ) from error
         finally:  # what nobody waits for any longer makes room at once, also while a part of it is worked on
-            self._count(-len(job.left))
-            job.n_taken = len(job.items)
-            with suppress(ValueError):  # it may be at work
-                self._jobs.remove(job)
+            self._jobs.remove(job)
+            self._count()
 
     async def close(self) -> None:
         """Finish all waiting items, then stop."""
@@ -118,78 +135,86 @@ class Batcher:
             await self._task
         self._thread.shutdown()
 
-    def _count(self, change: int) -> None:
-        self._n_waiting += change
-        self.metrics.waiting.labels(self.model).set(self._n_waiting)
+    def _count(self) -> None:
+        self.metrics.waiting.labels(self.model).set(sum(job.n_left for job in self._jobs))
+
+    def _lately(self, client: str, now: float) -> float:
+        """Seconds that the work of a client took, less those long ago."""
+        seconds, when = self._used.get(client, (0.0, now))
+        return seconds * 0.5 ** ((now - when) / HALF_S)
 
     async def _run(self) -> None:
         """Work until nothing waits."""
         while batch := self._take():
+            start = time.monotonic()
             await self._finish(batch)
-            # The rest of a large job goes behind jobs that came meanwhile.
-            self._jobs += [job for job, _ in batch if job.left]
+            now, costs = time.monotonic(), [sum(job.costs[part]) or 1.0 for job, part in batch]
+            for (job, _), cost in zip(batch, costs, strict=True):
+                used = self._lately(job.client, now) + (now - start) * cost / sum(costs)
+                self._used[job.client] = used, now
+                job.since = now  # the rest of a large job goes behind jobs that came meanwhile
+            self._used = {name: used for name, used in self._used.items() if self._lately(name, now) > 1e-3}
 
     async def _finish(self, batch: Sequence[_Part]) -> None:
         """Process a batch; if it fails, process each part alone, so that only the faulty request fails."""
-        items = [item for _, part in batch for item in part]
-        start = time.monotonic()
-        loop = asyncio.get_running_loop()
+        items = [item for job, part in batch for item in job.items[part]]
+        jobs, start = [job for job, _ in batch], time.monotonic()
+        work = self._work, jobs[0].settings, items, lambda: all(job.is_over for job in jobs)
         try:
-            results = await loop.run_in_executor(self._thread, self._work, batch[0][0].settings, items)
+            results = iter(await asyncio.get_running_loop().run_in_executor(self._thread, *work))
             self.metrics.add_batch(self.model, len(items), time.monotonic() - start)
-            _deliver(batch, results)
+            for job, part in batch:
+                job.results += [next(results) for _ in job.items[part]]
+                if len(job.results) == len(job.items) and not job.answer.done():
+                    job.answer.set_result(job.results)
+        except TimeoutError as error:
+            for job, part in batch:  # it waits again, for fewer at a time
+                job.n_taken, job.n_together = part.start, max(1, len(items) // 4)
+            if len(items) == 1 and not jobs[0].is_over:
+                message = f"texts.{jobs[0].n_taken}: {error}. Send its sentences, or ask for fewer beams."
+                jobs[0].answer.set_exception(Problem(422, message, "text_too_long"))
         except Exception as error:
-            for part in batch if len(batch) > 1 else ():
-                await self._finish([part])
-            if len(batch) == 1 and not batch[0][0].answer.done():
-                batch[0][0].answer.set_exception(error)
+            for job, part in batch if len(batch) > 1 else ():
+                if not job.is_over:
+                    await self._finish([(job, part)])
+            if len(batch) == 1 and not jobs[0].answer.done():
+                jobs[0].answer.set_exception(error)
 
-    def _work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
+    def _work(self, settings: Any, items: list[Any], is_over: Callable[[], bool]) -> Sequence[Any]:
         """Process items in the thread, and turn exceptions such as a tokenizer's panic into errors."""
         try:
-            return self.work(settings, items)
+            return self.work(settings, items, is_over)
         except BaseException as error:
             if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
                 raise
             raise RuntimeError(f"model: expected results, got {type(error).__name__}: {error}") from error
 
     def _take(self) -> list[_Part]:
-        """Take a part of the oldest job and further jobs with its settings that fit; drop late jobs."""
+        """Take a part of the first job, and further jobs with its settings that fit.
+
+        The first is that of the client whose work took least time lately, and of one client the oldest.
+        """
         batch: list[_Part] = []
-        kept: deque[_Job] = deque()
-        n_items = cost = 0
-        for job in self._jobs:
-            left = job.left
-            if job.is_over:  # `submit` gives its room back
-                continue
-            part = left[: self._n_fitting(left, n_items, cost)]
-            if not batch or (job.settings == batch[0][0].settings and len(part) == len(left)):
-                batch.append((job, part))
-                job.n_taken += len(part)
-                n_items += len(part)
-                cost += sum(map(self.cost, part))
-            else:
-                kept.append(job)
-        self._jobs = kept
-        self._count(-n_items)
+        n_items, cost, now = 0, 0.0, time.monotonic()
+        waiting = [job for job in self._jobs if job.n_left and not job.is_over]
+        for job in sorted(waiting, key=lambda job: (self._lately(job.client, now), job.since)):
+            n_fitting = self._n_fitting(job, n_items, cost)
+            joins = bool(batch) and n_fitting == job.n_left and job.settings == batch[0][0].settings
+            if not batch or (joins and job.n_together == batch[0][0].n_together == self.max_batch):
+                batch.append((job, slice(job.n_taken, job.n_taken + n_fitting)))
+                cost += sum(job.costs[batch[-1][1]])
+                job.n_taken += n_fitting
+                n_items += n_fitting
+        self._count()
         return batch
 
-    def _n_fitting(self, items: Sequence[Any], n_items: int, cost: int) -> int:
-        """Number of items that fit into a batch besides its content; an empty batch takes at least one."""
-        for n_fitting, item in enumerate(items):
-            cost += self.cost(item)
-            if n_items + n_fitting and (n_items + n_fitting >= self.max_batch or cost > self.max_cost):
+    def _n_fitting(self, job: _Job, n_items: int, cost: float) -> int:
+        """Number of a job's items that fit into a batch besides its content; at least one if it is empty."""
+        for n_fitting, item_cost in enumerate(job.costs[job.n_taken :]):
+            cost += item_cost
+            if n_items + n_fitting and (n_items + n_fitting >= job.n_together or cost > self.max_cost):
                 return n_fitting
-        return len(items)
-
-
-def _deliver(batch: Sequence[_Part], results: Sequence[Any]) -> None:
-    place = 0
-    for job, part in batch:
-        job.results += results[place : place + len(part)]
-        place += len(part)
-        if len(job.results) == len(job.items) and not job.answer.done():
-            job.answer.set_result(job.results)
+        return job.n_left
 
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -37,13 +37,12 @@ class ServiceConfig(BaseModel):
         description="bytes of one request; by default 2 for each allowed character, at least 1 MB",
     )
     max_batch: int = Field(default=64, ge=1, description="largest number of texts in a batch")
-    max_batch_characters: int = Field(
-        default_factory=lambda data: max(5000, 100 * data["max_batch"]),
-        ge=1,
-        description="characters in a batch of several texts; by default 100 for each text, at least 5,000",
+    batch_s: float = Field(
+        default=0.5, gt=0, allow_inf_nan=False, description="seconds of a batch; one text may take twice that"
     )
+    max_beam: int = Field(default=20, ge=1, le=256, description="largest beam size of a request")
     max_waiting: int = Field(
-        default=1024, ge=1, description="texts that may wait for each model; more are refused"
+        default=1024, ge=1, description="texts of a client that may wait for each model; more are refused"
     )
     deadline_s: float = Field(default=30.0, gt=0, description="seconds within which a request is answered")
     log_texts: bool = Field(default=False, description="write users' texts to the log")

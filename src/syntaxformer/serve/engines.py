@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +33,7 @@ from syntaxformer.serve.schemas import (
     Translation,
 )
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
-from syntaxformer.translation.translator import read_info
+from syntaxformer.translation.translator import MAX_SOURCE_PIECES, read_info
 from syntaxformer.trees import Sentence, parse_tree, spans_of
 
 if TYPE_CHECKING:
@@ -44,21 +47,73 @@ if TYPE_CHECKING:
 DIGITS = 5
 """Number of decimals of a weight."""
 
+WARM_UP = "A man in a blue shirt is standing on a ladder and cleaning a window."
+
+FAR, BEAMS, USUAL_PIECES = 50, 20, 128
+"""Work on a piece that looks at 50 others is taken to be twice as much as on one alone."""
+
+IsOver = Callable[[], bool] | None
+
 
 class Engine:
-    """A served model, with its name in requests, its task, and the annotator that it reads."""
+    """A served model, with its name in requests, its task, and the annotator that it reads.
+
+    `paces` are the seconds of a unit of work, alone and in a full batch; before `warm_up` it takes no time.
+    """
 
     description: ModelDescription
+    paces = 0.0, 0.0
+    n_beams = 1
 
-    def __init__(self, name: str, task: Task, model: Any, annotator: str | None, **described: Any) -> None:
+    def __init__(
+        self, name: str, task: Task, model: Any, reader: Any, annotator: str | None, **described: Any
+    ) -> None:
+        self._reader = reader  # it has the tokenizer
         own = model.info.annotator
         self.parser = annotator  # whose trees are shown if the model reads none
         read = (annotator or own) if model.annotator else own
         self.description = ModelDescription(name=name, task=task, annotator=read, **described)
 
-    def work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
-        """Return a result for each item; this runs in its own thread, one batch at a time."""
+    def work(self, settings: Any, items: list[Any], is_over: IsOver = None) -> Sequence[Any]:
+        """Return a result for each item; this runs in its own thread, one batch at a time.
+
+        Raises:
+            TimeoutError: An item takes too long, or `is_over` says that nobody waits any more.
+        """
         raise NotImplementedError
+
+    def costs(self, settings: Any, items: Sequence[str | Sequence[str]]) -> list[float]:
+        """About how many seconds each item takes in a full batch, from its pieces and beams."""
+        if not (pace := self.paces[1]):
+            return [0.0] * len(items)
+        pace *= (getattr(settings, "beam_size", None) or self.n_beams) * (
+            4 if isinstance(settings, ExplainSettings) else 1
+        )
+        return [pace * work for work in self.works(items)]
+
+    def works(self, items: Sequence[str | Sequence[str]]) -> list[float]:
+        """The work that each item takes with one beam."""
+        texts = [list([item] if isinstance(item, str) else item) for item in items]
+        n_pieces = [sum(map(len, self._pieces.encode_batch_fast(parts))) for parts in texts]
+        longest = getattr(self._reader, "max_length", MAX_SOURCE_PIECES)
+        return [n * (1 + 2 * min(n, longest) / FAR) for n in n_pieces]
+
+    def try_out(self, n_texts: int) -> float:
+        """Process `WARM_UP` so many times, and return the work of that."""
+        raise NotImplementedError
+
+    def warm_up(self, n_texts: int, batch_s: float) -> None:
+        """Measure the paces: each is the better of two, of which the first also waits for what is loaded."""
+        self._pieces = deepcopy(self._reader.tokenizer.backend_tokenizer)  # that works in another thread
+        self._pieces.no_truncation()
+        self._pieces.no_padding()
+        self._pieces.encode_special_tokens = True
+        self.batch_s, paces = batch_s, []
+        for n in (1, 1, n_texts, n_texts):
+            start = time.monotonic()
+            work = self.try_out(n)
+            paces.append((time.monotonic() - start) / work)
+        self.paces = min(paces[:2]), min(paces[2:])
 
 
 class TranslatorEngine(Engine):
@@ -66,6 +121,7 @@ class TranslatorEngine(Engine):
 
     def __init__(self, name: str, translator: Translator, annotator: str | None = None) -> None:
         self.translator, info = translator, translator.info
+        self.n_beams = info.decoding.beam_size
         source, target = info.languages
         shown: dict[str, Any] = {"shows": ["tags"]}
         if info.backend == "pytorch":
@@ -75,22 +131,53 @@ class TranslatorEngine(Engine):
             shown["networks"] = infusion is not None and infusion.config.masks is not None
         factors = list(translator.encoder.factors)
         described = {"source_language": source, "target_language": target, "factors": factors, **shown}
-        super().__init__(name, "translation", translator, annotator, backend=info.backend, **described)
+        read = translator.encoder, annotator
+        super().__init__(name, "translation", translator, *read, backend=info.backend, **described)
 
-    def work(self, settings: TranslateSettings | ExplainSettings, items: list[str]) -> Sequence[Any]:
+    def try_out(self, n_texts: int) -> float:
+        """See `Engine`; one text alone is searched with many beams."""
+        lines, n_beams = [WARM_UP] * n_texts, BEAMS if n_texts == 1 else self.n_beams
+        settings = self.translator.info.decoding.model_copy(update={"beam_size": n_beams})
+        source = self.translator.encode(lines)
+        found = self.translator.search(lines, source, settings)
+        n_made = [1 + len(best[0].pieces) for best in found]
+        return n_beams * sum(map(_work, n_made, source.lengths.tolist()))
+
+    def limits(self, n_beams: int, n_texts: int, n_read: int) -> tuple[float, int | None]:
+        """Seconds that a search may take, and pieces of its translations, so that others need not wait.
+
+        Those of `USUAL_PIECES` are never too long with the model's own beams, however slow it is.
+        """
+        alone, full = self.paces
+        if not full:
+            return math.inf, None
+        usual = alone * self.n_beams * _work(2 * USUAL_PIECES, USUAL_PIECES)
+        seconds = max(2 * self.batch_s, usual if n_texts == 1 else 0.0)
+        work, first = seconds / n_beams / (alone + full * (n_texts - 1)), 1 + n_read / FAR
+        return seconds, 1 + int(FAR / 2 * (math.sqrt(first**2 + 4 * work / FAR) - first))  # `_work` of it
+
+    def work(self, settings: Any, items: list[str], is_over: IsOver = None) -> Sequence[Any]:
         """Translate or explain texts; line breaks in a text become spaces, where files have them."""
         lines = [" ".join(text.replace("\r\n", "\n").rstrip("\n").split("\n")) for text in items]
         if isinstance(settings, ExplainSettings):
-            return [explain_translation(self, line, settings) for line in lines]
-        return self.translate(settings, lines)
+            return [explain_translation(self, line, settings, is_over) for line in lines]
+        return self.translate(settings, lines, is_over)
 
-    def translate(self, settings: TranslateSettings, lines: list[str]) -> list[Translation]:
+    def translate(
+        self, settings: TranslateSettings, lines: list[str], is_over: IsOver = None
+    ) -> list[Translation]:
         """Translate lines."""
         given = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
         decoding = self.translator.info.decoding.model_copy(update=given)
         source = self.translator.encode(lines)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
-        found = self.translator.search(lines, source, decoding, settings.n_best, settings.scores)
+        seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
+        end = time.monotonic() + seconds
+        bounds = {
+            "max_pieces": most,
+            "is_over": lambda: time.monotonic() > end or (is_over is not None and is_over()),
+        }
+        found = self.translator.search(lines, source, decoding, settings.n_best, settings.scores, **bounds)
         translations = []
         for row, best in enumerate(found):
             one = Translation(text=best[0].text)
@@ -123,6 +210,11 @@ class TranslatorEngine(Engine):
                 )
 
 
+def _work(n_pieces: int, n_read: int) -> float:
+    """Work on pieces of which each looks at all of them and at what is read."""
+    return n_pieces * (1 + (n_pieces + n_read) / FAR)
+
+
 class ClassifierEngine(Engine):
     """Classifies; see `Engine`."""
 
@@ -135,9 +227,16 @@ class ClassifierEngine(Engine):
             shown["networks"] = classifier.collator.config.masks is not None
         labels = None if info.labels is None else list(info.labels)
         described = {"backend": backend, "labels": labels, "n_texts": info.n_texts, **shown}
-        super().__init__(name, "classification", classifier, annotator, **described)
+        read = classifier.collator, annotator
+        super().__init__(name, "classification", classifier, *read, **described)
 
-    def work(self, settings: ExplainSettings | None, items: list[str | tuple[str, str]]) -> Sequence[Any]:
+    def try_out(self, n_texts: int) -> float:
+        """See `Engine`."""
+        items: list[Any] = [WARM_UP if self.n_texts == 1 else (WARM_UP, WARM_UP)] * n_texts
+        self.classify(items)
+        return sum(self.works(items))
+
+    def work(self, settings: Any, items: list[Any], is_over: IsOver = None) -> Sequence[Any]:
         """Classify or explain texts or pairs."""
         if settings is not None:
             texts = [(item,) if isinstance(item, str) else item for item in items]
@@ -222,7 +321,9 @@ def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
     return {"n_layers": n_layers, "n_heads": getattr(config, heads, None)}
 
 
-def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSettings) -> ExplainAnswer:
+def explain_translation(
+    engine: TranslatorEngine, line: str, settings: ExplainSettings, is_over: IsOver = None
+) -> ExplainAnswer:
     """Explain a line: its translation, and the attention of the translator or of an encoder's sub-network.
 
     Raises:
@@ -233,10 +334,10 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
 
     translator, info = engine.translator, engine.translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
-    missing, parts = {}, dict[str, Any]()
+    (translated,) = engine.translate(TranslateSettings(), [line], is_over)
+    missing, parts = {}, dict[str, Any](translation=translated.text)
     if info.backend == "pytorch":
-        looked = cross_attention(translator, line)
-        parts["translation"] = looked.translation
+        looked = cross_attention(translator, line, translation=translated.text)
         inside = subnetwork_view(translator, line) if engine.description.networks else None
         parts["networks"] = inside and _networks(inside)
         if inside is not None and settings.network is not None:
@@ -246,8 +347,6 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
             given = looked.weights, looked.tgt_pieces, looked.src_pieces
             parts["attention"] = _attention("cross", *given, settings)
     else:
-        (best,) = translator.translate([line])
-        parts["translation"] = best[0].text
         missing["attention"] = (
             f"This model was exported to {info.backend}, which gives no attention. "
             "Serve the folder from which it was exported."

@@ -14,6 +14,8 @@ import logging
 import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -163,6 +165,15 @@ def n_characters(texts: str | Sequence[str]) -> int:
     return len(texts) if isinstance(texts, str) else sum(map(len, texts))
 
 
+def client_of(request: Request) -> str:
+    """Whose turn a request takes: the address, or with IPv6 the network of 64 bits that a client has."""
+    host = request.client.host if request.client else ""
+    with suppress(ValueError):
+        if isinstance(address := ip_address(host), IPv6Address) and not address.ipv4_mapped:
+            return str(ip_network((int(address), 64), strict=False))
+    return host
+
+
 def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) -> Engine:
     """The model of a request; if none is named, the first one of the task, or the first of all."""
     known = {key: engine for key, engine in engines.items() if task in (None, engine.description.task)}
@@ -220,6 +231,8 @@ def translate_settings(
     if request.n_best > beam:
         message = f"n_best: expected at most the beam size, {beam}, got {request.n_best}. Raise beam_size."
         raise Problem(422, message)
+    if (request.beam_size or 0) > config.max_beam:
+        raise Problem(422, f"beam_size: expected at most {config.max_beam}, got {request.beam_size}.")
     shows = engine.description.shows
     if hidden := sorted(set(request.show) - set(shows)):
         name = engine.description.name

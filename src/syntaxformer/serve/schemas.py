@@ -26,8 +26,8 @@ class _Request(BaseModel):
 class TranslateSettings(_Request):
     """Settings that texts of one batch share."""
 
-    beam_size: int | None = Field(default=None, ge=1, le=20, description="null: the model's setting")
-    n_best: int = Field(default=1, ge=1, le=20, description="translations of each text, at most beam_size")
+    beam_size: int | None = Field(default=None, ge=1, le=256, description="null: the model's setting")
+    n_best: int = Field(default=1, ge=1, le=256, description="translations of each text, at most beam_size")
     length_penalty: float | None = Field(default=None, ge=-5, le=5, description="null: the model's setting")
     scores: bool = Field(default=False, description="return the score of each translation")
     show: list[Shown] = Field(

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import h11
 import psutil
 import uvicorn
 from fastapi import FastAPI
@@ -24,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import end_with_parent
-from syntaxformer.serve.app import create_app
+from syntaxformer.serve.app import STOP_S, create_app
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
 from syntaxformer.serve.gate import JsonLines
@@ -79,6 +80,10 @@ HEALTHCHECK_S = 60
 HEAD_S = 30
 """The head of a request must come within so many seconds: a connection takes one of the process's files."""
 
+N_FILES = getattr(os, "sysconf", lambda name: 1024)("SC_OPEN_MAX")
+"""Files and connections that the process may open. Of more connections than half as many, or than 4,096, that
+is closed which asks nothing for longest."""
+
 
 class SmallReads(H11Protocol):
     """HTTP that reads little at a time, because its parser blocks all others on many tiny chunks."""
@@ -88,7 +93,12 @@ class SmallReads(H11Protocol):
         transport.max_size = 8192
         self._head_end: float | None = None
         super().connection_made(transport)
+        self._since = self.loop.time()
         self._wait_for_a_head()
+        if len(self.connections) > min(4096, N_FILES // 2):
+            others: Any = self.connections
+            asking = [one for one in others if one.conn.their_state in (h11.IDLE, h11.SEND_BODY)]
+            min(asking, key=lambda one: one._since).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Read what came, and close the connection later if it is no whole head by then."""
@@ -97,6 +107,16 @@ class SmallReads(H11Protocol):
             self._head_end = None
         elif self.timeout_keep_alive_task is None:
             self._wait_for_a_head()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for another request."""
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def shutdown(self) -> None:
+        """End soon, because the service was told to stop."""
+        self.app_state["stop"]()
+        super().shutdown()
 
     def _wait_for_a_head(self) -> None:
         self._head_end = self._head_end or self.loop.time() + HEAD_S
@@ -159,7 +179,8 @@ def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=math.ceil(config.deadline_s) + 5,
+        backlog=min(2048, N_FILES // 4),  # as many may be accepted before others are closed
+        timeout_graceful_shutdown=math.ceil(STOP_S) + 1,
         timeout_worker_healthcheck=HEALTHCHECK_S,
     )
 
@@ -208,6 +229,8 @@ def _build(config: ServiceConfig) -> FastAPI:
         name: load_engine(name, folder, config.device, config.annotator, config.trust_annotator)
         for name, folder in config.models.items()
     }
+    for engine in engines.values():
+        engine.warm_up(min(32, config.max_batch), config.batch_s)
     app = create_app(config, engines)
     add_explorer(app)
     return app

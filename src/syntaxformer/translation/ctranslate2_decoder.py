@@ -75,7 +75,8 @@ class CTranslate2Decoder:
                 "Sample with the folder from which it was exported."
             )
         limits = longest_translations(source.text_lengths[list(rows)], search.max_length_factor)
-        limits = limits.clip(max=self.longest - 1).tolist()
+        ends = limits.clip(max=self.longest - 1).tolist()
+        limits = [min(end, search.max_pieces or end) for end in ends]
         tokens = self.tokens(source, rows)
         waiting = []
         # Few lines are divided so that no thread is idle, but not into tiny batches.
@@ -84,13 +85,18 @@ class CTranslate2Decoder:
         for batch in batches_of(source.lengths[list(rows)], size):
             waiting += self._search(tokens[batch], max(limits[batch]), search)
         results = [one.result() for one in waiting]
-        for place, limit in enumerate(limits):
+        again = {}
+        for row, (limit, end) in enumerate(zip(limits, ends, strict=True)):
+            lengths = list(map(len, results[row].hypotheses))
+            if limit < end:  # they stop at the limit, without their end piece
+                search.check_length(max(lengths) + 2)
             # A line's result must not depend on the longest line of its batch. Scores take a greedy search 4 %
             # longer: it has some only where it looks as if a logit is NaN, which gives one piece without end.
-            lengths = range(1, limit - 1) if search.beam_size == 1 else range(limit)
-            if any(len(hypothesis) not in lengths for hypothesis in results[place].hypotheses):
-                (again,) = self._search([tokens[place]], limit, search)
-                results[place] = again.result()
+            usual = range(1, limit - 1) if search.beam_size == 1 else range(limit)
+            if limit == end and any(length not in usual for length in lengths):
+                again[row] = self._search([tokens[row]], limit, search)[0]
+        for row, searched in again.items():
+            results[row] = searched.result()
         if any(math.isnan(score) for result in results for score in result.scores):
             raise CheckpointError(NOT_FINITE)
         names = [hypothesis for result in results for hypothesis in result.hypotheses]

@@ -6,7 +6,7 @@ it and users see it. `Translator` handles text; a decoder sees only ids of piece
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,7 +44,8 @@ class DecodingConfig(Section):
 class Search(DecodingConfig):
     """Settings of one search: also how many translations each line gets, and whether they have scores.
 
-    With a temperature, translations are sampled, without beams: `n_best` samples of each line.
+    With a temperature, translations are sampled, without beams: `n_best` samples of each line. TimeoutError
+    ends a search whose translations are longer than `max_pieces`, and in PyTorch one that `is_over`.
     """
 
     n_best: int = Field(default=1, le=256)
@@ -56,6 +57,14 @@ class Search(DecodingConfig):
         default=None, ge=1, le=2**20, description="sample among so many pieces; null: all"
     )
     seed: int | None = Field(default=None, ge=0, le=MAX_SEED, description="of the samples; null: 0")
+    max_pieces: int | None = Field(default=None, ge=1, description="of a translation; null: any")
+    is_over: Callable[[], bool] | None = Field(default=None, description="whether it should end")
+
+    def check_length(self, n_pieces: int) -> None:
+        """Raise TimeoutError if a translation has too many pieces."""
+        if self.max_pieces is not None and n_pieces > self.max_pieces:
+            limit = f"{self.max_pieces} pieces with {self.beam_size} beams"
+            raise TimeoutError(f"expected a translation of at most {limit}, got a longer one")
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,9 @@ class TorchDecoder:
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
         cache = TranslationCache(len(source.others))
         limit = LengthLimit(limits, tokenizer.eos_token_id, n_beams, self.model.device)
-        processors: list[Any] = [limit]
+        processors: list[Any] = [Watch(search), limit]
         if source.others:
-            processors.insert(0, Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
+            processors.insert(1, Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
         if search.temperature is not None:
             drawn = draws(source, rows, int(limits.max()), search)
             processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
@@ -127,6 +127,20 @@ class Ensembling(LogitsProcessor):
             logits = model(**given, decoder_input_ids=input_ids[:, -1:]).logits[:, -1]
             scores = scores + logits.float().log_softmax(-1)
         return scores / (1 + len(self.members))
+
+
+class Watch(LogitsProcessor):
+    """Looks between two steps whether a search should end, see `Search`."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Leave the scores as they are."""
+        self.search.check_length(input_ids.shape[1])
+        if self.search.is_over is not None and self.search.is_over():
+            raise TimeoutError("expected a search that ends in time, got a longer one")
+        return scores
 
 
 class LengthLimit(LogitsProcessor):

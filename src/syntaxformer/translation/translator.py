@@ -419,10 +419,11 @@ class Translator:
         settings: DecodingConfig,
         n_best: int = 1,
         scored: bool = False,
+        **bounds: Any,
     ) -> list[list[Hypothesis]]:
-        """Translate lines that are already encoded, all of them in memory."""
+        """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`."""
         chunk = _Chunk([self._clean(line) for line in lines], source)
-        search = Search(**settings.model_dump(), n_best=n_best, scored=scored)
+        search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
         found = self.decoder.decode(source, chunk.rows, search)
         return self._texts(chunk, found, search)
 

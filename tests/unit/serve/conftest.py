@@ -22,7 +22,7 @@ class EchoTranslator(TranslatorEngine):
         )  # fmt: skip
         self.batches = []
 
-    def work(self, settings, items):
+    def work(self, settings, items, is_over=None):
         self.batches.append((settings, list(items)))
         if "broken" in items:
             raise RuntimeError("the model broke")
@@ -40,7 +40,7 @@ class LengthClassifier(ClassifierEngine):
             name=name, task="classification", backend="pytorch", labels=["short", "long"]
         )
 
-    def work(self, settings, items):
+    def work(self, settings, items, is_over=None):
         found = [len(item) > 5 if isinstance(item, str) else item[0] == item[1] for item in items]
         return [
             Classification(label="long" if one else "short", probabilities={"short": 1 - one, "long": one})
@@ -101,9 +101,9 @@ def slow():
             super().__init__()
             self.gate = threading.Event()
 
-        def work(self, settings, items):
+        def work(self, settings, items, is_over=None):
             self.gate.wait(20)
-            return super().work(settings, items)
+            return super().work(settings, items, is_over)
 
     return Slow()
 

@@ -174,11 +174,11 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error
     gate = threading.Event()
 
     class Panicking(echo):
-        def work(self, settings, items):
+        def work(self, settings, items, is_over=None):
             gate.wait(10)
             if "panic" in items:
                 raise Panic("regex: index out of bounds")
-            return super().work(settings, items)
+            return super().work(settings, items, is_over)
 
     engine = Panicking()
     app = make_app(engine, deadline_s=5)

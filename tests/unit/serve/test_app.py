@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from fastapi.testclient import TestClient
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli.serve import serve
-from syntaxformer.serve import ServiceConfig, server
+from syntaxformer.serve import ServiceConfig, gate, server
 from syntaxformer.serve.gate import JsonLines
 
 
@@ -255,7 +256,7 @@ def test_the_log_has_no_text_of_users_unless_asked(make_app, caplog, log_texts):
 
 
 def test_an_error_with_a_text_says_what_to_change(make_app, echo, caplog, error_of):
-    def refuse(settings, items):
+    def refuse(settings, items, is_over):
         raise DataError(f"text: expected another, got {items[0]!r}.")
 
     app = make_app()
@@ -345,8 +346,7 @@ def test_a_full_batch_of_sentences_is_one_batch(make_app, echo):
 
 
 def test_settings_that_follow_from_others():
-    config = ServiceConfig(models={}, max_batch=7, max_texts=3, max_characters=11)
-    assert config.max_batch_characters == 5000
+    config = ServiceConfig(models={}, max_texts=3, max_characters=11)
     assert config.max_body_bytes == 1_000_000
     assert ServiceConfig(models={}, max_characters=11_000).max_body_bytes == 2 * 128 * 11_000
     assert ServiceConfig.model_validate_json(config.model_dump_json()) == config
@@ -410,3 +410,20 @@ def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_pat
     assert len(ends) == 1  # else it would go on answering if its parent is killed
     kept = {f"gauge_livesum_{os.getpid()}.db", f"counter_{os.getpid()}.db", f"counter_{2**30}.db"}
     assert {path.name for path in tmp_path.glob("*.db")} == kept
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [("192.0.2.7", "192.0.2.7"), ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"), ("::ffff:192.0.2.7", "::ffff:192.0.2.7"), ("testclient", "testclient")]
+)  # fmt: skip
+def test_whose_turn_it_is(address, client):
+    """A client has a network of IPv6 for itself, and could take another address of it each time."""
+    assert gate.client_of(SimpleNamespace(client=SimpleNamespace(host=address))) == client
+
+
+def test_more_beams_than_allowed(make_app, error_of):
+    with TestClient(make_app(max_beam=7)) as client:
+        body = {"texts": ["x"], "beam_size": 7}
+        assert client.post("/v1/translate", json=body).status_code == 200
+        response = client.post("/v1/translate", json={**body, "beam_size": 8})
+    assert error_of(response, 422, "invalid") == "beam_size: expected at most 7, got 8."

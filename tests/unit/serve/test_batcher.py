@@ -20,7 +20,7 @@ class Work:
         self.gate = threading.Event()
         self.batches = []
 
-    def __call__(self, settings, items):
+    def __call__(self, settings, items, is_over):
         self.batches.append((settings, list(items)))
         self.gate.wait(5)
         if -1 in items:
@@ -146,7 +146,9 @@ def test_closing_finishes_what_waits(work):
 def test_a_thousand_requests_get_their_own_answers():
     async def main():
         batcher = Batcher(
-            lambda settings, items: [item + settings for item in items], max_batch=7, max_waiting=10**6
+            lambda settings, items, is_over: [item + settings for item in items],
+            max_batch=7,
+            max_waiting=10**6,
         )
         tasks = [
             batcher.submit(list(range(place, place + place % 5 + 1)), place % 3, 15) for place in range(1000)
@@ -198,8 +200,8 @@ def test_costly_items_are_worked_on_a_few_at_a_time(work):
     work.gate.set()
 
     async def main():
-        batcher = Batcher(work, cost=lambda item: item, max_cost=10)
-        return await batcher.submit([4, 6, 1, 30, 2, 3], None, 9)
+        batcher, items = Batcher(work, max_cost=10), [4, 6, 1, 30, 2, 3]
+        return await batcher.submit(items, None, 9, costs=items)
 
     assert _run(main) == [8, 12, 2, 60, 4, 6]
     assert [items for _, items in work.batches] == [[4, 6], [1], [30], [2, 3]]
@@ -220,3 +222,84 @@ def test_a_large_request_that_fails_in_its_second_part_fails_once_and_leaves_not
     assert _run(main) == [14]
     assert [items for _, items in work.batches] == [[1, 2], [-1, 3], [7]]
     assert 'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
+
+
+def test_clients_take_turns_and_not_requests(work):
+    """The requests of one do not stand before the one of another, and who had more time goes later."""
+
+    async def main():
+        batcher = Batcher(work, max_batch=2)
+        tasks = [asyncio.create_task(batcher.submit([1, 2, 3], "a", 9, "crowd"))]
+        await asyncio.sleep(0.05)
+        for number, (client, settings) in enumerate((("crowd", "b"), ("crowd", "c"), ("other", "d"))):
+            tasks.append(asyncio.create_task(batcher.submit([10 + number], settings, 9, client)))
+        await asyncio.sleep(0.05)
+        work.gate.set()
+        await asyncio.gather(*tasks)
+
+    _run(main)
+    assert [items for _, items in work.batches] == [[1, 2], [12], [10], [11], [3]]
+
+
+def test_what_waits_for_one_client_leaves_others_their_room(work):
+    async def main():
+        batcher = Batcher(work, max_waiting=3)
+        tasks = []
+        for _ in range(2):
+            tasks.append(asyncio.create_task(batcher.submit([1, 1, 1], None, 9, "crowd")))
+            await asyncio.sleep(0.05)
+        with pytest.raises(Problem, match="queue"):
+            await batcher.submit([1], None, 9, "crowd")
+        tasks.append(asyncio.create_task(batcher.submit([2, 2], None, 9, "other")))
+        await asyncio.sleep(0)
+        work.gate.set()
+        return await asyncio.gather(*tasks)
+
+    assert _run(main)[2] == [4, 4]
+
+
+def test_what_takes_too_long_together_is_tried_in_parts_and_alone_refused():
+    batches = []
+
+    def work(settings, items, is_over):
+        batches.append(list(items))
+        if len(items) > 2 or -1 in items:
+            raise TimeoutError("expected less, got more")
+        return items
+
+    async def main():
+        batcher = Batcher(work)
+        answer = await batcher.submit(list(range(8)), None, 9)
+        with pytest.raises(Problem) as caught:
+            await batcher.submit([3, -1], None, 9)
+        return answer, caught.value
+
+    answer, problem = _run(main)
+    assert answer == list(range(8))
+    assert batches[:5] == [list(range(8)), [0, 1], [2, 3], [4, 5], [6, 7]]
+    assert (problem.status, problem.code) == (422, "text_too_long")
+    assert problem.message.startswith("texts.1: expected less, got more. ")
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_work_is_told_that_nobody_waits_any_more(leaves):
+    looks = []
+
+    def work(settings, items, is_over):
+        while not is_over():
+            time.sleep(0.01)
+        looks.append(time.monotonic() - start)
+        raise TimeoutError
+
+    async def main():
+        batcher = Batcher(work)
+        task = asyncio.create_task(batcher.submit([1], None, 9 if leaves else 0.1))
+        await asyncio.sleep(0.1)
+        if leaves:
+            task.cancel()
+        await asyncio.wait({task})
+        await batcher.close()
+
+    start = time.monotonic()
+    _run(main)
+    assert 0.1 <= looks[0] < 1

@@ -34,7 +34,7 @@ class CountingTranslator:
         pieces = np.arange(splits[-1], dtype=np.int32)
         return EncodedText(pieces, splits, np.zeros((len(pieces), 0), np.int32), is_cut=is_cut)
 
-    def search(self, lines, source, settings, n_best, scored):
+    def search(self, lines, source, settings, n_best, scored, **bounds):
         self.settings = settings
         return [[Hypothesis(f"{line}|{n}", -float(n)) for n in range(n_best)] for line in lines]
 
@@ -70,7 +70,7 @@ def test_settings_and_what_is_shown():
 
 def test_lines_end_where_those_of_files_do(tiny_engines, monkeypatch):
     engine, seen = tiny_engines["base"], []
-    monkeypatch.setattr(engine, "translate", lambda settings, lines: seen.extend(lines))
+    monkeypatch.setattr(engine, "translate", lambda settings, lines, is_over: seen.extend(lines))
     engine.work(TranslateSettings(), ["x\ny", "x\r\ny\n", "x\x85y\u2028z"])
     assert seen == ["x y", "x y", "x\x85y\u2028z"]
 
@@ -78,7 +78,7 @@ def test_lines_end_where_those_of_files_do(tiny_engines, monkeypatch):
 def test_what_is_shown_belongs_to_the_translation_that_is_returned(tiny_engines, monkeypatch):
     """Its settings may be others than the model's own; it is not searched for a second time."""
     engine = tiny_engines["base"]
-    monkeypatch.setattr(engine.translator, "search", lambda *_: [[Hypothesis("two dogs run")]])
+    monkeypatch.setattr(engine.translator, "search", lambda *_, **bounds: [[Hypothesis("two dogs run")]])
     monkeypatch.setattr(engine.translator, "translate", None)
     (found,) = engine.work(TranslateSettings(show=frozenset({"alignment", "attention"})), ["the cat"])
     assert "".join(found.attention.target) == "▁two▁dogs▁run</s>"
@@ -136,3 +136,45 @@ def test_an_annotator_of_given_lines_is_refused_when_the_model_is_loaded(
     engine = load_engine("one", tmp_path, "cpu", "en")
     assert (engine.description.task, engine.description.annotator) == (task, "en")
     assert given == [(None, None), ("en", "cpu")]
+
+
+@pytest.fixture
+def paced(tiny_engines, monkeypatch):
+    """A translator of which a unit of work takes 10 ms alone, and 1 ms in a full batch."""
+    engine = tiny_engines["base"]
+    monkeypatch.setattr(engine, "paces", engine.paces)
+    engine.warm_up(2, 0.5)
+    assert all(pace > 0 for pace in engine.paces)
+    monkeypatch.setattr(engine, "paces", (0.01, 0.001))
+    return engine
+
+
+def test_costs_are_of_pieces_and_beams(paced):
+    """A piece costs 1 + 2n / 50 ms: it looks at n pieces of the text and as many of the translation."""
+    n_pieces = [len(paced.translator.encode([text]).pieces) for text in ("a dog", "a dog " * 20)]
+    wanted = [0.005 * n * (1 + 2 * n / 50) for n in n_pieces]
+    assert paced.costs(TranslateSettings(beam_size=5), ["a dog", "a dog " * 20]) == pytest.approx(wanted)
+
+
+def test_a_translation_that_would_keep_others_waiting_is_refused_and_a_usual_one_never(paced):
+    seconds, most = paced.limits(1, 11, 100)  # n (1 + (n + 100) / 50) units of 20 ms in a second: 50
+    assert seconds == 1
+    assert most * (3 + most / 50) >= 50 > (most - 2) * (3 + (most - 2) / 50)
+    seconds, most = paced.limits(2, 1, 128)  # with the model's own beams
+    assert (seconds, most) == (pytest.approx(0.01 * 2 * 256 * (1 + 384 / 50)), 257)
+    with pytest.raises(TimeoutError, match=r"at most 2 pieces with 5 beams"):
+        paced.translator.search(
+            ["a dog"], paced.translator.encode(["a dog"]), DecodingConfig(beam_size=5), max_pieces=2
+        )
+
+
+def test_a_search_ends_between_two_steps_when_nobody_waits(paced):
+    looks = []
+
+    def is_over():
+        looks.append(None)
+        return len(looks) == 3
+
+    with pytest.raises(TimeoutError, match="in time"):
+        paced.work(TranslateSettings(), ["a dog and a cat"], is_over)
+    assert len(looks) == 3

@@ -207,11 +207,15 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
     engine = tiny_engines["sit"]
     info = engine.translator.info.model_copy(update={"backend": "ctranslate2"})
     exported = SimpleNamespace(
-        info=info, longest=1024, annotator=engine.translator.annotator, encoder=engine.translator.encoder,
-        translate=lambda lines: iter([[SimpleNamespace(text="ein Text")]]),
+        info=info, longest=1024, annotator=engine.translator.annotator, encoder=engine.translator.encoder
     )  # fmt: skip
     found = explain_translation(
-        SimpleNamespace(translator=exported, description=engine.description, parser=engine.parser),
+        SimpleNamespace(
+            translator=exported,
+            description=engine.description,
+            parser=engine.parser,
+            translate=lambda settings, lines, is_over: [SimpleNamespace(text="ein Text")],
+        ),
         TEXT,
         ExplainSettings(),
     )

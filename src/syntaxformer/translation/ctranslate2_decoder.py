@@ -91,7 +91,7 @@ class CTranslate2Decoder:
             if limit < end:  # they stop at the limit, without their end piece
                 search.check_length(max(lengths) + 2)
             # A line's result must not depend on the longest line of its batch. Scores take a greedy search
-            # 4 % longer: it has some only where it looks as if a logit is NaN, which gives a piece without end.
+            # 4 % longer: it has some only where it looks as if a logit is NaN, which repeats a piece.
             usual = range(1, limit - 1) if search.beam_size == 1 else range(limit)
             if limit == end and any(length not in usual for length in lengths):
                 again[row] = self._search([tokens[row]], limit, search)[0]

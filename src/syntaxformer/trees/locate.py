@@ -30,8 +30,11 @@ _SLASH = re.compile(r"[/*]")
 _RUN = re.compile(r"[^ \t\n\r\v\f]+")
 
 
-_ALIKE = dict.fromkeys(map(ord, "\t\xa0\u1680\u202f\u205f\u2028\u2029\u3000"), " ")
-_ALIKE |= dict.fromkeys(range(0x2000, 0x200B), " ") | dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff"))
+_ALIKE = {
+    **dict.fromkeys(map(ord, "\t\xa0\u1680\u202f\u205f\u2028\u2029\u3000"), " "),
+    **dict.fromkeys(range(0x2000, 0x200B), " "),
+    **dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff")),
+}
 """White space → a space; soft hyphens and what else is invisible → nothing."""
 
 _LATIN = r"\s!-\u024f\u0300-\u036f\u1e00-\u1eff"

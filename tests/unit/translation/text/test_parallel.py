@@ -74,7 +74,7 @@ def test_tabs_as_spaces_are_counted_and_reported(tmp_path, caplog):
     config = _write(tmp_path, b"a\tb\nc\n", b"\td\ne\tf\n").model_copy(update={"tabs": "space"})
     text = read_split(config, "train")
     assert text.src == ["a b", "c"]
-    assert text.tgt == [" d", "e f"]
+    assert text.tgt == ["d", "e f"]  # in the plain form
     assert "lines with tabs, which are read as spaces: 3" in caplog.text
 
 

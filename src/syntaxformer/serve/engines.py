@@ -49,8 +49,8 @@ DIGITS = 5
 
 WARM_UP = "A man in a blue shirt is standing on a ladder and cleaning a window."
 
-FAR, BEAMS, USUAL_PIECES = 50, 20, 128
-"""Work on a piece that looks at 50 others is taken to be twice as much as on one alone."""
+FAR, BEAMS, USUAL_PIECES = 100, 20, 64
+"""Work on a piece that looks at 100 others is taken to be twice as much as on one alone."""
 
 IsOver = Callable[[], bool] | None
 

@@ -150,18 +150,18 @@ def paced(tiny_engines, monkeypatch):
 
 
 def test_costs_are_of_pieces_and_beams(paced):
-    """A piece costs 1 + 2n / 50 ms: it looks at n pieces of the text and as many of the translation."""
+    """A piece costs 1 + 2n / 100 ms: it looks at n pieces of the text and as many of the translation."""
     n_pieces = [len(paced.translator.encode([text]).pieces) for text in ("a dog", "a dog " * 20)]
-    wanted = [0.005 * n * (1 + 2 * n / 50) for n in n_pieces]
+    wanted = [0.005 * n * (1 + 2 * n / 100) for n in n_pieces]
     assert paced.costs(TranslateSettings(beam_size=5), ["a dog", "a dog " * 20]) == pytest.approx(wanted)
 
 
 def test_a_translation_that_would_keep_others_waiting_is_refused_and_a_usual_one_never(paced):
-    seconds, most = paced.limits(1, 11, 100)  # n (1 + (n + 100) / 50) units of 20 ms in a second: 50
+    seconds, most = paced.limits(1, 11, 100)  # n (1 + (n + 100) / 100) units of 20 ms in a second: 50
     assert seconds == 1
-    assert most * (3 + most / 50) >= 50 > (most - 2) * (3 + (most - 2) / 50)
-    seconds, most = paced.limits(2, 1, 128)  # with the model's own beams
-    assert (seconds, most) == (pytest.approx(0.01 * 2 * 256 * (1 + 384 / 50)), 257)
+    assert most * (2 + most / 100) >= 50 > (most - 2) * (2 + (most - 2) / 100)
+    seconds, most = paced.limits(2, 1, 64)  # with the model's own beams
+    assert (seconds, most) == (pytest.approx(0.01 * 2 * 128 * (1 + 192 / 100)), 129)
     with pytest.raises(TimeoutError, match=r"at most 2 pieces with 5 beams"):
         paced.translator.search(
             ["a dog"], paced.translator.encode(["a dog"]), DecodingConfig(beam_size=5), max_pieces=2

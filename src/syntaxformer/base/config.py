@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -44,8 +45,23 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return content
 
 
+_MOST_NODES = 100_000
+"""Values in a file, those that aliases (`*name`) repeat among them: nine lines of them can stand for 10^9."""
+
+
 class _UniqueKeys(yaml.SafeLoader):
     """The safe loader, which also checks that keys are distinct: YAML would silently take the last one."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        is_alias = self.check_event(yaml.AliasEvent)
+        node: Any = super().compose_node(parent, index)
+        if not is_alias:
+            values = () if isinstance(node, yaml.ScalarNode) else node.value
+            values = chain.from_iterable(values) if isinstance(node, yaml.MappingNode) else values
+            node.size = 1 + sum(value.size for value in values)
+        if not 1 <= getattr(node, "size", 0) <= _MOST_NODES:  # 0: an alias within what it names
+            raise ConfigError(f"{self.name}: expected at most {_MOST_NODES:,} values, got more.")
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()

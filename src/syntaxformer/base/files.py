@@ -515,7 +515,7 @@ def _decode(line: bytes, path: str | Path, number: int, position: int) -> str:
 # What a model folder may not ask for. It is checked before anything is built: a stranger may have made it.
 
 _SETTINGS = ("tokenizer_config", "config", "generation_config", "infusion", "collator")
-_LARGEST_NUMBER = 2**20
+_LARGEST_NUMBER, _MOST_LAYERS, _MOST_COMPUTED = 2**20, 1024, 5_000_000
 _LONGEST_TEXT, _MOST_PIECES = 4096, 4096
 _SIZES = re.compile(r"(\w+_)?(layers?|heads?)|(vocab|hidden|intermediate|embedding)_size|d_\w+|(hidden_)?dim")
 _ELSEWHERE = re.compile(
@@ -531,14 +531,19 @@ _OTHER_WEIGHTS = re.compile(
 """Other weights and pickles, but for those that transformers' `Trainer` leaves and nothing here reads."""
 
 
-def check_settings(folder: Path, trusts_tokenizer: bool = False) -> None:
+def check_settings(folder: Path, trusts_tokenizer: bool = False, is_checkpoint: bool = False) -> None:
     """Check that no setting names code or a file elsewhere, or is an impossible number.
 
+    Of a pretrained checkpoint, which may have weights in other formats too, only `config.json` is read.
+
     Raises:
-        CheckpointError: One does, a file is too large or has a key twice, there are weights besides the
-            model's, or the tokenizer is not trusted and `check_tokenizer` refuses it.
+        CheckpointError: One does, a file is a pipe, too large or has a key twice, there are weights besides
+            the model's, or the tokenizer is not trusted and `check_tokenizer` refuses it.
     """
-    if found := sorted(name for name in _entries(folder) if _OTHER_WEIGHTS.fullmatch(name)):
+    names = _entries(folder)
+    if odd := [one for name, one in names.items() if _READ.search(name) and not _is_plain(one)]:
+        raise CheckpointError(f"{odd[0]}: expected a plain file, got a pipe, a device or a broken link.")
+    if not is_checkpoint and (found := sorted(filter(_OTHER_WEIGHTS.fullmatch, names))):
         raise CheckpointError(
             f"{folder}: expected the weights of one model, in safetensors, got also {found[0]}."
         )
@@ -546,7 +551,7 @@ def check_settings(folder: Path, trusts_tokenizer: bool = False) -> None:
         check_tokenizer(folder)
     sizes = [_LARGEST_NUMBER]
     for path in _texts(folder):
-        if path.suffix != ".json" or path.parent != folder:
+        if path.suffix != ".json" or path.parent != folder or (is_checkpoint and path.name != "config.json"):
             continue
         most = MAX_PIECES_BYTES if re.search("token|vocab", path.name) else MAX_JSON_BYTES
         content = read_json(path, most, dict if path.stem in _SETTINGS else object)
@@ -556,6 +561,10 @@ def check_settings(folder: Path, trusts_tokenizer: bool = False) -> None:
             for key, value, is_top in _values(content):
                 if expected := _expected(key, value, max(sizes), is_top):
                     raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() or path.is_dir()
 
 
 def _texts(folder: Path) -> Iterator[Path]:
@@ -583,6 +592,8 @@ def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
     """What a value should be; None if it is allowed."""
     if isinstance(value, str | dict) and value not in ("", {}, "eager", "sdpa") and _ELSEWHERE.search(key):
         return "none, since it fetches code or files"
+    if (key, value) in (("return_dict", False), ("torchscript", True)):
+        return f"{not value}, since outputs have names"
     if isinstance(value, str) and len(value) > _LONGEST_TEXT and key != "chat_template":
         return f"at most {_LONGEST_TEXT} characters"
     if isinstance(value, list | dict) and len(value) > _MOST_PIECES and "token" in key:
@@ -664,6 +675,8 @@ def _is_strange(key: str, value: Any) -> bool:
     """Whether known tokenizers have no such value."""
     if key == "type":
         return not _KINDS.fullmatch(value)
+    if key == "dropout":  # each line would be cut by chance
+        return bool(value)
     if key == "Regex":
         return value not in _PATTERNS
     if key == "precompiled_charsmap":
@@ -729,21 +742,27 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
         config = read_json(folder / "config.json")
         dtype = getattr(torch, config.get("dtype") or config.get("torch_dtype") or "float32")
         stored = _stored(folder, min(_LARGEST_NUMBER, torch.finfo(dtype).max))
+        most = min(_MOST_LAYERS, sum(one.numel() > 0 for one in stored.values()))
         for key, value, _ in _values(config):
             # A layer takes memory even if it has no weights.
-            if isinstance(value, int) and value > len(stored) and re.search("layer|group|block", key):
-                raise ValueError(f"{value} for {key}, with {len(stored)} tensors")
+            if isinstance(value, int) and value > most and re.search("layer|group|block", key):
+                raise ValueError(f"{value} for {key}, with {most} tensors")
         with torch.device("meta"), no_init_weights():
             network = build()
         expected = network.state_dict()
         # Tied tables are stored once, positions that are computed are not stored.
-        unsaved = {*network.all_tied_weights_keys, *(network._keys_to_ignore_on_save or ())}
+        computed = {*(network._keys_to_ignore_on_save or ())} - {*network.all_tied_weights_keys, *stored}
+        unsaved = {*network.all_tied_weights_keys, *computed}
         for name in expected.keys() & stored.keys():
             one, other = expected[name], stored[name]
             if one.shape != other.shape:
                 raise ValueError(f"{name} of {tuple(other.shape)}, not {tuple(one.shape)}")
             if one.is_floating_point() != other.is_floating_point():
                 raise ValueError(f"{name} of {other.dtype}, not {one.dtype}")
+        tables = [one for name, one in network.named_buffers() if name not in expected]
+        tables += [one for name, one in expected.items() if name in computed]
+        if (n_computed := sum(one.numel() for one in tables if one.is_floating_point())) > _MOST_COMPUTED:
+            raise ValueError(f"max_position_embeddings with {n_computed} numbers to compute")
         lacking = [one.numel() for name, one in expected.items() if name not in {*stored, *unsaved}]
         if sum(lacking) > 2 * sum(one.numel() for one in stored.values()):
             raise ValueError(f"none for {sum(lacking)} numbers")
@@ -756,7 +775,11 @@ def _stored(folder: Path, most: float) -> dict[str, Any]:
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise CheckpointError(f"{folder}: expected model.safetensors, found none. Was it saved whole?")
-    for index in folder.glob("model.safetensors.index*.json"):
+    indices = sorted(folder.glob("model.safetensors.index*.json"))
+    shards = [one.name for one in (*files, *indices) if re.match(r"model(-|\.safetensors\.)", one.name)]
+    if shards and folder / "model.safetensors" in files:
+        raise ValueError(f"{shards[0]} beside model.safetensors")
+    for index in indices:
         if missing := set(read_json(index)["weight_map"].values()) - {one.name for one in files}:
             raise ValueError(f"no file {missing.pop()!r} in the folder")
     found: dict[str, Any] = {}
@@ -767,7 +790,8 @@ def _stored(folder: Path, most: float) -> dict[str, Any]:
         with safe_open(path, "pt") as file:
             for name in sorted(file.keys()):
                 found[name] = (tensor := file.get_tensor(name)).to("meta")
-                if tensor.numel() and not max(map(abs, map(float, tensor.aminmax()))) <= most:
+                is_float = tensor.is_floating_point() and tensor.numel()
+                if is_float and not max(map(abs, map(float, tensor.aminmax()))) <= most:
                     raise ValueError(f"NaN or infinity in {name}, or numbers above {most:g}")
     return found
 

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored_name, trusted_annotator
 from syntaxformer.base.config import sections_in_words
-from syntaxformer.base.errors import ConfigError, DataError, TreeError
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, TreeError
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, check_pieces, disk_errors, write_manifest
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
@@ -95,7 +95,10 @@ class Classifier:
         """
         folder = Path(folder)
         verify_folder(folder, CLASSIFIER, trust_annotator)
-        info = read_classifier_info(folder)
+        info, collator = read_classifier_info(folder), load_collator(folder)
+        if {*info.needs} != (needed := needed_columns(collator.config)):
+            told = f"{', '.join(sorted(needed)) or 'nothing'}, as in collator.json, got {', '.join(info.needs)}"
+            raise CheckpointError(f"{folder / CLASSIFIER}: needs: expected {told}. It was altered.")
         reads = info.needs or info.task_type.parts == "words"
         name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if reads else None
         parser = load_for(name, frozenset(info.needs))
@@ -106,8 +109,8 @@ class Classifier:
                 stacklevel=2,
             )
         if (folder / ONNX).is_file():
-            return cls(OnnxNetwork.load(folder, device), load_collator(folder), info, parser)
-        model, collator = load_written(folder, info.task_type.loader).eval(), load_collator(folder)
+            return cls(OnnxNetwork.load(folder, device), collator, info, parser)
+        model = load_written(folder, info.task_type.loader).eval()
         check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
         return cls(to_device(model, device), collator, info, parser)
 
@@ -230,6 +233,10 @@ def batch_outputs(
         batch = collate([replace(one, label=None) for one in given])
         outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
         check_outputs(outputs := outputs.float().cpu())
+        n_axes, n_outputs = (3 if task_type.parts else 2), task_type.head.get("num_labels", len(task_type.names))
+        if outputs.ndim != n_axes or outputs.shape[-1] != n_outputs:
+            expected = f"{n_outputs} outputs for the labels of the type {task_type.name!r}"
+            raise CheckpointError(f"model: expected {expected}, got {[*outputs.shape[1:]]}. It was altered.")
         for row, kept in zip(rows, task_type.per_window(outputs, given, collate), strict=True):
             parts[row].append(kept)
     model.train(was_training)

@@ -21,6 +21,7 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import (
     TRANSLATOR,
     auto_tokenizer,
+    checked_checkpoint,
     checkpoint_errors,
     longest_input,
     quiet_loading,
@@ -71,7 +72,8 @@ def load_pretrained(
     head = {**task_type.head, "ignore_mismatched_sizes": True} if task_type.head else {}
     options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     with checkpoint_errors(path), quiet_loading():
-        model, report = task_type.loader.from_pretrained(path, output_loading_info=True, **options, **head)
+        folder = checked_checkpoint(path, task_type.loader)
+        model, report = task_type.loader.from_pretrained(folder, output_loading_info=True, **options, **head)
     mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
     # A head is what lies outside the base model, and a pooler; fine-tuning trains it from scratch.
     inside = f"{model.base_model_prefix}." if head else ""

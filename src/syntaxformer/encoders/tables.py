@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from syntaxformer.base.errors import DataError
+from syntaxformer.base.errors import CheckpointError, DataError
 from syntaxformer.base.files import HELD_OUT, TRAINED_ON, max_line_bytes, read_lines
 from syntaxformer.encoders.labels import from_spreadsheet
 from syntaxformer.encoders.task_types import TaskType
@@ -172,11 +172,24 @@ def fingerprints(examples: Iterable[TextExample]) -> list[str]:
     return [hashlib.blake2b(one, digest_size=6).hexdigest() for one in texts]
 
 
+_MOST_FINGERPRINTS = 2**28
+"""Bytes of the largest list of fingerprints that is read, of 20 million texts."""
+
+
 def n_trained_on(folder: Path, texts: TextSet) -> int:
-    """Number of examples whose texts a model was trained on; 0 if its folder has no fingerprints."""
+    """Number of examples whose texts a model was trained on; 0 if its folder has no fingerprints.
+
+    Raises:
+        CheckpointError: The list is larger than training writes it.
+    """
     path = folder / TRAINED_ON
-    known = set(path.read_text("utf-8").split()) if path.is_file() else set()
-    return sum(one in known for one in fingerprints(texts.examples)) if known else 0
+    if not path.is_file():
+        return 0
+    if (size := path.stat().st_size) > _MOST_FINGERPRINTS:
+        raise CheckpointError(f"{path}: expected at most {_MOST_FINGERPRINTS} bytes, got {size}. Remove it.")
+    texts_of = Counter(one.encode() for one in fingerprints(texts.examples))
+    with path.open("rb") as lines:
+        return sum(texts_of.pop(line.strip(), 0) for line in lines)
 
 
 def table_format(path: str | Path) -> str:

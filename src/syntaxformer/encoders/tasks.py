@@ -167,7 +167,9 @@ class ClassifierInfo(BaseModel):
     def _check_type(self) -> ClassifierInfo:
         if self.type not in TYPES:
             raise ValueError(f"type: expected one of {', '.join(TYPES)}, got {self.type!r}")
-        self.task_type  # noqa: B018 - raises an error if a field does not fit the type
+        names = self.task_type.names  # raises an error if a field does not fit the type
+        if len(names) > len({*names}):
+            raise ValueError(f"labels: expected each once, got {', '.join(names)}")
         return self
 
     @property

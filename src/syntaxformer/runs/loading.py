@@ -136,6 +136,8 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
     try:
         if (Path(path) / "adapter_config.json").is_file():
             raise ValueError("adapters in adapter_config.json. Merge them with PEFT's merge_and_unload")
+        if (Path(path) / "config.json").is_file():
+            check_settings(Path(path), trusts_tokenizer=True, is_checkpoint=True)
         with panics():
             yield
     except Exception as error:  # transformers, safetensors and the Hub client have their own classes
@@ -143,6 +145,23 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
         raise ConfigError(f"{expected} at {where}, got: {one_line(error, 260)}") from error
 
 
+def checked_checkpoint(path: str, auto: Any) -> Path:
+    """The folder of a checkpoint, fetched if it is a name on the Hub with an owner, checked like a model's.
+
+    Raises:
+        CheckpointError: Its settings name code, or its weights are not finite or do not fit them.
+    """
+    from transformers import AutoConfig
+
+    folder = fetched(path, allow_patterns=_OF_NETWORKS)
+    if (folder / "config.json").is_file():
+        check_settings(folder, trusts_tokenizer=True, is_checkpoint=True)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        check_weights(folder, lambda: auto.from_config(config))
+    return folder
+
+
+_OF_NETWORKS = ("*config.json", "model.safetensors*", "model-*.safetensors")
 _OF_TOKENIZERS = ("*token*", "vocab*", "merges.txt", "*.model", "*.spm", "config.json")
 
 

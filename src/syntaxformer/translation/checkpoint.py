@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from syntaxformer.base.config import read_yaml
 from syntaxformer.base.downloads import say_download
@@ -27,9 +27,10 @@ from syntaxformer.infusion import load as load_infused
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy
 from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors, load_weights
-from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading, verify_folder
+from syntaxformer.runs.loading import TRANSLATOR, checked_checkpoint, checkpoint_errors, quiet_loading, verify_folder
 from syntaxformer.translation.auxiliary import TranslationOutput, shift_right
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, host_config
+from syntaxformer.translation.decoding import own_generation
 from syntaxformer.translation.model import OF_INFUSION
 
 _OF_TASKS = re.compile(r"target_tagger\.|parse_labels\.")
@@ -112,6 +113,8 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         _set_dropouts(getattr(config, "host", config), dropouts)
         is_infused = (Path(path) / INFUSION_FILE).is_file()
+        if not is_infused:
+            checked_checkpoint(path, AutoModelForSeq2SeqLM)
         read: Any = load_infused if is_infused else AutoModelForSeq2SeqLM.from_pretrained
         model, report = read(
             path, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
@@ -125,15 +128,7 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
         _lengthen(model, checkpoint.n_pieces, checkpoint.n_known)
     model.config.decoder_start_token_id = checkpoint.start_id
     model._has_warned_of_loss = True  # `host_output` adds the loss of pointing at governors
-    target = checkpoint.target
-    first, *rest = target.backend_tokenizer.encode("").ids
-    # What the checkpoint's own settings say of a search would hold in silence: the recipe's settings hold.
-    model.generation_config = GenerationConfig(
-        pad_token_id=target.pad_token_id,
-        eos_token_id=target.eos_token_id,
-        decoder_start_token_id=checkpoint.start_id,
-        forced_bos_token_id=first if rest else None,  # a code, or BART's first piece
-    )
+    model.generation_config = own_generation(checkpoint.target, checkpoint.start_id)
     return model
 
 

@@ -19,7 +19,7 @@ from syntaxformer.runs.config import Section
 from syntaxformer.translation.source import EncodedText
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 
 class DecodingConfig(Section):
@@ -179,6 +179,22 @@ def generate_settings(
         "max_new_tokens": min(int(limit), longest - 1),
         "suppress_tokens": never_output(tokenizer),
     }
+
+
+def own_generation(tokenizer: PreTrainedTokenizerFast, start_id: int) -> GenerationConfig:
+    """The pieces of a search by transformers' `generate`, and no other setting.
+
+    What a stranger's `generation_config.json` says of a search would hold in silence.
+    """
+    from transformers import GenerationConfig
+
+    first, *rest = tokenizer.backend_tokenizer.encode("").ids
+    return GenerationConfig(
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=start_id,
+        forced_bos_token_id=first if rest else None,  # a code, or BART's first piece
+    )
 
 
 def source_pad_id(model: Any) -> int:

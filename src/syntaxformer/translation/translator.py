@@ -35,6 +35,7 @@ from syntaxformer.translation.decoding import (
     Search,
     is_loop,
     longest_translations,
+    own_generation,
 )
 from syntaxformer.translation.source import (
     EncodedText,
@@ -86,8 +87,8 @@ class FolderInfo(Section):
     format_version: int = FORMAT_VERSION
     task: str = "translation"
     backend: str = "pytorch"
-    src: str
-    tgt: str
+    src: str = Field(max_length=250, pattern=r"^[^/\\\x00-\x1f]*$")
+    tgt: str = Field(max_length=250, pattern=r"^[^/\\\x00-\x1f]*$")
     src_language: str | None = None
     tgt_language: str | None = None
     forced: bool = False
@@ -572,6 +573,7 @@ def load_network(folder: Path, encoder: SourceEncoder) -> Any:
         raise CheckpointError(f"{folder / TRANSLATOR}: syntax: expected the trees of {file}. It was altered.")
     for tokenizer, rows in zip((encoder.tokenizer, encoder.target_tokenizer), n_rows, strict=True):
         check_pieces(folder, tokenizer, rows)
+    model.generation_config = own_generation(encoder.target_tokenizer, model.config.decoder_start_token_id)
     return model
 
 

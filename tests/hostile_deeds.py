@@ -207,7 +207,7 @@ ENDLESS = (
 )
 VAST = (constant("s", 7, [1], 2**30), node("ConstantOfShape", ["s"], ["big"]), node("ReduceMean", ["big"], ["m"], keepdims=0),
         node("Add", ["y", "m"], ["x"]))  # fmt: skip
-PICKLES = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "weights.pkl", "theirs.npy")
+PICKLES = ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "theirs.npy")
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )

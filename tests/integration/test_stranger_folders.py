@@ -204,11 +204,11 @@ OPENED = {
 # fmt: off
 STRANGERS = [
     # Settings of a search that is not the recipe's.
-    ("translator", "no piece may begin", "generation_config|begin_suppress", keys("generation_config.json", begin_suppress_tokens=[*range(3, 250)], bad_words_ids=[[n] for n in range(4, 250)])),
-    ("translator", "no time", "generation_config|max_time", keys("generation_config.json", max_time=1e-9)),
-    ("attend", "a record for an answer", "generation_config|return_dict", keys("generation_config.json", return_dict_in_generate=True)),
-    ("translate", "guessed from the prompt", "generation_config|prompt_lookup", keys("generation_config.json", prompt_lookup_num_tokens=10)),
-    ("translate", "another end", "generation_config|eos_token_id", keys("generation_config.json", eos_token_id=77, forced_eos_token_id=77)),
+    ("translator", "no piece may begin", HARMLESS, keys("generation_config.json", begin_suppress_tokens=[*range(3, 250)], bad_words_ids=[[n] for n in range(4, 250)])),
+    ("translator", "no time", HARMLESS, keys("generation_config.json", max_time=1e-9)),
+    ("attend", "a record for an answer", HARMLESS, keys("generation_config.json", return_dict_in_generate=True)),
+    ("translate", "guessed from the prompt", HARMLESS, keys("generation_config.json", prompt_lookup_num_tokens=10)),
+    ("translate", "another end", HARMLESS, keys("generation_config.json", eos_token_id=77, forced_eos_token_id=77)),
     ("translator", "a wide, long search", HARMLESS, keys("generation_config.json", num_beams=10**6, max_length=10**6, num_return_sequences=10**6)),
     # Configs.
     ("classifier", "answers as tuples", "return_dict|torchscript", keys("config.json", return_dict=False)),
@@ -234,7 +234,7 @@ STRANGERS = [
     ("classifier", "a tokenizer that is a model", "tokenizer", keys("tokenizer_config.json", tokenizer_class="AutoModelForSequenceClassification")),
     ("classifier", "templates of a chat", HARMLESS, several(put("chat_template.jinja", JINJA), keys("tokenizer_config.json", chat_template=JINJA))),
     ("translate", "pieces by chance", "dropout", keys("tokenizer.json", "model", dropout=0.9)),
-    ("translator", "lines of one piece", "truncation", keys("tokenizer.json", truncation={"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0})),
+    ("translator", "lines of one piece", HARMLESS, keys("tokenizer.json", truncation={"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0})),
     ("translate", "a line 100,000 times", "tokenizer", keys("tokenizer.json", post_processor=MANY)),
     ("marian", "a map of characters cut off", "tokenizer", keys("target_tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": "/////w=="})),
     # Weights, and pickles of any name.

@@ -8,6 +8,8 @@ with the plain form of syntax attention (`nn.syntax_graph`).
 from __future__ import annotations
 
 import logging
+import math
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError, one_line
-from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors
+from syntaxformer.base.files import MANIFEST, MAX_JSON_BYTES, atomic_folder, folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.task_types import Scorer
@@ -197,6 +199,37 @@ GRAPH = "model.onnx"
 ONNX = "onnx.json"
 
 
+_OPERATORS = re.compile(
+    "Abs|Add|And|Cast|Clip|Concat|Constant|Cos|CumSum|Div|Equal|Erf|Exp|Expand|Gather(Elements|ND)?|Gelu|Gemm"
+    "|(Greater|Less)(OrEqual)?|Identity|IsInf|IsNaN|LayerNormalization|Log|MatMul|Max|Min|Mul|Neg|Not|Or|Pow|Range"
+    "|Reciprocal|Reduce(Max|Mean|Min|Sum)|Relu|Reshape|Scatter(Elements|ND)|Shape|Sigmoid|Sign|Sin|Slice|Softmax"
+    "|Split|Sqrt|Squeeze|Sub|Tanh|Tile|Transpose|Trilu|Unsqueeze|Where"
+)
+"""Operators of the encoders' graphs: none of them repeats others, and sizes come from the text alone."""
+
+_LARGEST_TENSOR = 2**26
+"""Numbers of a tensor whose size does not depend on the text, such as a sum of tables."""
+
+
+def _check_graph(path: Path) -> None:
+    """Check that a graph has our operators alone, and no tensor that is much larger than the file."""
+    import onnx
+
+    graph = (model := onnx.load(path, load_external_data=False)).graph
+    sizes, most = [math.prod(one.dims) for one in graph.initializer], _LARGEST_TENSOR
+    for node in graph.node:
+        if node.domain or not _OPERATORS.fullmatch(node.op_type):
+            raise ValueError(f"the operator {node.domain}:{node.op_type}")
+    for table in graph.initializer:
+        if len(table.raw_data) > MAX_JSON_BYTES:
+            table.ClearField("raw_data")  # only its shape is read
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    for value in model.graph.value_info:
+        size = math.prod(max(1, one.dim_value) for one in value.type.tensor_type.shape.dim)
+        if size > max(most, *sizes):
+            raise ValueError(f"a tensor of {size} numbers, {value.name}")
+
+
 class OnnxInfo(ExportInfo):
     """Content of `onnx.json`."""
 
@@ -231,6 +264,7 @@ class OnnxNetwork(nn.Module):
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3  # warnings about names in the graph would not help users
         with folder_errors(folder / GRAPH, "an ONNX graph"):
+            _check_graph(folder / GRAPH)
             session = onnxruntime.InferenceSession(
                 str(folder / GRAPH), options, providers=["CPUExecutionProvider"]
             )

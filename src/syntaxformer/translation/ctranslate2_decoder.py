@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from syntaxformer.base.errors import NOT_FINITE, CheckpointError, ConfigError
 from syntaxformer.base.files import MAX_PIECES_BYTES, check_pieces, read_json, read_record
@@ -193,7 +194,7 @@ class CTranslate2Info(ExportInfo):
 
     quantization: str
     streams: list[list[str]]
-    max_positions: int
+    max_positions: int = Field(ge=1)
 
 
 def read_export(folder: Path) -> CTranslate2Info:
@@ -209,7 +210,7 @@ def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
     """The names of a vocabulary of CTranslate2, in the order of their ids.
 
     Raises:
-        CheckpointError: There is no such vocabulary, or it is not a list of strings.
+        CheckpointError: There is no such vocabulary, or it is not a list of names as `unique_names` gives.
     """
     numbered = [] if place is None else [f"{side}_{place + 1}_vocabulary.json"]
     for name in (*numbered, f"{side}_vocabulary.json", "shared_vocabulary.json"):
@@ -218,8 +219,8 @@ def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
     else:
         raise CheckpointError(f"{folder}: expected a {side} vocabulary, found none.")
     names = read_json(folder / name, MAX_PIECES_BYTES, list)
-    if not all(isinstance(one, str) for one in names):
-        raise CheckpointError(f"{folder / name}: expected a list of strings. It was altered.")
+    if not all(isinstance(one, str) and SEPARATOR not in one for one in names) or len({*names}) < len(names):
+        raise CheckpointError(f"{folder / name}: expected different names without {SEPARATOR}. It was altered.")
     return names
 
 
@@ -264,6 +265,8 @@ class SourceTokens:
         ]
         columns = [[order.index(name) for name in stream] for stream in info.streams]
         sizes = [[len(encoder.vocabularies[name]) for name in stream] for stream in info.streams]
+        if any(len(of_stream) < math.prod(n) for of_stream, n in zip(names[1:], sizes, strict=True)):
+            raise CheckpointError(f"{folder}: expected a name for each value of {order}. It was altered.")
         return cls(names[0], names[1:], columns, sizes)
 
     def __call__(self, source: EncodedText, rows: Sequence[int]) -> list[list[str]]:

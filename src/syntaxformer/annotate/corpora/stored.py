@@ -211,9 +211,12 @@ class AnnotatedCorpus(Sequence[Sentence]):
         return np.searchsorted(self._bounds, row, side="right") - 1
 
     def _read(self, group: int, schema: pa.Schema = SCHEMA) -> pa.Table:
+        about = self._file.metadata.row_group(group)
+        _check_size(max(about.total_byte_size, *(about.column(n).num_values for n in range(about.num_columns))), self.path)
         try:
             # Arrow's own threads make it slower: a column of a group is too little work for a thread.
             read = self._file.read_row_group(group, columns=schema.names, use_threads=False)
+            _check_size(read.nbytes + sum(map(_n_bytes, read.columns)), self.path)
             return read.select(schema.names).cast(schema)
         except (pa.ArrowException, OSError) as error:
             raise _damaged(error, self.path) from error
@@ -244,12 +247,28 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
             f"{metadata.num_rows} rows with {', '.join(found)}. {_REMEDY}.",
             path,
         )
-    coded = [f"{name}.list.element" for name in _STRINGS]
+    coded = ["text", "constituency", *(f"{name}.list.element" for name in ("words", *_STRINGS))]
     try:
         file = pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True, read_dictionary=coded)
     except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column has another type
         raise _damaged(error, path) from error
     return AnnotatedCorpus(path, header, file)
+
+
+_MOST_BYTES = 2**28
+"""Of a group in memory: a long string that is stored once may stand in every row."""
+
+
+def _n_bytes(column: pa.ChunkedArray) -> int:
+    """Bytes of the strings that the codes of a column stand for."""
+    flat = [pc.list_flatten(one) if pa.types.is_list(one.type) else one for one in column.chunks]
+    codes = [one for one in flat if pa.types.is_dictionary(one.type)]
+    return sum(pc.sum(pc.binary_length(one.dictionary).take(one.indices)).as_py() or 0 for one in codes)
+
+
+def _check_size(n_bytes: int, path: Path) -> None:
+    if n_bytes > _MOST_BYTES:
+        raise DataError(f"expected at most {_MOST_BYTES} bytes in a group of lines, got {n_bytes}.", path)
 
 
 def _damaged(error: Exception, path: Path) -> DataError:

@@ -19,12 +19,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, Field, Json, ValidationError
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import BackendMissingError, DataError
+from syntaxformer.base.files import MAX_PIECES_BYTES
 from syntaxformer.study.experiments.spec import (
     SEED,
     TRIAL,
@@ -107,10 +109,9 @@ class RunStore:
         """
         if not self.path.exists():
             return {}
-        columns = "key, verb, recipe, labels, settings, test, state, attempts, seconds, error, result, name"
         with self._open() as connection:
-            rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid").fetchall()
-        found = {row[0]: _read(row) for row in rows}
+            columns = ", ".join(_Row.model_fields)
+            found = {row[0]: _read(row) for row in connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")}
         left = [key for key, run in found.items() if run.state == RUNNING]
         if left and not self._has_runner():
             for key in left:
@@ -162,9 +163,16 @@ class RunStore:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=60)) as connection, connection:
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_PIECES_BYTES)
                 connection.execute(_SCHEMA)
+                tables = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+                if [sql.split() for (sql,) in tables] != [_SCHEMA.replace("IF NOT EXISTS ", "").split()]:
+                    raise ValueError("other tables than a store has")
                 yield connection
-        except (sqlite3.Error, OSError) as error:
+        except ValidationError as error:
+            what = ".".join(map(str, (problem := error.errors()[0])["loc"]))
+            raise DataError(f"expected a store of runs, got {what}: {problem['msg']}.", self.path) from error
+        except (sqlite3.Error, OSError, ValueError) as error:
             raise DataError(f"expected a store of runs, got: {error}.", self.path) from error
 
 
@@ -172,12 +180,51 @@ def _json(value: Any) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
+_Named = dict[str, Any] | None
+
+
+class _Result(BaseModel):
+    """What a report reads of a result, which has more."""
+
+    metrics: dict[str, float | None] = {}
+    curve: list[dict[str, float | None]] = []
+    command: str = ""
+    commit: str = ""
+    precision: str | None = None
+    n_parameters: int | None = None
+    signatures: dict[str, str] = {}
+    recipe: _Named = None
+    versions: _Named = None
+    scoring: _Named = None
+    data_sha256: _Named = None
+    test_sha256: _Named = None
+    primary: _Named = None
+    dev_predictions: dict[str, str] | None = None
+    test_predictions: dict[str, str] | None = None
+
+
+class _Row(BaseModel):
+    """A row as it is stored; the name is that of a folder."""
+
+    key: str
+    verb: str
+    recipe: str | None
+    labels: Json[dict[str, str]]
+    settings: Json[dict[str, Any]]
+    test: Json[dict[str, str]] | None
+    state: Literal["waiting", "running", "done", "failed", "killed"]
+    attempts: int
+    seconds: float
+    error: str | None
+    result: Json[_Result] | None
+    name: str = Field(pattern=r"^[^/\\\x00]*[^/\\\x00.][^/\\\x00]*$")
+
+
 def _read(row: tuple[Any, ...]) -> StoredRun:
-    _, verb, recipe, labels, settings, test, state, attempts, seconds, error, result, name = row
-    cell = Cell(
-        verb, recipe, json.loads(labels), json.loads(settings), json.loads(test) if test else None, name
-    )
-    return StoredRun(cell, state, attempts, seconds, error, json.loads(result) if result else {})
+    stored = dict(zip(_Row.model_fields, row, strict=True))
+    one, result = _Row.model_validate(stored), stored["result"]
+    cell = Cell(one.verb, one.recipe, one.labels, one.settings, one.test, one.name)
+    return StoredRun(cell, one.state, one.attempts, one.seconds, one.error, json.loads(result or "{}"))
 
 
 MOST_REPEATS = 50

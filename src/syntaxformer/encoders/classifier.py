@@ -97,7 +97,9 @@ class Classifier:
         verify_folder(folder, CLASSIFIER, trust_annotator)
         info, collator = read_classifier_info(folder), load_collator(folder)
         if {*info.needs} != (needed := needed_columns(collator.config)):
-            told = f"{', '.join(sorted(needed)) or 'nothing'}, as in collator.json, got {', '.join(info.needs)}"
+            told = (
+                f"{', '.join(sorted(needed)) or 'nothing'}, as in collator.json, got {', '.join(info.needs)}"
+            )
             raise CheckpointError(f"{folder / CLASSIFIER}: needs: expected {told}. It was altered.")
         reads = info.needs or info.task_type.parts == "words"
         name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if reads else None
@@ -233,7 +235,10 @@ def batch_outputs(
         batch = collate([replace(one, label=None) for one in given])
         outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
         check_outputs(outputs := outputs.float().cpu())
-        n_axes, n_outputs = (3 if task_type.parts else 2), task_type.head.get("num_labels", len(task_type.names))
+        n_axes, n_outputs = (
+            (3 if task_type.parts else 2),
+            task_type.head.get("num_labels", len(task_type.names)),
+        )
         if outputs.ndim != n_axes or outputs.shape[-1] != n_outputs:
             expected = f"{n_outputs} outputs for the labels of the type {task_type.name!r}"
             raise CheckpointError(f"model: expected {expected}, got {[*outputs.shape[1:]]}. It was altered.")

@@ -27,7 +27,13 @@ from syntaxformer.infusion import load as load_infused
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy
 from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors, load_weights
-from syntaxformer.runs.loading import TRANSLATOR, checked_checkpoint, checkpoint_errors, quiet_loading, verify_folder
+from syntaxformer.runs.loading import (
+    TRANSLATOR,
+    checked_checkpoint,
+    checkpoint_errors,
+    quiet_loading,
+    verify_folder,
+)
 from syntaxformer.translation.auxiliary import TranslationOutput, shift_right
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, host_config
 from syntaxformer.translation.decoding import own_generation

@@ -198,7 +198,10 @@ def _encoder(section: PretrainedTable) -> PreTrainedModel:
     with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
         options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
         model, report = AutoModel.from_pretrained(
-            checked_checkpoint(section.model, AutoModel), output_loading_info=True, dtype=torch.float32, **options
+            checked_checkpoint(section.model, AutoModel),
+            output_loading_info=True,
+            dtype=torch.float32,
+            **options,
         )
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     read = [encoder.get_input_embeddings().weight]

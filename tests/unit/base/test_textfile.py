@@ -122,6 +122,7 @@ def test_the_bound_counts_the_bytes_of_a_line_without_its_end(tmp_path, end, mon
         (gzip.compress(CONTENT), "gzip -dc <"),
         (b"PK\x03\x04\n\0", "unzip -p"),
     ],
+    ids=["xz", "bzip2", "empty bzip2", "zstd", "gzip", "zip"],
 )
 def test_packed_files_are_answered_by_what_unpacks_them(tmp_path, content, command):
     path = tmp_path / "train.en.xz"

@@ -212,7 +212,10 @@ class AnnotatedCorpus(Sequence[Sentence]):
 
     def _read(self, group: int, schema: pa.Schema = SCHEMA) -> pa.Table:
         about = self._file.metadata.row_group(group)
-        _check_size(max(about.total_byte_size, *(about.column(n).num_values for n in range(about.num_columns))), self.path)
+        _check_size(
+            max(about.total_byte_size, *(about.column(n).num_values for n in range(about.num_columns))),
+            self.path,
+        )
         try:
             # Arrow's own threads make it slower: a column of a group is too little work for a thread.
             read = self._file.read_row_group(group, columns=schema.names, use_threads=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def one_line(error: BaseException, most: int = 200) -> str:
 
 
 @contextmanager
-def panics() -> Iterator[None]:
+def panics() -> Generator[None]:
     """Turn a panic of a library in Rust, whose class is no `Exception`, into a `CheckpointError`."""
     try:
         yield

@@ -616,7 +616,7 @@ MARKS = r"[^\p{L}\p{M}\p{N}▁]"
 """What our tokenizers of words, and of byte-pair encoding, keep apart."""
 
 _PATTERNS = (
-    *(WORDS, MARKS, " {2,}", r"\s+", r"\n", r"[\n\r\t]", r"\s{2,}|[\n\r\t]"),
+    *(WORDS, MARKS, " {2,}", r"\s+", r"\n", r"[\n\r\t]", r"\s{2,}|[\n\r\t]", r"\d", r"\p{N}", r"\p{P}"),
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",  # GPT-2, and Llama 3:
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+",

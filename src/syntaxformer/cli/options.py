@@ -86,7 +86,7 @@ ShuffleOption = Annotated[
 TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
-TrustOption = Annotated[bool, Option(help="Load any annotator that the model names.")]
+TrustOption = Annotated[bool, Option(help="Load any annotator and tokenizer that the model has.")]
 
 
 def echo(text: object, err: bool = False) -> None:

@@ -100,7 +100,7 @@ def with_relations(verb: Callable[..., None]) -> Callable[..., None]:
     @wraps(verb)
     def registered(relations: list[Path] | None = None, **arguments: Any) -> None:
         files: list[Any] = [*(relations or ())]
-        for name in ("recipe", "spec", "model"):
+        for name in ("recipe", "spec"):
             path = Path(str(arguments.get(name)))
             # The recipe.yaml of a folder may be a stranger's.
             if path.suffix in (".yaml", ".yml") and path.name != "recipe.yaml" and path.is_file():

@@ -13,20 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import partial
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import InfusionConfig, MaskConfig
-from syntaxformer.infusion.families import parts_of
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.infusion import infusion_parameters
 from syntaxformer.infusion.plug_in import infuse
-from syntaxformer.nn import syntax_attention, syntax_attention_reference
 from syntaxformer.syntax import TreeOptions, batch_dependency_relations
 
 PARTS = {
@@ -229,19 +226,3 @@ def compare(
         "use_s": medians({name: work.use for name, work in works.items()}, device, rounds),
         "peak_mib": {name: work.peak_mib() for name, work in works.items()},
     }
-
-
-@torch.inference_mode()
-def attention_seconds(model: PreTrainedModel, n_pieces: int, rounds: int) -> dict[str, float]:
-    """Seconds of one line in one layer of a model with masks, whose sub-networks are simply summed.
-
-    `by_masks` takes them one by one, as Bai et al. (2021), section 5.1, count them, `at_once` in one pass.
-    """
-    parts, masks = parts_of(model), cast("MaskConfig", infusion_of(model).masks)
-    shape = 1, parts.n_heads, n_pieces, parts.output(0).in_features // parts.n_heads
-    states = [torch.randn(shape, device=model.device) for _ in range(3)]
-    given = *states, random_relations(1, n_pieces, masks).to(model.device), None
-    options = {"mode": masks.mode, "max_distance": masks.max_distance, "return_weights": False}
-    works = {"by_masks": syntax_attention_reference, "at_once": syntax_attention}
-    bound: Any = {name: partial(work, *given, **options) for name, work in works.items()}
-    return medians({"plain": partial(F.scaled_dot_product_attention, *states), **bound}, model.device, rounds)

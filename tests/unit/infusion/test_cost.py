@@ -148,13 +148,6 @@ def test_the_device_that_is_named_is_the_one_that_is_awaited(monkeypatch):
     assert awaited == [torch.device("cuda:1")] * 4
 
 
-def test_attention_is_measured_as_printed_and_as_it_is_done():
-    _, infused = cost.twins(BERT, InfusionConfig(masks={"max_distance": 2}))
-    found = cost.attention_seconds(infused, 5, 1)
-    assert list(found) == ["plain", "by_masks", "at_once"]
-    assert min(found.values()) > 0
-
-
 def test_models_that_take_no_syntax_are_refused():
     with pytest.raises(ConfigError, match="got the decoder-only GPT2"):
         cost.twins(

@@ -545,7 +545,7 @@ def check_settings(folder: Path, trusts_tokenizer: bool = False, is_checkpoint: 
         raise CheckpointError(f"{odd[0]}: expected a plain file, got a pipe, a device or a broken link.")
     if not is_checkpoint and (found := sorted(filter(_OTHER_WEIGHTS.fullmatch, names))):
         raise CheckpointError(
-            f"{folder}: expected the weights of one model, in safetensors, got also {found[0]}."
+            f"{folder}: expected the weights of one model, in model.safetensors, got also {found[0]}."
         )
     if not trusts_tokenizer:
         check_tokenizer(folder)

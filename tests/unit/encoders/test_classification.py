@@ -571,7 +571,7 @@ def test_checkpoints_in_half_precision_are_trained_in_fp32(checkpoint, tmp_path,
 
 def test_a_rate_at_which_all_is_lost(config_of):
     with pytest.raises(
-        ConfigError, match=r"^training\.learning_rate: expected one that keeps outputs finite"
+        CheckpointError, match=r"^model: expected finite outputs, .* training\.learning_rate\."
     ):
         finetune(
             config_of("training.learning_rate=1e38", "training.warmup_frac=0", "training.max_grad_norm=1e38")

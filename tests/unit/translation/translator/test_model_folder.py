@@ -73,7 +73,7 @@ def test_broken_json(folder):
 def test_a_broken_tokenizer(folder, content):
     (folder / "tokenizer.json").write_text(content)
     write_manifest(folder)
-    assert _message(folder).startswith(f"{folder}: expected a tokenizer, got: ")
+    assert _message(folder).startswith(f"{folder / 'tokenizer.json'}: ")
 
 
 def test_weights_that_do_not_fit_the_config(folder):
@@ -98,7 +98,7 @@ def test_weights_by_pickle_are_not_read(folder):
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     write_manifest(folder)
-    assert "model.safetensors" in _message(folder)
+    assert "in model.safetensors, got also pytorch_model.bin" in _message(folder)
 
 
 @pytest.mark.parametrize(

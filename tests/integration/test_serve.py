@@ -133,6 +133,7 @@ def test_sigterm_ends_what_takes_long_with_503():
         connection.request("POST", "/v1/translate", '{"texts": ["x"]}', {"content-type": "application/json"})
         response = connection.getresponse()
         statuses.append((response.status, json.loads(response.read())["error"]["code"]))
+        connection.close()
 
     try:
         assert server.ready.wait(120)

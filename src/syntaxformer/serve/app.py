@@ -137,13 +137,14 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
     """
     state = request.app.state
     batcher: Batcher = state.batchers[engine.description.name]
-    if len(str(items)) > state.config.max_characters:  # others go on while the pieces of these are counted
-        costs = await asyncio.to_thread(engine.costs, settings, items)
-    else:
-        costs = engine.costs(settings, items)
-    turn = gate.client_of(request), costs
-    work = asyncio.create_task(batcher.submit(items, settings, state.config.deadline_s, *turn))
+    work: asyncio.Task[list[Any]] | None = None
     try:
+        if len(str(items)) > state.config.max_characters:  # others go on while the pieces are counted
+            costs = await asyncio.to_thread(engine.costs, settings, items)
+        else:
+            costs = engine.costs(settings, items)
+        turn = gate.client_of(request), costs
+        work = asyncio.create_task(batcher.submit(items, settings, state.config.deadline_s, *turn))
         while not (await asyncio.wait({work}, timeout=LOOK_S))[0]:
             if await request.is_disconnected():
                 raise Problem(499, "client: expected one that waits for its answer, got a closed connection.")
@@ -154,7 +155,8 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
     except SyntaxformerError as error:
         raise Problem(422, str(error)) from error
     finally:
-        work.cancel()  # the batcher drops jobs that are cancelled
+        if work is not None:
+            work.cancel()  # the batcher drops jobs that are cancelled
 
 
 @_models.get("/v1/models", response_model_exclude_none=True, summary="Models that are served")

@@ -28,8 +28,8 @@ from syntaxformer.serve.problems import Problem
 Work = Callable[[Any, list[Any], Callable[[], bool]], Sequence[Any]]
 """Returns a result for each item, from settings and items, or raises TimeoutError if they take too long."""
 
-HALF_S = 10.0
-"""After so many seconds a client's work counts half."""
+HALF_S, WAIT_S = 3.0, 20.0
+"""After the first a client's work counts half; waiting as long as the second outweighs a second of work."""
 
 
 @dataclass(eq=False)
@@ -192,12 +192,17 @@ class Batcher:
     def _take(self) -> list[_Part]:
         """Take a part of the first job, and further jobs with its settings that fit.
 
-        The first is that of the client whose work took least time lately, and of one client the oldest.
+        The first is that of the client whose work, with its next item, takes least time lately.
         """
         batch: list[_Part] = []
         n_items, cost, now = 0, 0.0, time.monotonic()
         waiting = [job for job in self._jobs if job.n_left and not job.is_over]
-        for job in sorted(waiting, key=lambda job: (self._lately(job.client, now), job.since)):
+
+        def order(job: _Job) -> tuple[float, float]:
+            seconds = self._lately(job.client, now) + min(job.costs[job.n_taken], self.max_cost)
+            return seconds - (now - job.since) / WAIT_S, job.since
+
+        for job in sorted(waiting, key=order):
             n_fitting = self._n_fitting(job, n_items, cost)
             joins = bool(batch) and n_fitting == job.n_left and job.settings == batch[0][0].settings
             if not batch or (joins and job.n_together == batch[0][0].n_together == self.max_batch):

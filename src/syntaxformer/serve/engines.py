@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syntaxformer.annotate.wrappers import trusted_annotator
-from syntaxformer.base.errors import CheckpointError, ConfigError, SyntaxformerError
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.encoders.tasks import OWN_TASKS, read_classifier_info
 from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, verify_folder
 from syntaxformer.serve.schemas import (
@@ -48,6 +48,9 @@ DIGITS = 5
 """Number of decimals of a weight."""
 
 WARM_UP = "A man in a blue shirt is standing on a ladder and cleaning a window."
+
+MOST_CUT = 10
+"""Texts of more than ten times the pieces that a model reads are refused, because all of them is parsed."""
 
 FAR, BEAMS, USUAL_PIECES = 100, 20, 64
 """Work on a piece that looks at 100 others is taken to be twice as much as on one alone."""
@@ -96,6 +99,11 @@ class Engine:
         texts = [list([item] if isinstance(item, str) else item) for item in items]
         n_pieces = [sum(map(len, self._pieces.encode_batch_fast(parts))) for parts in texts]
         longest = getattr(self._reader, "max_length", MAX_SOURCE_PIECES)
+        if (most := max(n_pieces)) > MOST_CUT * longest:
+            problem = (
+                f"texts.{n_pieces.index(most)}: expected at most {MOST_CUT * longest} pieces, got {most}."
+            )
+            raise DataError(f"{problem} The model reads the first {longest}: send these, or sentences.")
         return [n * (1 + 2 * min(n, longest) / FAR) for n in n_pieces]
 
     def try_out(self, n_texts: int) -> float:

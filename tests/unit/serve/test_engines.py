@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from syntaxformer.annotate import load_annotator
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.serve.engines import TranslatorEngine, load_engine
 from syntaxformer.serve.schemas import TranslateSettings
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis
@@ -178,3 +178,12 @@ def test_a_search_ends_between_two_steps_when_nobody_waits(paced):
     with pytest.raises(TimeoutError, match="in time"):
         paced.work(TranslateSettings(), ["a dog and a cat"], is_over)
     assert len(looks) == 3
+
+
+def test_a_text_of_which_little_would_be_read_is_not_parsed(tiny_engines, monkeypatch):
+    engine = tiny_engines["masked"]
+    monkeypatch.setattr(engine, "paces", engine.paces)
+    engine.warm_up(2, 0.5)
+    assert len(engine.costs(None, ["a " * 408])) == 1  # it reads 41 pieces, of which two are no text
+    with pytest.raises(DataError, match=r"^texts\.1: expected at most 410 pieces, got 411\."):
+        engine.costs(None, ["a", "a " * 409])

@@ -27,6 +27,16 @@ SERVER.set_forkserver_preload(
 )
 
 
+def last_values(arguments: list[str]) -> list[str]:
+    """Arguments without settings (key=value) that a later one replaces: a test changes what several tests share."""
+    keys = [argument.partition("=")[0] if "=" in argument[1:] else "" for argument in arguments]
+    return [
+        argument
+        for number, (argument, key) in enumerate(zip(arguments, keys, strict=True))
+        if not key or argument[0] == "-" or arguments[number - 1][0] == "-" or key not in keys[number + 1 :]
+    ]
+
+
 def run(
     program: str, *arguments: object, cwd: Path | None = None, **environment: str
 ) -> CompletedProcess[str]:
@@ -52,7 +62,7 @@ def run_team(n_processes: int, program: str, *arguments: object) -> list[Complet
 def _run(
     environments: list[dict[str, str]], program: str, arguments: tuple[object, ...], cwd: Path | None
 ) -> list[CompletedProcess[str]]:
-    argv = ["-c", *map(str, arguments)]
+    argv = ["-c", *last_values([*map(str, arguments)])]
     with tempfile.TemporaryDirectory() as folder:
         outputs = [(Path(folder, f"{n}.out"), Path(folder, f"{n}.err")) for n in range(len(environments))]
         processes = [

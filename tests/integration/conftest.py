@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from filelock import FileLock
 
+import own_process
 from digit_pairs import digit_pairs
 from syntaxformer.cli.main import main
 from tiny_hosts import write_bert
@@ -39,7 +40,7 @@ def run(*arguments: object, stdin: bytes = b"") -> Result:
     handlers, shown = root.handlers[:], warnings.showwarning
     old_out, old_err = sys.stdout, sys.stderr
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
-    sys.argv = ["syntaxformer", *map(str, arguments)]
+    sys.argv = ["syntaxformer", *own_process.last_values([*map(str, arguments)])]
     sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     code: object = 0
     try:

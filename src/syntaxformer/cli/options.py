@@ -204,10 +204,10 @@ def read_parallel(src: Path, references: Sequence[Path]) -> tuple[list[str], lis
     sources, texts = list(read_lines(src)), [list(read_lines(path)) for path in references]
     for path, lines in zip((src, *references), (sources, *texts), strict=True):
         check_parallel(src, sources, {path: lines})
-        if path != src and lines == sources:
+        if lines is not sources and lines == sources:
             raise DataError(f"expected another text than in {src}, got the same.", path)
         empty = [number for number, line in enumerate(lines, 1) if not line.strip()]
-        tabs = [number for number, line in enumerate(lines, 1) if "\t" in line and path != src]
+        tabs = [number for number, line in enumerate(lines, 1) if "\t" in line and lines is not sources]
         for fault, numbers in (("are empty", empty), ("have a tab, which is read as a space", tabs)):
             if numbers:
                 told = path, len(numbers), len(lines), fault, numbers[0]

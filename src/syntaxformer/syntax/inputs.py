@@ -176,6 +176,7 @@ class SyntaxInputs(BaseModel):
     Args:
         trees: The trees whose relations it reads; None for none.
         governors: Whether it reads the positions of governors.
+        words: Whether to keep which word each piece belongs to, if no tree needs it; for looking at a line.
         brackets: Labels of the tree that the decoder learns to write, None for none; in training only.
     """
 
@@ -183,6 +184,7 @@ class SyntaxInputs(BaseModel):
 
     trees: TreeOptions | None = None
     governors: bool = False
+    words: bool = Field(default=False, exclude=True)
     brackets: tuple[str, ...] | None = Field(default=None, exclude=True)
 
     @classmethod
@@ -243,7 +245,7 @@ class LineSyntax:
         Raises:
             ConfigError: The annotation lacks something that is needed.
         """
-        if not inputs.needs:
+        if not (inputs.needs or inputs.words):
             return None
         check_syntax(inputs, words.provides, "the annotation")
         governors = words.governors if "governors" in inputs.needs else None

@@ -387,7 +387,7 @@ class SourceEncoder:
     @property
     def needs_words(self) -> bool:
         """Whether lines must be annotated."""
-        return bool(self.vocabularies or self.syntax.needs)
+        return bool(self.vocabularies or self.syntax.needs or self.syntax.words)
 
     def factor_values(self, factors: NDArray[np.int32]) -> dict[str, list[str]]:
         """Factor → its value for each piece, from rows of `EncodedText.factors`."""

@@ -86,5 +86,8 @@ def test_relations_change_what_an_opened_checkpoint_says(checkpoint, sentences):
     random = sf.InfusionConfig(preset="paper", masks={"random": True})
     shuffled = sf.SyntaxCollator(tokenizer, random)([sf.SyntaxExample((one,)) for one in sentences])
     sf.infuse(model, config)
+    with pytest.raises(ValueError, match="^control: "):
+        model(**shuffled)
+    del shuffled["syntax_settings"]  # as in a batch that is made by hand
     with torch.no_grad():
         assert float((model(**batch).logits - model(**shuffled).logits).abs().max()) > 1e-4

@@ -32,7 +32,11 @@ ALLOWED["demo"] = ALLOWED["serve"] = {*ALLOWED["study"], "study"}
 ALLOWED["cli"] = {*ALLOWED["demo"], "demo", "serve"}
 """Room → rooms that it may import (DESIGN §1). The two products never import each other."""
 
-ROOT = {"__main__": {"cli"}, "auto_classes": set(), "pipelines": {"base", "runs", "translation", "encoders"}}
+ROOT = {
+    "__main__": {"cli"},
+    "auto_classes": set(),
+    "pipelines": {"base", "annotate", "runs", "translation", "encoders"},
+}
 """Single files at the door: `python -m syntaxformer`, what `transformers` is told of us, and both products behind one function."""
 
 

@@ -85,7 +85,7 @@ def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, 
     monkeypatch.setattr("syntaxformer.encoders.finetuning.finetune", finetune)
     settings = {"task": "cola", "model": str(encoder), "infuse": "masks", "training.epochs": 2}
     found = cell_run._finetune(Cell("finetune", None, {}, settings, None), tmp_path)
-    assert trained == [("cola", 2, False)]
+    assert trained == [("cola", 2, True)]  # which begins where nothing was begun
     assert found["metrics"] == {"score": 0.25, "matthews": 0.25}
     assert (found["best_step"], found["last_step"]) == (7, 7)  # of which the report warns
     assert found["recipe"]["training.epochs"] == 2

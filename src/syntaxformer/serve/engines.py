@@ -160,8 +160,11 @@ class TranslatorEngine(Engine):
         if not full:
             return math.inf, None
         usual = alone * self.n_beams * _work(2 * USUAL_PIECES, USUAL_PIECES)
-        seconds = max(2 * self.batch_s, usual if n_texts == 1 else 0.0)
-        work, first = seconds / n_beams / (alone + full * (n_texts - 1)), 1 + n_read / FAR
+        # Some translations of a batch, but not a single one, may go on up to their limits.
+        seconds = max(2 * self.batch_s, usual) if n_texts == 1 else 3 * self.batch_s
+        if self.translator.info.backend == "pytorch":  # it looks at the time
+            return seconds, None
+        work, first = seconds / n_beams / (alone if n_texts == 1 else full * n_texts), 1 + n_read / FAR
         return seconds, 1 + int(FAR / 2 * (math.sqrt(first**2 + 4 * work / FAR) - first))  # `_work` of it
 
     def work(self, settings: Any, items: list[str], is_over: IsOver = None) -> Sequence[Any]:

@@ -227,7 +227,7 @@ STRANGERS = [
     # What a classifier says of itself.
     ("predict", "two labels of one name", "labels", keys("classifier.json", labels=["0", "0"])),
     ("predict", "more labels than outputs", "labels", keys("classifier.json", labels=["0", "1", "2"])),
-    ("classifier", "nothing is read", "needs", keys("classifier.json", needs=[])),
+    ("classifier", "nothing is read", HARMLESS, keys("classifier.json", needs=[])),
     ("predict", "answers in the text", "type", keys("classifier.json", type="answer", labels=None, metrics=["exact_match"])),
     ("classifier", "an annotator of the batches", "annotator", keys("collator.json", annotator="corenlp:http://127.0.0.1:9")),
     # Tokenizers.

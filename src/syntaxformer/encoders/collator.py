@@ -58,6 +58,9 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.data")
 
 COLLATOR_FILE = "collator.json"
+_STORED = {"max_length", "pad_to_multiple_of", "pool", "split_special_tokens", "stride", "tags"}
+"""Arguments that a folder may give; `text` and `annotator` are the user's."""
+
 LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
@@ -356,9 +359,9 @@ class SyntaxCollator:
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
         annotators = content.pop("annotators", ())
-        if strange := content.keys() & {"annotator", "text"}:  # a stranger's would be loaded
-            raise CheckpointError(f"{path}: expected no {strange.pop()}, which you give yourself, got one.")
         n_texts = content.pop("n_texts", 0)
+        if strange := sorted(content.keys() - _STORED):  # such as an annotator, which you give yourself
+            raise CheckpointError(f"{path}: expected no {strange[0][:60]}, which no collator writes, got one.")
         if "pool" in content:
             content["pool"] = TreePool.from_json(content["pool"])
         made = cls(auto_tokenizer(folder, trust_tokenizer), config, **{**content, **options})

@@ -153,7 +153,7 @@ class ClassifierInfo(BaseModel):
     """The annotator of texts that come without trees."""
     annotator_version: str | None
     needs: tuple[str, ...] = ()
-    """Columns of a sentence that the model reads."""
+    """Columns of a sentence that the model reads; a loaded model has those that its collator needs."""
     gold_trees: bool = False
     """Whether trees in the data replace those of the annotator."""
     text_column: str | None = None

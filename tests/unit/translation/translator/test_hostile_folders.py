@@ -81,7 +81,7 @@ def _classifier(folder: Path, infusion: str) -> Path:
     info = ClassifierInfo(
         type="label",
         task="cola", labels=("0", "1"), metrics=("accuracy",), n_texts=1, annotator="en+phrases",
-        annotator_version="0",  # `needs` nothing: no annotator is loaded
+        annotator_version=sf.load_annotator("en+phrases").version,
     )  # fmt: skip
     (folder / "classifier.json").write_text(info.model_dump_json())
     write_manifest(folder)
@@ -374,8 +374,8 @@ HOSTILE = [
     ("bert", "texts", change("classifier.json", n_texts=10**9), "n_texts: Input should be less than or equal to 2"),
     ("bert", "scale", change("classifier.json", score_scale=[float("nan"), 1.0]), r"score_scale\.0: Input should be a finite"),
     ("bert", "rounded up", change("collator.json", max_length=10**8, pad_to_multiple_of=10**8), "expected at most 1048576"),
-    ("encoder", "tags", within("infusion.json", "infusion", embedding={"kind": "concat", "width": 10**9}), "width: expected at most"),
-    ("encoder", "wide tags", within("infusion.json", "infusion", embedding={"kind": "concat", "width": 10**6}), "got: infusion"),
+    ("encoder", "tags", within("infusion.json", "infusion", embedding={"kind": "concat", "width": 10**9}), "width: expected less"),
+    ("encoder", "wide tags", within("infusion.json", "infusion", embedding={"kind": "concat", "width": 10**6}), "width: expected less"),
     ("encoder", "distance", within("infusion.json", "infusion", "masks", max_distance=10**6), "max_distance: expected less than or equal to 84"),
     ("encoder", "layers", within("infusion.json", "infusion", "masks", layers=[10**6]), "layers"),
     ("encoder", "head", within("infusion.json", "infusion", lisa={"attn_head": 10**6}), "attn_head|head"),
@@ -452,7 +452,7 @@ HOSTILE = [
     ("bert", "none of them", safetensors({"a": tensor([2], 0, 8)}, bytes(8)), "for num_hidden_layers|got: none for"),
     ("plain", "other shape", tensors(lambda found: {name: one[None] for name, one in found.items()}), r"got: \S+ of \("),
     ("bert", "pickle", lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "got also pytorch_model.bin"),
-    ("bert", "shards", put("model.safetensors.index.json", '{"weight_map": {"a": "../../a.safetensors"}}'), "got: no file"),
+    ("bert", "shards", put("model.safetensors.index.json", '{"weight_map": {"a": "../../a.safetensors"}}'), "json beside model"),
     # JSON.
     ("plain", "deep config", put("config.json", DEEP), "config.json: expected JSON, got: "),
     ("bert", "deep config", put("tokenizer_config.json", DEEP), "tokenizer_config.json: expected JSON, got: "),
@@ -696,9 +696,11 @@ def pipeline(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore:annotator. the model was trained with")
 def test_a_pipeline_in_the_folder_is_loaded_by_itself(tagged, pipeline):
-    folder = tagged("spacy:tagger", pipeline)
+    folder = tagged("spacy:annotator", lambda made: [pipeline(made, "annotator"), write_manifest(made)])
     (sentence,) = Translator.load(folder).annotator.annotate(["cats sit"])
     assert sentence.upos == ("NOUN", "NOUN")
+    pipeline(folder)
+    assert "does not list" in _refusal(trusted_annotator, "spacy:tagger", None, folder)
 
 
 def config(old, new=None):
@@ -885,8 +887,8 @@ def test_every_verb_that_loads_models_asks_for_trust(
     trees.write_text("1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tb\tb\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
     name, host = "corenlp:http://localhost:9+retries=1", "http://localhost:9"
     model = tagged(name)
-    labelled = shutil.copytree(good["bert"], tmp_path / "labelled")
-    change("classifier.json", annotator=name, needs=["upos"])(labelled)
+    labelled = shutil.copytree(good["masked"], tmp_path / "labelled")
+    change("classifier.json", annotator=name)(labelled)
     write_manifest(labelled)
     arguments = {
         "translate": [model, text],

@@ -361,7 +361,7 @@ class SyntaxCollator:
         annotators = content.pop("annotators", ())
         n_texts = content.pop("n_texts", 0)
         if strange := sorted(content.keys() - _STORED):  # such as an annotator, which you give yourself
-            raise CheckpointError(f"{path}: expected no {strange[0][:60]}, which no collator writes, got one.")
+            raise CheckpointError(f"{path}: expected no {strange[0][:60]}, which none writes, got one.")
         if "pool" in content:
             content["pool"] = TreePool.from_json(content["pool"])
         made = cls(auto_tokenizer(folder, trust_tokenizer), config, **{**content, **options})

@@ -895,7 +895,7 @@ def test_every_verb_that_loads_models_asks_for_trust(
         "evaluate": [model, "--src", text, "--ref", other],
         "predict": [labelled, text],
         "attend": [model, "cats sit", "-o", tmp_path / "attention.png"],
-        "compare": [model, text, "--src", text, "--ref", text],
+        "compare": [model, text, "--src", text, "--ref", other],
         "probe": [model, "--treebank", trees, "--dev", trees],
         "serve": [model, labelled, "--port", 0],
     }[verb]

@@ -3,8 +3,8 @@
 Run: HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 python benchmarks/mask_effect.py runs/minilm --data glue/CoLA
 
 For each way to mask: ‖H(parse) - H(shuffled)‖ / ‖H(parse)‖ over the pieces of some sentences, where H are
-last states and shuffled are the same relations dealt out anew in each sentence (`masks.random`): what a
-random tree gives as well is not syntax. Beside it ‖H(parse) - H(plain)‖ / ‖H(plain)‖, how far the masks move
+last states and shuffled are the same relations dealt out anew among the pairs of pieces of a sentence: what
+they give as well is not syntax. Beside it ‖H(parse) - H(plain)‖ / ‖H(plain)‖, how far the masks move
 the states.
 """
 
@@ -30,15 +30,23 @@ OPEN = 9.0
 
 @torch.inference_mode()
 def last_states(
-    checkpoint: str, examples: list[SyntaxExample], config: sf.InfusionConfig, weight: float = OPEN
+    checkpoint: str,
+    examples: list[SyntaxExample],
+    config: sf.InfusionConfig,
+    weight: float = OPEN,
+    is_shuffled: bool = False,
 ) -> Tensor:
-    """States of all pieces `[pieces, d_model]`, gates with this weight."""
+    """States of all pieces `[pieces, d_model]`, gates with this weight; relations as they are or shuffled."""
     torch.manual_seed(1)  # topical parameters are drawn
     model = AutoModel.from_pretrained(checkpoint).eval()
     sf.infuse(model, config)
     for gate in model.infusion.gates.values():
         gate.weight.fill_(weight)
     batch = SyntaxCollator(load_tokenizer(checkpoint, 128), config)(examples)
+    for trees, n_pieces in zip(batch["syntax"], batch["attention_mask"].sum(1), strict=True):
+        for relations in trees[:, :n_pieces, :n_pieces] if is_shuffled else ():
+            pairs = ~torch.eye(int(n_pieces), dtype=torch.bool)
+            relations[pairs] = relations[pairs][torch.randperm(int(pairs.sum()))]
     return model(**batch).last_hidden_state[batch["attention_mask"].bool()]
 
 
@@ -61,9 +69,9 @@ def main() -> None:
     )
     for preset, mode, farthest, topical in choices:
         masks = {"mode": mode, "max_distance": farthest, "topical": topical}
-        states = last_states(given.checkpoint, examples, sf.InfusionConfig(preset=preset, masks=masks))
-        random = sf.InfusionConfig(preset=preset, masks={**masks, "random": True})
-        syntax = distance(last_states(given.checkpoint, examples, random), states)
+        infusion = sf.InfusionConfig(preset=preset, masks=masks)
+        states = last_states(given.checkpoint, examples, infusion)
+        syntax = distance(last_states(given.checkpoint, examples, infusion, is_shuffled=True), states)
         plain = last_states(given.checkpoint, examples, sf.InfusionConfig(masks=masks), weight=0.0)
         moved = distance(states, plain)
         print(

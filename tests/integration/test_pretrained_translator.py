@@ -451,7 +451,10 @@ def test_a_batch_that_does_not_fit_is_divided(
         (("subwords.vocab_size=500",), "subwords: expected none with model.init_from"),
         (("predict_target_pos={annotator: de}",), "predict_target_pos: expected none"),
         (("training.lora.r=4", "training.average=3"), "training.average: expected 1 with training.lora"),
-        (("masks.random=true",), r"masks\.control: expected none in a translator, got permuted"),
+        (
+            ("masks.random=true",),
+            r"masks: control: expected none, as annotators give wrong trees, got permuted",
+        ),
         (("infusion.seed=3",), r"infusion\.seed: expected none"),
         (("training.lora.targets=[q_proj,no_such]",), r"training\.lora\.targets: .* got no_such"),
         (("model.src_code=eng_Latn",), r"model\.src_code: expected none"),

@@ -24,7 +24,16 @@ from uuid import uuid4
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.files import hash_file
-from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, SPACES, language_of
+from syntaxformer.base.languages import (
+    BUNDLED,
+    CONTROL,
+    CONTROLS,
+    LANGUAGE_NAMES,
+    PHRASES,
+    SPACES,
+    language_of,
+    split_name,
+)
 from syntaxformer.base.progress import map_in_threads, track
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, strip_root
 from syntaxformer.trees.constituency import leaf_of
@@ -32,9 +41,6 @@ from syntaxformer.trees.dependency import join_governors
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 from syntaxformer.trees.sentence import COLUMNS, OF_PARSE, PER_WORD
-
-PHRASES = "+phrases"
-"""The ending of an annotator's name that asks for its parses to be converted to phrases."""
 
 _CUTS = frozenset(" \t\n\r\v\f")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -285,6 +291,7 @@ BACKENDS = {
 
 def is_file(name: str) -> bool:
     """Whether an annotator is a file that was parsed elsewhere, whose sentences are read in order."""
+    name = split_name(name)[1]
     backend = BACKENDS.get(name.partition(":")[0])
     return ":" in name and backend is not None and backend.argument == "PATH"
 
@@ -295,7 +302,8 @@ def load_annotator(name: str | Annotator | Any) -> Annotator:
     The name is a bundled one ("en", "de"), `SPACES`, one of `BACKENDS` ("spacy:de_core_news_sm",
     "conllu:x.conllu") or the folder of a spaCy pipeline, such as `annotator train` writes.
     The ending "+phrases" also converts dependency parses to phrase structure; options of a backend follow as
-    "+key=value".
+    "+key=value". `random_tree(NAME)`, `chain(NAME)`, `other_sentence(NAME)` and `permuted(NAME)` give wrong
+    trees on purpose, others with `random_tree(NAME,seed=1)`; see `controls`.
 
     `annotate` of an object takes a list of lines and returns a `Sentence` for each. What else `Annotator` has
     may be missing. Without `provides`, a line is tried; without `version`, no cache is found again.
@@ -310,6 +318,10 @@ def load_annotator(name: str | Annotator | Any) -> Annotator:
         return name if isinstance(name, Annotator) else GivenAnnotator(name)
     if name.endswith(PHRASES):
         return with_constituency(load_annotator(name.removesuffix(PHRASES)))
+    if control := CONTROL.fullmatch(name):
+        from syntaxformer.annotate.controls import Control
+
+        return Control(load_annotator(control["annotator"]), control["kind"], int(control["seed"] or 0))
     scheme, colon, argument = name.partition(":")
     if not colon and name in BUNDLED:
         return _function("spacy:load_bundled")(name)
@@ -378,11 +390,17 @@ _PHRASES_VERSION = "+phrases1"
 def with_constituency(annotator: Annotator) -> Annotator:
     """Return an annotator that also provides `constituency`; the same one if it already does.
 
+    A control changes the phrases as well: `random_tree(en)+phrases` is `random_tree(en+phrases)`.
+
     Raises:
         ConfigError: It lacks upos, governors or deprels.
     """
+    from syntaxformer.annotate.controls import Control
+
     if "constituency" in annotator.provides:
         return annotator
+    if isinstance(annotator, Control):
+        return annotator.around(with_constituency(annotator.annotator))
     missing = [column for column in NEEDED_COLUMNS if column not in annotator.provides]
     if missing:
         raise ConfigError(
@@ -445,7 +463,7 @@ def _unknown(name: str, scheme: str) -> str:
     # An address may hold a password.
     name = name if "://" not in name else f"{scheme}:…"
     forms = [f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items()]
-    forms = [*BUNDLED, SPACES, "FOLDER", *forms]
+    forms = [*BUNDLED, SPACES, "FOLDER", *forms, *(f"{kind}(ANNOTATOR)" for kind in CONTROLS)]
     message = f"annotator: expected {', '.join(forms[:-1])} or {forms[-1]}, got {name!r}."
     if scheme in BACKENDS:
         return f"{message} Give {BACKENDS[scheme].argument} after the colon."

@@ -25,7 +25,6 @@ from typing import TypeVar, cast
 
 from syntaxformer.annotate.annotator import (
     BACKENDS,
-    PHRASES,
     TASKS_AHEAD,
     Annotator,
     BatchedAnnotator,
@@ -36,9 +35,10 @@ from syntaxformer.annotate.annotator import (
     short_hash,
     with_constituency,
 )
+from syntaxformer.annotate.controls import Control
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import KEPT, disk_errors
-from syntaxformer.base.languages import BUNDLED
+from syntaxformer.base.languages import BUNDLED, split_name
 from syntaxformer.base.progress import end_with_parent, map_ahead
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
@@ -143,6 +143,10 @@ class WordsAsGiven(Annotator):
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line."""
+        if isinstance(self.annotator, Control):  # whose pools of lines are larger than the chunks below
+            inside = WordsAsGiven(self.annotator.annotator)
+            yield from self.annotator.around(inside).stream(lines, n_processes=n_processes)
+            return
         if is_file(self.name):  # which is read from its start at each call, and never splits words
             yield from self.annotator.stream(" ".join(given_words(line)) for line in lines)
             return
@@ -179,11 +183,11 @@ def trusted_annotator(
     """
     if given is not None or named is None:
         return given
-    plain = named.removesuffix(PHRASES)
+    before, plain, after = split_name(named)
     if plain in BUNDLED:
         return named
     if ":" not in plain and any((home / plain / "meta.json").is_file() for home in (Path(), folder)):
-        named, plain = f"spacy:{named}", f"spacy:{plain}"
+        plain = f"spacy:{plain}"
     scheme, _, path = plain.partition(":")
     inside = Path(os.path.realpath(folder / path))
     read = inside / "config.cfg" if scheme == "spacy" else inside
@@ -202,12 +206,12 @@ def trusted_annotator(
             f"{folder}: annotator: expected {expected} {problem}. "
             "Name one yourself (--annotator), or trust the folder (--trust-annotator)."
         )
-    return f"{scheme}:{inside}{named.removeprefix(plain)}" if is_inside else named
+    return f"{before}{scheme}:{inside}{after}" if is_inside else f"{before}{plain}{after}"
 
 
 def kept_pipeline(name: str) -> Path | None:
     """The folder of a pipeline of spaCy's own parts, of which a model keeps a copy; None for others."""
-    plain = name.removesuffix(PHRASES)
+    plain = split_name(name)[1]
     folder = Path(plain.removeprefix("spacy:"))
     if plain in BUNDLED or not (folder / "config.cfg").is_file():
         return None
@@ -218,7 +222,8 @@ def kept_pipeline(name: str) -> Path | None:
 
 def stored_name(name: str) -> str:
     """The name of an annotator in a model's folder, relative to it if `keep_annotator` copies it there."""
-    return f"spacy:{KEPT}{PHRASES * name.endswith(PHRASES)}" if kept_pipeline(name) else name
+    before, _, after = split_name(name)
+    return f"{before}spacy:{KEPT}{after}" if kept_pipeline(name) else name
 
 
 def keep_annotator(name: str | None, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,16 @@ BUNDLED = ("de", "de_lower", "en")
 
 SPACES = "spaces"
 """The annotator that only cuts lines at spaces."""
+
+PHRASES = "+phrases"
+"""The ending of an annotator's name that asks for its parses to be converted to phrases."""
+
+CONTROLS = ("random_tree", "chain", "other_sentence", "permuted")
+"""What stands before an annotator's name in brackets and asks for wrong trees; see `annotate.controls`."""
+
+CONTROL = re.compile(
+    rf"(?P<kind>{'|'.join(CONTROLS)})\((?P<annotator>.+?)(?:, ?seed=(?P<seed>\d+))?\)", re.DOTALL
+)
 
 LANGUAGE_ODDS = 20
 """A text is in another language if that is so many times as likely as the expected one."""
@@ -126,6 +137,18 @@ def _script_of(letter: str) -> str:
     return unicodedata.name(letter, "").replace("-", " ").partition(" ")[0]
 
 
+def split_name(name: str) -> tuple[str, str, str]:
+    """What stands before, in and after an annotator's name: `random_tree(`, `en` and `+phrases)`."""
+    start, end = 0, len(name)
+    while True:
+        if name.endswith(PHRASES, start, end):
+            end -= len(PHRASES)
+        elif control := CONTROL.fullmatch(name, start, end):
+            start, end = control.span("annotator")
+        else:
+            return name[:start], name[start:end], name[end:]
+
+
 def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: str) -> str:
     """Choose the annotator of a text: the one that the user names, or else the bundled one of its language.
 
@@ -139,13 +162,13 @@ def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: s
         ConfigError: None is named and the language is unknown or has no bundled annotator, or the bundled
             one that is named is for another language. The message says what to set.
     """
-    code, (plain, plus, more) = text.code, (named or "").partition("+")
+    code, (before, plain, after) = text.code, split_name(named or "")
     if named and (code is None or plain not in BUNDLED or plain.partition("_")[0] == code):
         return named
     if code in BUNDLED and not named:
         return code
     expected = f"an annotator for {code}, the language of {text.told_by}"
-    remedies = [f"{key}={code}{plus}{more}"]
+    remedies = [f"{key}={before}{code}{after}"]
     if code is None:
         expected = f"an annotator's name, as {text.told_by} names no language to choose one by"
         remedies = [f"{key}=NAME"]

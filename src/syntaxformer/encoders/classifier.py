@@ -407,6 +407,7 @@ def annotate_examples(
         DataError: The cache cannot be written.
     """
     from syntaxformer.annotate import WordsAsGiven, annotate_cached
+    from syntaxformer.annotate.controls import Control
 
     gold = [sentence for one in examples for sentence in _gold_sentences(one)] if use_trees else []
     gold = gold or [Sentence.from_words(one.words) for one in examples if one.words]
@@ -414,6 +415,10 @@ def annotate_examples(
     lines = [text for one in examples for text in one.texts]
     if use_trees:  # a space inside a word (SST's "2 1/2") would split it in two
         lines = [" ".join(_SPACE.sub("_", word) for word in sentence.words) for sentence in gold]
+    controls: list[Control] = []
+    while use_trees and isinstance(annotator, Control):  # which changes the texts' own trees as well
+        controls.append(annotator)
+        annotator = annotator.annotator
     parser = WordsAsGiven(annotator) if annotator is not None and use_trees else annotator
     if parser is None:
         sentences = (Sentence(line, (), ()) for line in lines)
@@ -423,6 +428,8 @@ def annotate_examples(
         sentences = parser.stream(lines)
     if use_trees:
         sentences = map(_merge, gold, sentences)
+    for control in reversed(controls):
+        sentences = control.change(sentences)
     return [SyntaxExample(tuple(next(sentences) for _ in one.texts), one.label) for one in examples]
 
 

@@ -11,11 +11,9 @@ import json
 import logging
 import math
 import re
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, islice, product
 from numbers import Real
 from pathlib import Path
@@ -41,15 +39,12 @@ from syntaxformer.syntax import (
     SyntaxInputs,
     UnseenValues,
     WordColumns,
-    WordTrees,
     batch_word_of_piece,
     encoding_offsets,
-    pair_relation,
     pair_words_of_pieces,
     piece_factors,
     segment_offsets,
 )
-from syntaxformer.syntax.controls import TreePool, control_trees, shuffle_relations
 from syntaxformer.syntax.inputs import first_pieces, segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
@@ -58,13 +53,13 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.data")
 
 COLLATOR_FILE = "collator.json"
-_STORED = {"max_length", "pad_to_multiple_of", "pool", "split_special_tokens", "stride", "tags"}
+_STORED = {"max_length", "pad_to_multiple_of", "split_special_tokens", "stride", "tags"}
 """Arguments that a folder may give; `text` and `annotator` are the user's."""
 
 LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
-_CONTROL, _SPACED = "trees of the control", "words with single spaces"
+_SPACED = "words with single spaces"
 _OF_SPECIALS = (
     "texts hold %r, a special token of the tokenizer, which is read as text. In Python, "
     "SyntaxCollator(split_special_tokens=False) reads it as one piece, such as the mark of an entity."
@@ -93,15 +88,6 @@ class SyntaxExample:
         if not 1 <= len(self.segments) <= 2:
             raise DataError(f"segments: expected one sentence or two, got {len(self.segments)}.")
 
-    @property
-    def checksum(self) -> int:
-        """Checksum of the text, a seed that makes random draws independent of the rest of the batch."""
-        return _checksum("\0".join(one.text for one in self.segments))
-
-
-def _checksum(text: str) -> int:
-    return zlib.crc32(text.encode("utf-8", "replace"))
-
 
 def _worker() -> int:
     """Row of this process among the workers of a loader."""
@@ -120,14 +106,13 @@ class SyntaxCollator:
         pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
         text: Column of the text of rows without annotation, or the two columns of pairs.
         annotator: Annotates such rows, each time anew, as `load_annotator` takes it; None if no row needs it.
-        pool: For the control `other_sentence`: the sentences whose trees it draws from.
         stride: Longer texts, of a pair the second, are read in `windows` that share so many pieces.
         tags: Labels are tags of words, learned from the "first" piece of a word or from "all".
         split_special_tokens: Read "[SEP]" in a text as text. False lets a text hold special pieces, such as
             marks of entities or "[MASK]". Do not use it for texts from outside.
 
     Raises:
-        ConfigError: The tokenizer gives no character offsets, a length is invalid, or a pool is missing.
+        ConfigError: The tokenizer gives no character offsets, or a length is invalid.
     """
 
     def __init__(
@@ -139,7 +124,6 @@ class SyntaxCollator:
         pad_to_multiple_of: int | None = None,
         text: str | tuple[str, str] = "text",
         annotator: str | Annotator | None = None,
-        pool: Sequence[Sentence] | TreePool = (),
         stride: int | None = None,
         tags: Literal["first", "all"] | None = None,
         split_special_tokens: bool = True,
@@ -174,17 +158,6 @@ class SyntaxCollator:
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
-        self._control = options and options.control
-        self._pool: TreePool | None = None
-        if self._control == "other_sentence":
-            if not isinstance(pool, TreePool):
-                as_read = map(self.read, pool)  # with the text by which a sentence knows its own tree
-                pool = TreePool((_checksum(one.text), sentence_trees(one, self._trees)) for one in as_read)
-            if not pool.rows:
-                raise ConfigError(
-                    "pool: expected sentences whose trees the control other_sentence draws from, got none."
-                )
-            self._pool = pool
 
     def __call__(self, examples: Sequence[SyntaxExample | Mapping[str, Any]]) -> dict[str, Tensor]:
         """Build a batch.
@@ -337,11 +310,9 @@ class SyntaxCollator:
         }
         content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
         content |= {"n_texts": self.n_texts} if self.n_texts else {}
-        content |= {} if self._pool is None else {"pool": self._pool.to_json()}
         content |= {} if self.split_special_tokens else {"split_special_tokens": False}
         content |= {name: value for name in ("stride", "tags") if (value := getattr(self, name)) is not None}
-        written = json.dumps(content, indent=None if self._pool else 1)
-        (Path(folder) / COLLATOR_FILE).write_text(written, "utf-8")
+        (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
         write_card(Path(folder))
 
     @classmethod
@@ -362,8 +333,6 @@ class SyntaxCollator:
         n_texts = content.pop("n_texts", 0)
         if strange := sorted(content.keys() - _STORED):  # such as an annotator, which you give yourself
             raise CheckpointError(f"{path}: expected no {strange[0][:60]}, which none writes, got one.")
-        if "pool" in content:
-            content["pool"] = TreePool.from_json(content["pool"])
         made = cls(auto_tokenizer(folder, trust_tokenizer), config, **{**content, **options})
         made._n_texts.fill_(n_texts)
         made._tell(set(annotators))
@@ -555,28 +524,9 @@ class SyntaxCollator:
             trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
             special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
             first_special = np.where(special.any(1), special.argmax(1), -1)
-            change = partial(self._shuffle, examples) if self._control == "permuted" else None
-            has_trees = self._control is not None and change is None
-            shown = list(map(self._control_trees, sentences, trees)) if has_trees else None
-            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change, shown)
+            found = segment_syntax(self._inputs, trees, owners, first_special, 2)
             batch |= {name: torch.from_numpy(array) for name, array in found.items()}
         return batch
-
-    def _control_trees(self, sentence: Sentence, trees: WordTrees) -> WordTrees:
-        """The trees of the control, drawn with a seed of the sentence's own and kept as long as it."""
-        memory = vars(sentence)
-        config, pool, found = memory.get(_CONTROL, (None, None, None))
-        if config is not self.config or pool is not self._pool:
-            checksum = _checksum(sentence.text)
-            drawn = np.random.default_rng([self.config.seed, checksum])
-            other = None if self._pool is None else self._pool.other(len(trees), checksum, drawn)
-            if self._pool is not None and other is None and len(trees) not in {0, *self._said}:
-                self._said.add(len(trees))
-                lacking = "no other sentence of the pool has %d words; such sentences get a random tree"
-                _log.warning(f"control other_sentence: {lacking}", len(trees))
-            found = control_trees(trees, self._control, drawn, other)
-            memory[_CONTROL] = self.config, self._pool, found
-        return found
 
     def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
         needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
@@ -585,16 +535,6 @@ class SyntaxCollator:
         ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
         unseen.warn()
         return torch.from_numpy(ids.astype(np.int64))
-
-    def _shuffle(
-        self, examples: Sequence[SyntaxExample], trees: list[WordTrees], relations: NDArray[np.uint8]
-    ) -> None:
-        """Shuffle the relations of each tree within its segments, with a seed of the example's own."""
-        across = pair_relation(self.config.tree_options.max_distance)
-        for example, of_example, tree in zip(examples, relations, trees, strict=True):
-            rng = np.random.default_rng([self.config.seed, example.checksum])
-            places = np.r_[: len(tree), of_example.shape[1] - 2]
-            shuffle_relations(of_example, places, across, rng)
 
 
 def _segments(examples: Sequence[SyntaxExample], encoded: Any) -> tuple[list[Sentence], Ragged]:

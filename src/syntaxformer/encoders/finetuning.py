@@ -20,7 +20,7 @@ from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json
-from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_texts
+from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_texts, split_name
 from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.classifier import (
     annotate_examples,
@@ -366,7 +366,7 @@ def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str])
         ConfigError: There is none.
     """
     key, named = "annotation.annotator", config.annotation.annotator
-    bundled = (named or "").partition("+")[0]
+    _, bundled, _ = split_name(named or "")
     if not needed or not data.task.own or (named and bundled not in BUNDLED):
         return named
     examples = data.train.examples[:: len(data.train) // _N_IDENTIFIED + 1]
@@ -402,7 +402,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     stride = longest // 4 if config.training.stride is None else config.training.stride
     stride, tags = stride if task_type.parts else None, config.training.tagged if of_words else None
     fitted, how = config.infusion.fitted(sentences), {"max_length": longest, "stride": stride, "tags": tags}
-    collator = SyntaxCollator(tokenizer, fitted, pool=sentences, **how)
+    collator = SyntaxCollator(tokenizer, fitted, **how)
     lengths = {one.name: _piece_lengths(collator, one) for one in (data.train, data.dev)}
     windows = collator.windows([replace(one, label=task_type.target(one.label)) for one in train])
     cut = [one for one in windows if len(one) > 1 and task_type.parts == "span" and one[0].label]

@@ -228,9 +228,7 @@ class InfusionConfig(_Section):
         default=None,
         description="a biaffine head that points at governors (Bai et al. 2021, Kapadia et al. 2020)",
     )
-    seed: int = Field(
-        default=0, ge=0, le=MAX_SEED, description="seed of the controls of trees and of new parameters"
-    )
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="seed of new parameters")
 
     shorthands: ClassVar[tuple[str, ...]] = tuple(EmbeddingConfig.model_fields)
     """Keys of `embedding` that a recipe may give as keys of `infusion`."""
@@ -364,14 +362,13 @@ class InfusionConfig(_Section):
     def batch_settings(self) -> dict[str, Any]:
         """What gives the numbers of a batch their meaning: a model refuses batches of other settings."""
         options = self.tree_options
-        names = ("max_distance", "siblings", "specials", "control", "relations")
+        names = ("max_distance", "siblings", "specials", "relations")
         of_trees = {name: getattr(options, name, None) for name in names}
         trees = () if options is None else options.used_trees
         return {
             "trees": trees,
             **of_trees,
             "nodes": options.nodes if options and "constituency" in trees else None,
-            "seed": self.seed if options and options.control else None,
             "lisa": self.lisa is not None,
             "factors": self.factors,
             "values": tuple(vocabulary.values for vocabulary in self.vocabularies.values()),
@@ -507,4 +504,4 @@ def _as_mapping(section: Any) -> dict[str, Any] | None:
     """The keys that were set in a section, which is a mapping or an object; None if it is off."""
     if isinstance(section, BaseModel):
         return section.model_dump(exclude_unset=True)
-    return dict(TreeOptions._renamed(section)) if isinstance(section, Mapping) else None
+    return dict(section) if isinstance(section, Mapping) else None

@@ -6,7 +6,7 @@ governors and phrases of lines, from which the matrices are made again for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, cast, get_args
@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import WordColumns
-from syntaxformer.syntax.controls import TreeControl
 from syntaxformer.syntax.factors import FactorVocabulary
 from syntaxformer.syntax.own_relations import OwnRelations, find_relations
 from syntaxformer.syntax.piece_relations import (
@@ -35,7 +34,7 @@ from syntaxformer.syntax.piece_relations import (
     word_relations,
 )
 from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
-from syntaxformer.syntax.relations import Nodes, PhraseColumns, RelationArray
+from syntaxformer.syntax.relations import Nodes, PhraseColumns
 from syntaxformer.trees.phrase_structure import linearised
 
 TagPlace = Literal["interleaved", "prefix"]
@@ -86,23 +85,18 @@ class TreeOptions(BaseModel):
         description="trees and kinds of relation left out (Bai et al. 2021, table 5): some of "
         "dependency, constituency, parent, child, sibling, pair and your own",
     )
-    control: TreeControl | Literal["permuted"] | None = Field(
-        default=None,
-        description="in place of the trees, as a control: random_tree (uniformly drawn), linear_chain (on "
-        "the word before; right-branching phrases), other_sentence (of as many words), or permuted (the "
-        "relations of each sentence shuffled: not a tree); null: none",
-    )
 
     @model_validator(mode="before")
     @classmethod
-    def _renamed(cls, content: Any) -> Any:
-        """Read `random` of older versions, true for `control: permuted`."""
-        given = cast("Mapping[str, Any]", content if isinstance(content, Mapping) else {})
-        if given.get("random") in (True, False):
-            rest = {key: value for key, value in given.items() if key != "random"}
-            if not given["random"] or rest.setdefault("control", "permuted") == "permuted":
-                return rest
-        return cast("Any", content)
+    def _without_control(cls, content: Any) -> Any:
+        """Leave out what older versions wrote for no control, and refuse one."""
+        settings = dict(cast("Mapping[str, Any]", content)) if isinstance(content, Mapping) else {}
+        control = settings.pop("control", None) or (settings.pop("random", False) and "permuted")
+        if control:
+            kind = "chain" if control == "linear_chain" else control
+            expected = f"expected none, as annotators give wrong trees, got {control}"
+            raise ValueError(f"control: {expected}. Train with the annotator '{kind}(en)' instead.")
+        return settings if isinstance(content, Mapping) else content
 
     @model_validator(mode="before")
     @classmethod
@@ -130,7 +124,6 @@ class TreeOptions(BaseModel):
             for key, expected, fits in (
                 ("max_distance", f"{least} or more", self.max_distance >= least),
                 ("siblings", "apart", self.siblings == "apart"),
-                ("control", "permuted or null", self.control in (None, "permuted")),
             ):
                 if not fits:
                     found = f"{name}, {own.n_relations} relations that are no tree, got {getattr(self, key)}"
@@ -340,8 +333,6 @@ def segment_syntax(
     owners: Ragged,
     first_special: IntArray,
     per_row: int = 1,
-    change: Callable[[Sequence[WordTrees], RelationArray], None] | None = None,
-    shown: Sequence[WordTrees] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Build what the encoder reads of the trees of a batch.
 
@@ -351,48 +342,28 @@ def segment_syntax(
         owners: Word of each piece of each segment, -1 for none.
         first_special: Position of the piece that is the parent of all roots, `[rows]`, -1 for none.
         per_row: Segments in a row, 1 or 2.
-        change: A function that changes the relations of words in place.
-        shown: Trees whose relations are shown instead; `trees` then only give governors.
 
     Returns:
         Those that `inputs` asks for: `syntax` uint8 `[rows, trees, pieces, pieces]`, `governors` int64 and
         `first_pieces` bool `[rows, pieces]`.
     """
     options = inputs.trees
-    reach = options.max_distance if options else 1
-    own = _in_rows(trees, owners, reach, per_row)
+    seen = _seen(trees, owners, options.max_distance if options else 1)
+    if per_row == 2:
+        owners = Ragged(*pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, seen)))))
+        seen = [WordTrees.of_pair(*pair) for pair in zip(seen[::2], seen[1::2], strict=True)]
+    words = owners.padded(-1)
     found: dict[str, NDArray[Any]] = {}
     if options is not None:
-        seen, words = own
-        if shown is not None:
-            seen, words = _in_rows(shown, owners, reach, per_row)
         relations = word_relations(seen, options.max_distance, trees=options.used_trees, nodes=options.nodes)
-        if change is not None:
-            change(seen, relations)
         if options.siblings == "all":
             relations = with_all_siblings(relations, options.max_distance)
         found["syntax"] = piece_relations(relations, words, first_special, options.specials)
     if inputs.governors:
-        seen, words = own
         governors = Ragged.of([() if tree.governors is None else tree.governors for tree in seen])
         found["governors"] = governor_targets(governors.padded(-1), words)
         found["first_pieces"] = first_pieces(words)
     return found
-
-
-def _in_rows(
-    trees: Sequence[WordTrees],
-    owners: Ragged,
-    max_distance: int,
-    per_row: int,
-) -> tuple[list[WordTrees], NDArray[np.int64]]:
-    """The trees of each row, as far as they are seen, and the word of each piece in them, -1 for none."""
-    trees = _seen(trees, owners, max_distance)
-    if per_row == 2:
-        numbered = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, trees))))
-        owners = Ragged(*numbered)
-        trees = [WordTrees.of_pair(*pair) for pair in zip(trees[::2], trees[1::2], strict=True)]
-    return trees, owners.padded(-1)
 
 
 def _seen(trees: Sequence[WordTrees], owners: Ragged, max_distance: int) -> list[WordTrees]:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.annotate.annotator import PHRASES as AND_PHRASES
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines
+from syntaxformer.base.languages import PHRASES as AND_PHRASES
 from syntaxformer.runs.config import FRACTION_SEED, Section
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
@@ -530,9 +530,8 @@ def compare_annotators(parent: FolderInfo, child: FolderInfo) -> None:
     """Warn if a model's text is annotated by another annotator, or version of spaCy's, than its parent's."""
     told: list[str] = []
     for info in (parent, child):
-        name, version = (
-            str(one or "").partition(AND_PHRASES)[0] for one in (info.annotator, info.annotator_version)
-        )
+        name = (info.annotator or "").replace(AND_PHRASES, "")
+        version = (info.annotator_version or "").partition(AND_PHRASES)[0]
         told.append(f"{name} {version}" if name.startswith("spacy:") else name)
     if all(told) and told[0] != told[1]:
         _log.warning(

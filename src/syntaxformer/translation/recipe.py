@@ -440,8 +440,6 @@ class Recipe(RunConfig):
         problems = []
         for name in ("masks", "relation_bias"):
             trees = getattr(self.infusion, name)
-            if trees is not None and trees.control is not None:
-                problems.append(f"{name}.control: expected none in a translator, got {trees.control}.")
             if trees is not None and set(trees.without) >= {"parent", "child", "sibling"}:
                 # The fourth relation, pair, joins two texts of one input; a translator reads one text.
                 problems.append(f"{name}.without: expected to leave at least one relation, got none left.")

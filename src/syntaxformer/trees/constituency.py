@@ -63,7 +63,7 @@ def remove_traces(tree: Tree) -> Tree:
     Raises:
         TreeError: Nothing is left.
     """
-    kept = _rebuild(
+    kept = rebuild(
         tree,
         lambda node, children: Tree(node.label, children) if children and node.label != TRACE else None,
     )
@@ -74,7 +74,7 @@ def remove_traces(tree: Tree) -> Tree:
 
 def strip_functions(tree: Tree) -> Tree:
     """Return the tree with plain categories: NP-SBJ-1 and NP=2 become NP; -NONE- and -LRB- stay."""
-    renamed = _rebuild(tree, lambda node, children: Tree(_category(node.label), children))
+    renamed = rebuild(tree, lambda node, children: Tree(_category(node.label), children))
     return tree if renamed is None else renamed
 
 
@@ -142,7 +142,7 @@ def _is_tag(phrase: Tree) -> bool:
 
 def _tag_words(tree: Tree) -> Tree:
     """Put a tag over each word that is a direct child of a phrase without a label."""
-    tagged = _rebuild(
+    tagged = rebuild(
         tree, lambda node, children: Tree(node.label, children if node.label else _tagged(children))
     )
     return tree if tagged is None else tagged
@@ -167,7 +167,7 @@ def subtrees_of(tree: Tree) -> list[Tree]:
     return [node for _, node in _walk(tree) if isinstance(node, Tree)]
 
 
-def _rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | None]) -> Tree | None:
+def rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | None]) -> Tree | None:
     """Build a new tree from the leaves up; `make` gets each phrase with its new children; None drops it."""
     made: dict[int, Tree | None] = {}
     for node in reversed(subtrees_of(tree)):  # children before parents

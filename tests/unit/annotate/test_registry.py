@@ -8,9 +8,10 @@ from syntaxformer.annotate import annotator, annotator_identity, load_annotator
 from syntaxformer.annotate.annotator import BACKENDS
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError
-from syntaxformer.base.languages import BUNDLED, SPACES
+from syntaxformer.base.languages import BUNDLED, CONTROLS, SPACES
 
 ALL = [*BUNDLED, SPACES, "FOLDER", *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items())]
+ALL += [f"{kind}(ANNOTATOR)" for kind in CONTROLS]
 FORMS = f"annotator: expected {', '.join(ALL[:-1])} or {ALL[-1]}, got "
 
 
@@ -45,7 +46,9 @@ def test_unknown_names_are_answered_with_the_nearest(name, message):
 @pytest.mark.parametrize("page", ["docs/annotators.md"])
 def test_the_pages_name_every_annotator(page):
     text = (Path(__file__).parents[3] / page).read_text("utf-8")
-    assert [name for name in ALL if f"`{name.replace('_OR_PATH', '')}" not in text] == []
+    assert [
+        name for name in ALL if f"`{name.replace('_OR_PATH', '').removesuffix('ANNOTATOR)')}" not in text
+    ] == []
 
 
 @pytest.mark.parametrize("scheme", MODEL_SIZES)

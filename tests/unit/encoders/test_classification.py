@@ -177,9 +177,8 @@ def test_a_run_with_several_factors_stores_their_values(config_of, cola):
 
 
 def test_ablation_switches_reach_the_masks(config_of):
-    config = config_of("infusion.masks.without=parent,child", "infusion.masks.random=true", infuse="masks")
+    config = config_of("infusion.masks.without=parent,child", infuse="masks")
     assert config.infusion.masks.without == ("parent", "child")
-    assert config.infusion.masks.control == "permuted"
     assert config_of("infusion.masks.without=dependency", infuse="masks").infusion.masks.used_trees == (
         "constituency",
     )
@@ -670,13 +669,13 @@ def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):
         finetune(config_of(*settings, infuse="pos_add"), overwrite=True)
 
 
-@pytest.mark.parametrize("control", ["random_tree", "other_sentence"])
-def test_a_control_is_the_same_in_training_and_in_prediction(config_of, cola, control):
-    """Its trees come from the texts, the seed and the folder alone."""
+def test_a_control_is_the_same_in_training_and_in_prediction(config_of, cola):
+    """Its trees come from the annotator that the folder names, and the texts alone."""
     folder = finetune(
-        config_of("training.epochs=1", f"infusion.relation_bias.control={control}", infuse="relation_bias")
+        config_of("training.epochs=1", "annotation.annotator=random_tree(en)", infuse="relation_bias")
     )
     classifier = Classifier.from_folder(folder)
+    assert classifier.annotator.name == "random_tree(en+phrases)"
     dev = read_any_split(TASKS["cola"], cola, "dev")
     scores = classifier.score(dev, classifier.predict_set(dev))
     report = json.loads((folder / "run.json").read_text())

@@ -260,28 +260,6 @@ def test_options_of_the_trees_arrive(tokenizer):
     assert int(make(max_distance=2)[0, 0].max()) <= 6
 
 
-def test_random_relations_are_as_many_and_always_the_same(tokenizer):
-    examples = [sf.SyntaxExample((MAN, DOGS)), sf.SyntaxExample((DOGS, MAN))]
-    config = sf.InfusionConfig(masks={"random": True})
-    shuffled = sf.SyntaxCollator(tokenizer, config)(examples)["syntax"]
-    plain = collator(tokenizer)(examples)["syntax"]
-    assert not torch.equal(shuffled, plain)
-    alone = sf.SyntaxCollator(tokenizer, config)(examples[1:])["syntax"]
-    assert torch.equal(alone[0], shuffled[1])
-    other = sf.SyntaxCollator(tokenizer, sf.InfusionConfig(masks={"random": True}, seed=1))(examples)[
-        "syntax"
-    ]
-    assert not torch.equal(other, shuffled)
-    assert torch.equal(shuffled == PAIR, plain == PAIR)
-    # One piece a word: every word's relations, each as often as before.
-    words = [1, 2, 5, 6, 7, 9, 11, 12]
-    one_piece = lambda tensor: tensor[0, :, [0, *words]][..., [0, *words]]  # noqa: E731
-    assert torch.equal(
-        one_piece(shuffled).flatten(1).sort().values, one_piece(plain).flatten(1).sort().values
-    )
-    assert int(shuffled[0, 0].diagonal().max()) == 0
-
-
 @pytest.mark.parametrize("reach", [1, 3, 100])
 @pytest.mark.parametrize("max_distance", [1, 2, 5, 15])
 @pytest.mark.parametrize("n_words", [11, 12, 23])
@@ -591,93 +569,6 @@ def test_folder_round_trip(tokenizer, tmp_path):
         sf.SyntaxCollator.from_pretrained(tmp_path)
 
 
-LONG = sentence("old dogs bark", [1, 2, -1], "ADJ NOUN VERB", deprels=("amod", "nsubj", "root"))
-LOUD = sentence("the man bark", [1, 2, -1], "DET NOUN VERB", deprels=("det", "nsubj", "root"))
-FLAT = sentence("a b c", [-1, 0, 0], "X X X", deprels=("root", "dep", "dep"))
-
-
-def controlled(tokenizer, control, kind="relation_bias", trees=("dependency",), **options):
-    config = sf.InfusionConfig(**{kind: {"control": control, "trees": trees, "max_distance": 5}}, seed=3)
-    return sf.SyntaxCollator(tokenizer, config, **options)
-
-
-def test_the_control_of_a_chain(tokenizer):
-    """[CLS] old dogs bark [SEP]: ancestors by position, whatever the parse; [CLS] is above all."""
-    batch = controlled(tokenizer, "linear_chain")([sf.SyntaxExample((LONG,))])
-    assert batch["syntax"][0, 0].tolist() == [
-        [0, 1, 2, 3, 0],
-        [6, 0, 1, 2, 0],
-        [7, 6, 0, 1, 0],
-        [8, 7, 6, 0, 0],
-        [0, 0, 0, 0, 0],
-    ]
-
-
-def test_another_sentence_lends_its_tree(tokenizer, tmp_path, caplog):
-    """Only FLAT has as many words and another text, so LONG gets its relations, in a loaded folder too."""
-    made = controlled(tokenizer, "other_sentence", pool=[LONG, FLAT, MAN])
-    expected = sf.SyntaxCollator(
-        tokenizer, sf.InfusionConfig(relation_bias={"trees": ("dependency",), "max_distance": 5})
-    )([sf.SyntaxExample((FLAT,))])["syntax"]
-    made.save_pretrained(tmp_path)
-    for one in (made, sf.SyntaxCollator.from_pretrained(tmp_path)):
-        batch = one([sf.SyntaxExample((LONG,)), sf.SyntaxExample((LOUD,))])
-        assert batch["syntax"][0].equal(expected[0])
-        assert batch["syntax"].shape[-1] == 5
-    one([sf.SyntaxExample((MAN,))])
-    assert "no other sentence of the pool has 6 words; such sentences get a random tree" in caplog.text
-    with pytest.raises(
-        ConfigError, match=r"^pool: expected sentences whose trees the control other_sentence"
-    ):
-        controlled(tokenizer, "other_sentence")
-
-
-def test_each_pool_lends_its_own_trees(tokenizer):
-    """Folds of a cross-validation share sentences."""
-    lent = [
-        controlled(tokenizer, "other_sentence", pool=[other])([sf.SyntaxExample((LONG,))])["syntax"]
-        for other in (FLAT, LOUD, FLAT)
-    ]
-    assert lent[0].equal(lent[2])
-    assert not lent[0].equal(lent[1])
-
-
-def test_a_tagged_sentence_never_lends_itself_its_tree(tokenizer, caplog):
-    """It is read with single spaces between words, and so are those of the pool."""
-    places = ((0, 3), (4, 8), (9, 13), (13, 14))
-    raw = replace(LONG, text="old dogs bark.", words=("old", "dogs", "bark", "."), offsets=places,
-                  governors=(1, 2, -1, 2), upos=None, deprels=None)  # fmt: skip
-    made = controlled(tokenizer, "other_sentence", pool=[raw], tags="first")
-    made([sf.SyntaxExample((replace(raw),), (0, 1, 0, 0))])
-    assert "no other sentence of the pool has 4 words" in caplog.text
-
-
-@pytest.mark.parametrize("trees", [("dependency",), ("constituency",), ("dependency", "constituency")])
-def test_random_trees_depend_on_seed_and_text_alone(tokenizer, trees):
-    """The same in any batch and any process; a real tree, whose parents are the transpose of its children."""
-    one, two = (controlled(tokenizer, "random_tree", trees=trees) for _ in range(2))
-    first = one([sf.SyntaxExample((replace(MAN),))])["syntax"]
-    again = two([sf.SyntaxExample((DOGS,)), sf.SyntaxExample((replace(MAN),))])["syntax"][1:]
-    assert first.equal(again)
-    for relations in first[0]:
-        upward = (relations > 0) & (relations <= 5)
-        assert relations.T[upward].equal(relations[upward] + 5)
-    other = sf.SyntaxCollator(tokenizer, two.config.model_copy(update={"seed": 4}))
-    assert not other([sf.SyntaxExample((replace(MAN),))])["syntax"].equal(first)
-
-
-def test_governors_of_lisa_stay_those_of_the_parse(tokenizer):
-    config = sf.InfusionConfig(lisa={}, masks={"control": "random_tree"})
-    pair = [sf.SyntaxExample((MAN, DOGS))]
-    expected, found = (sf.SyntaxCollator(tokenizer, one)(pair) for one in ("masks,lisa", config))
-    assert found["governors"].equal(expected["governors"])
-    assert not found["syntax"].equal(expected["syntax"])
-    assert found["syntax"].shape == expected["syntax"].shape
-    across = expected["syntax"] == PAIR
-    assert across.any()
-    assert (found["syntax"] == PAIR).equal(across), "words of two sentences stay a pair"
-
-
 def _depths(sentence):
     return np.minimum(np.subtract.outer(range(len(sentence)), range(len(sentence))) % 5, 2)
 
@@ -693,11 +584,10 @@ def _settings():
     masks = {
         "plain": {}, "max_distance": {"max_distance": 5}, "dependency": {"trees": ["dependency"]}, "order": {"trees": ["constituency", "dependency"]},
         "constituency": {"trees": ["constituency"]}, "without": {"without": ["dependency"], "nodes": "leaves"}, "nodes": {"nodes": "leaves"},
-        "siblings": {"siblings": "all"}, "specials": {"specials": "none"}, "control": {"control": "random_tree"}, "permuted": {"control": "permuted"},
+        "siblings": {"siblings": "all"}, "specials": {"specials": "none"},
         "own": {"trees": ["depths"]}, "another's own": {"trees": ["other_depths"]}, "both": {"trees": ["dependency", "depths"]},
     }  # fmt: skip
     found = {name: sf.InfusionConfig(masks=one) for name, one in masks.items()}
-    found["seed"] = sf.InfusionConfig(masks={"control": "random_tree"}, seed=3)
     found["lisa"] = sf.InfusionConfig(masks={}, lisa={})
     found["lisa alone"] = sf.InfusionConfig(lisa={})
     factors = [["pos"], ["case", "pos"], ["pos", "case"], ["deprel"]]

@@ -79,9 +79,8 @@ def test_values_of_factors_are_stored_and_those_of_open_ones_come_from_sentences
 
 
 def test_biases_take_the_trees_of_masks():
-    config = InfusionConfig(masks=MaskConfig(max_distance=5, random=True), relation_bias={"layers": [0]})
+    config = InfusionConfig(masks=MaskConfig(max_distance=5), relation_bias={"layers": [0]})
     assert config.relation_bias.max_distance == 5
-    assert config.relation_bias.control == "permuted"
     assert config.relation_bias.layers == (0,)
     assert InfusionConfig(relation_bias={"max_distance": 3}).tree_options.max_distance == 3
     assert InfusionConfig(lisa={}).tree_options is None

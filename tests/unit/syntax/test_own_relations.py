@@ -154,10 +154,6 @@ def test_names_that_are_unknown_are_refused_with_the_remedy(trees, told):
             "max_distance: expected 2 or more with many, 7 relations that are no tree, got 1",
         ),
         ({"siblings": "all"}, "siblings: expected apart with many, 7 relations that are no tree, got all"),
-        (
-            {"control": "random_tree"},
-            "control: expected permuted or null with many, 7 relations that are no tree, got random_tree",
-        ),
         ({"init": "distance"}, "init: expected zero with many, got distance"),
         ({"without": ["near"]}, "without: expected some of dependency, .*, many, got 'near'"),
         ({"without": ["many"]}, "without: expected one tree to be left"),

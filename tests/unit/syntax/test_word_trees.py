@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from syntaxformer.syntax import WordColumns, WordTrees
-from syntaxformer.syntax.controls import control_trees
 from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, phrases_of_lines
 from syntaxformer.syntax.relations import phrase_columns
 from syntaxformer.trees import Sentence
@@ -100,14 +99,3 @@ def test_ancestors_are_kept_as_far_as_a_relation_reaches(max_distance):
     cut = cut_trees(WordTrees.of_sentence(4, [1, 2, 3, -1]), 1, max_distance)
     n_above = min(max_distance, 3)
     assert cut.governors.tolist() == [*range(1, 1 + n_above), -1]
-
-
-def test_a_random_bracketing_has_heads_of_the_random_tree():
-    trees = WordTrees.of_sentence(
-        6, [1, 2, 3, 4, 5, -1], phrase_columns("(X (A a) (B b) (C c) (D d) (E e) (F f))")
-    )
-    for seed in range(5):
-        made = control_trees(trees, "random_tree", np.random.default_rng(seed))
-        root = int(np.flatnonzero(made.governors == -1)[0])
-        top = 1 + int(made.phrases.gap_depths[1:].argmin())
-        assert made.phrases.gap_heads[top] == root  # the head of the whole is the root of the tree

@@ -36,6 +36,7 @@ from syntaxformer.annotate.annotator import (
     load_annotator,
     short_enough,
 )
+from syntaxformer.annotate.controls import LINES_PER_POOL
 from syntaxformer.annotate.corpora.cached import read_if_current
 from syntaxformer.annotate.corpora.stored import (
     FORMAT,
@@ -298,9 +299,13 @@ def annotate_sharded(
     """Return the corpus of each job, made in shards; finished sources and shards are not made again.
 
     Raises:
+        ConfigError: The shards would cut the pools of `other_sentence`.
         DataError: A source cannot be read or has changed meanwhile, or shards failed. The other shards are
             kept, the other sources are finished, and the same call retries those that failed.
     """
+    if lines_per_shard % LINES_PER_POOL and any("other_sentence(" in job.annotator for job in jobs):
+        expected = f"expected a multiple of {LINES_PER_POOL:,}, among which other_sentence draws"
+        raise ConfigError(f"lines_per_shard: {expected}, got {lines_per_shard:,}. Leave it out.")
     plans, unreadable = _plans(jobs, lines_per_shard)
     left = [plan for plan in plans if not plan.is_made()]
     waiting = [shard for plan in left for shard in plan.shards if not shard.is_done()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from contextlib import nullcontext
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
@@ -135,13 +136,21 @@ def test_runs_that_are_the_same(content, write_spec):
         load_spec(write_spec(content))
 
 
+OF_OLDER_VERSIONS = {
+    "bai2021_ablation": pytest.raises(ConfigError, match=r"control: expected none.*'permuted\(en\)'"),
+    "trial_sst": pytest.raises(ConfigError, match=r"control: expected none.*'other_sentence\(en\)'"),
+}
+"""Finished runs had these settings. Their report is written all the same: see experiments/pages.py."""
+
+
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_every_bundled_experiment_is_valid(path):
     """Each cell is a run that would start: its recipe takes its settings."""
     spec = load_spec(path)
     assert spec.name == path.stem
     spec.test = None  # its files are not part of the repository
-    check_experiment(spec, {})
+    with OF_OLDER_VERSIONS.get(path.stem, nullcontext()):
+        check_experiment(spec, {})
 
 
 def test_a_command_reads_back_what_the_settings_are(content, write_spec):
@@ -272,7 +281,7 @@ def test_infusions_are_axes(content, write_spec, verb):
 def test_what_would_override_an_axis_of_infusions_is_refused(content, problems):
     content |= deepcopy(FINETUNE)
     content["axes"] = {"masks": [None, {}, True], "seed": [1, 2]}
-    content["axes"]["control"] = {"tree": {}, "chain": {"infusion.masks.control": "linear_chain"}}
+    content["axes"]["control"] = {"tree": {}, "chain": {"infusion.masks.nodes": "leaves"}}
     content["settings"] |= {"infuse": "lisa", "masks.mode": "additive", "infusion.lisa.weight": 0.5}
     content["report"] = {"effects": ["mask", "seed", "control"]}
     beside = "expected no such setting beside the axis masks, which sets all of infusion.masks, got one. "
@@ -280,7 +289,7 @@ def test_what_would_override_an_axis_of_infusions_is_refused(content, problems):
         "axes.masks: expected null or settings, as in [null, {}], got True.",
         *(
             f"{key}: {beside}Write it into the levels of the axis."
-            for key in ("infuse", "infusion.masks.control", "masks.mode")
+            for key in ("infuse", "infusion.masks.nodes", "masks.mode")
         ),
         "report.effects: unknown axis 'mask'. Nearest: masks.",
         "report.effects: expected axes of two levels or more other than seed, got seed.",

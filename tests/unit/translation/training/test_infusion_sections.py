@@ -124,12 +124,11 @@ def test_places_of_tags():
             ],
         ),
         (
-            ["lisa={layers: [2], attn_head: 4, keys: model}", "masks={layers: [0, -1], random: true}"],
+            ["lisa={layers: [2], attn_head: 4, keys: model}", "masks={layers: [0, -1]}"],
             [
                 "masks.layers: expected layers 0 to 1 of the encoder, got -1.",
                 "lisa.layers: expected layers 0 to 1 of the encoder, got 2.",
                 "lisa.attn_head: expected 0 to 3, a head of the encoder, got 4.",
-                "masks.control: expected none in a translator, got permuted.",
                 "lisa.keys: expected head in a translator, got model.",
             ],
         ),

@@ -92,8 +92,8 @@ class Control(Annotator):
                 yield self._changed(sentence, others, rng) if len(sentence) > 1 else sentence
         if n_alone and not self._has_warned:
             self._has_warned = True
-            alone = "lines have no other sentence of as many words, and get a random tree"
-            _log.warning(f"%s: %d {alone}", self.name, n_alone)
+            alone = "lines that get a random tree, as no other sentence has as many words"
+            _log.warning(f"%s: {alone}: %d", self.name, n_alone)
 
     def _changed(self, sentence: Sentence, others: Sequence[Sentence], rng: np.random.Generator) -> Sentence:
         if self.kind == "permuted":

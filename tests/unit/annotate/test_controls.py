@@ -13,6 +13,7 @@ from syntaxformer.annotate.controls import LINES_PER_POOL, Control, random_brack
 from syntaxformer.annotate.corpora.sharded import Job, annotate_sharded, in_processes, in_this_process
 from syntaxformer.annotate.wrappers import stored_name, trusted_annotator
 from syntaxformer.base.errors import ConfigError, TreeError
+from syntaxformer.base.languages import TextLanguage, choose_annotator
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.trees import Sentence, check_governors, leaves_of, parse_tree, tags_of
 
@@ -112,7 +113,7 @@ def test_another_sentence_of_as_many_words_lends_its_tree(caplog):
     assert made[0].constituency == "(S (X (NP (A old)) (B dogs)) (C bark) (D loudly))"
     assert made[4].constituency == "(S (A the) (VP (B old) (C man) (D slept)))"
     assert made[2] == control("random_tree").annotate(LINES)[2]
-    assert caplog.text.count("1 lines have no other sentence") == 1
+    assert caplog.text.count("no other sentence has as many words: 1") == 1
 
 
 def test_permuted_moves_tags_and_nodes_together():
@@ -136,6 +137,12 @@ def test_names_nest_and_phrases_go_inside():
         load_annotator("random_tre(en)")
     with pytest.raises(ConfigError, match="an annotator that parses"):
         load_annotator("random_tree(spaces)")
+
+
+def test_a_bundled_one_inside_must_be_of_the_language_of_the_text():
+    assert choose_annotator("chain(en)", TextLanguage("en", "x"), "key") == "chain(en)"
+    with pytest.raises(ConfigError, match=r"key=chain\(de\+phrases,seed=1\)"):
+        choose_annotator("chain(en+phrases,seed=1)", TextLanguage("de", "x"), "key")
 
 
 def test_a_model_names_its_control(tmp_path):

@@ -680,3 +680,12 @@ def test_a_control_is_the_same_in_training_and_in_prediction(config_of, cola):
     scores = classifier.score(dev, classifier.predict_set(dev))
     report = json.loads((folder / "run.json").read_text())
     assert scores["matthews"] == pytest.approx(report["dev"]["matthews"], abs=1e-6)
+
+
+def test_a_control_changes_the_trees_of_the_data():
+    example = TextExample(("a b  c d",), trees=("(3 (3 (3 (2 a) (2 b)) (2 c)) (2 d))",))
+    (made,) = annotate_examples([example], load_annotator("chain(en)"), True, cached=False)
+    (sentence,) = made.segments
+    assert sentence.text == "a b  c d"
+    assert sentence.governors == (-1, 0, 1, 2)
+    assert sentence.constituency == "( (2 a) ( (2 b) ( (2 c) (2 d))))"

@@ -99,7 +99,7 @@ def test_ask_a_research_question(follow, newcomer):
         (newcomer / "glue" / "CoLA" / f"{split}.tsv").write_text(rows)
     follow("tutorial-research.md")
     report = (newcomer / "report" / "report.md").read_text("utf-8")
-    assert "## Against system shuffled" in report
+    assert "## Against system random trees" in report
     assert "3 runs: 3 done" in report
 
 

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import re
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -87,6 +88,11 @@ class SyntaxExample:
     def __post_init__(self) -> None:
         if not 1 <= len(self.segments) <= 2:
             raise DataError(f"segments: expected one sentence or two, got {len(self.segments)}.")
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of the text, a seed that makes random draws independent of the rest of the batch."""
+        return zlib.crc32("\0".join(one.text for one in self.segments).encode("utf-8", "replace"))
 
 
 def _worker() -> int:

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import syntaxformer as sf
+from syntaxformer.annotate.controls import Control
 
 TEXTS = [
     "John slipped in front of anyone who was there.",
@@ -83,8 +84,8 @@ def test_relations_change_what_an_opened_checkpoint_says(checkpoint, sentences):
     tokenizer, model = AutoTokenizer.from_pretrained(checkpoint), _model(checkpoint)
     config = sf.InfusionConfig(preset="paper", masks={})
     batch = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((one,)) for one in sentences])
-    random = sf.InfusionConfig(preset="paper", masks={"random": True})
-    shuffled = sf.SyntaxCollator(tokenizer, random)([sf.SyntaxExample((one,)) for one in sentences])
+    wrong = Control(sf.load_annotator("en+phrases"), "random_tree").change(sentences)
+    shuffled = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((one,)) for one in wrong])
     sf.infuse(model, config)
     with pytest.raises(ValueError, match="^control: "):
         model(**shuffled)

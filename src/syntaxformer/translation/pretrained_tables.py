@@ -21,7 +21,13 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import FRACTION_SEED, Section
-from syntaxformer.runs.loading import check_outputs, checkpoint_errors, longest_input, quiet_loading
+from syntaxformer.runs.loading import (
+    check_outputs,
+    checked_checkpoint,
+    checkpoint_errors,
+    longest_input,
+    quiet_loading,
+)
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import encoder_tokenizer

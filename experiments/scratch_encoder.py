@@ -289,15 +289,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, required=True, help="new or empty folder")
     parser.add_argument("--glove", type=Path, help="GloVe text file, plain or .gz; default: random vectors")
-    sizes = [name for name in EncoderShape.__dataclass_fields__ if name != "embedding_width"]
-    for name in sizes:
+    sizes = {
+        flag: flag.strip("-").replace("-", "_")
+        for flag in ("--layers", "--width", "--heads", "--feed-forward", "--dropout", "--max-length")
+    }
+    for flag, name in sizes.items():
         default = EncoderShape.__dataclass_fields__[name].default
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+        parser.add_argument(flag, type=type(default), default=default)
     parser.add_argument("--min-count", type=int, default=1, help="rarer words become unknown")
     parser.add_argument("--lowercase", action="store_true", help="read all text in lower case")
     parser.add_argument("--seed", type=int, default=1, help="of the random initialisation")
     options = vars(parser.parse_args(arguments))
-    shape = EncoderShape(**{name: options.pop(name) for name in sizes})
+    shape = EncoderShape(**{name: options.pop(name) for name in sizes.values()})
     train, output, glove = (options.pop(name) for name in ("train", "output", "glove"))
     try:
         print(build_scratch_encoder(train, output, glove, shape, **options))

@@ -87,8 +87,5 @@ def test_relations_change_what_an_opened_checkpoint_says(checkpoint, sentences):
     wrong = Control(sf.load_annotator("en+phrases"), "random_tree").change(sentences)
     shuffled = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((one,)) for one in wrong])
     sf.infuse(model, config)
-    with pytest.raises(ValueError, match="^control: "):
-        model(**shuffled)
-    del shuffled["syntax_settings"]  # as in a batch that is made by hand
     with torch.no_grad():
         assert float((model(**batch).logits - model(**shuffled).logits).abs().max()) > 1e-4

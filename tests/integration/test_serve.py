@@ -242,7 +242,7 @@ def ping_when_it_has_failed(self, timeout, ping=Process.ping):
     return ping(self, timeout)
 
 Process.ping = ping_when_it_has_failed
-server.check_folder = lambda folder: None  # it was damaged, or the device is gone, after the look at it
+server.check_folder = lambda *_: None  # it was damaged, or the device is gone, after the look at it
 try:
     server.run(ServiceConfig(models={"none": sys.argv[1]}, port=0, workers=2))
 except ConfigError as error:
@@ -286,7 +286,7 @@ def test_a_link_keeps_its_name(tmp_path, monkeypatch):
 def test_a_port_that_is_taken_is_one_line(cli, tmp_path, monkeypatch):
     from syntaxformer.serve import server
 
-    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    monkeypatch.setattr(server, "check_folder", lambda *_: None)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -308,7 +308,7 @@ def test_a_port_that_is_taken_is_one_line(cli, tmp_path, monkeypatch):
 def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, address):
     from syntaxformer.serve import server
 
-    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    monkeypatch.setattr(server, "check_folder", lambda *_: None)
     monkeypatch.setattr(server, "_build", lambda config: pytest.fail("it was loaded"))
     done = cli("serve", tmp_path, "--port", 0, "--host", address)
     assert (done.code, done.err) == (
@@ -325,7 +325,7 @@ def test_what_is_told_reaches_the_service(cli, tmp_path, monkeypatch, options):
     from syntaxformer.serve import server
 
     served = []
-    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    monkeypatch.setattr(server, "check_folder", lambda *_: None)
     monkeypatch.setattr(server, "_build", lambda config: None)
     monkeypatch.setattr(server, "serve_app", lambda app, config: served.append(config))
     done = cli("serve", tmp_path, "--port", 0, "--max-body-bytes", 12345, *options)

@@ -6,8 +6,6 @@ import logging
 import re
 from functools import cache
 
-from syntaxformer.base.files import is_local
-
 MODEL_SIZES = {
     "spacy": "12 MB for sm to 600 MB for lg",  # wheels of github.com/explosion/spacy-models, 3.8
     "stanza": "some 400 to 650 MB",  # default.zip of huggingface.co/stanfordnlp: sr 387, en 503, ru 629 MB
@@ -28,6 +26,8 @@ def say_download(name: str, files: str = CHECKPOINT, kind: str = "model") -> Non
         CheckpointError: The name is a path of nothing.
     """
     from huggingface_hub import HfApi, try_to_load_from_cache
+
+    from syntaxformer.base.files import is_local  # which imports pydantic, as the command line must not
 
     if is_local(name):
         return

@@ -146,7 +146,7 @@ _DOORS = {
     "model.init_from": ("syntaxformer.translation.checkpoint", "local_folder"),
     "subwords.tokenizer": ("syntaxformer.translation.subwords", "given_tokenizer"),
     "pretrained_embeddings": ("syntaxformer.translation.subwords", "encoder_tokenizer", False),
-    "cost": ("syntaxformer.cli.cost", "_read", None, []),
+    "cost": ("syntaxformer.cli.cost", "_read", None),
 }
 
 

@@ -86,7 +86,6 @@ def test_an_option_of_one_value_is_given_once(run, arguments, option):
     [
         ("train", "tiny"),
         ("demo",),
-        ("cost", "tiny"),
         ("finetune", "--task", "cola", "--model", "m", "--data", "d", "-o", "o", "--set"),
         ("experiment", "run", "spec.yaml", "--set"),
         ("experiment", "report", "spec.yaml", "--set"),

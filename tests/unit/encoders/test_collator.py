@@ -139,32 +139,6 @@ def test_every_factor_is_a_column(tokenizer):
         sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((bare,))])
 
 
-def test_dropout_touches_tags_and_relations_of_training_alone(tokenizer):
-    """Both segments of a pair draw for themselves; governors that are to be learned stay."""
-    made, batches = collator(tokenizer), SimpleNamespace(epoch=0)
-    examples = [sf.SyntaxExample((MAN, DOGS))] * 2 + [sf.SyntaxExample((DOGS, MAN))]
-    whole, dropping = made(examples), made.dropping(0.4, 3, batches)
-    kinds = set()
-    for batches.epoch in range(7):
-        found = dropping(examples)
-        assert torch.equal(found["governors"], whole["governors"])
-        is_none = found["factor_ids"] == 0
-        assert torch.equal(found["factor_ids"][~is_none], whole["factor_ids"][~is_none])
-        assert torch.equal(found["factor_ids"][0], found["factor_ids"][1])  # the same text
-        assert len(found["factor_ids"][0, 2:5].unique()) == 1  # the pieces of a word
-        across = whole["syntax"] == PAIR
-        assert torch.equal(found["syntax"] == PAIR, across)
-        kinds |= {tuple(is_none[0].flatten().tolist()), found["syntax"][0].numpy().tobytes()}
-    assert len(kinds) > 10
-    assert torch.equal(made(examples)["syntax"], whole["syntax"])
-    batches.epoch = 3
-    first = dropping(examples)
-    alone = dropping(examples[:1])
-    n = alone["input_ids"].shape[1]
-    assert torch.equal(alone["syntax"][0], first["syntax"][0, :, :n, :n])
-    assert made.dropping(0.0, 3, batches)._dropout is None
-
-
 def test_a_plain_batch_is_the_tokenizers(tokenizer):
     batch = collator(tokenizer, "none")([sf.SyntaxExample((MAN,), 1), sf.SyntaxExample((DOGS,), 0)])
     expected = tokenizer([MAN.text, DOGS.text], padding=True, return_tensors="pt")

@@ -108,7 +108,10 @@ class Classifier:
             )
         if (folder / ONNX).is_file():
             return cls(OnnxNetwork.load(folder, device), collator, info, parser)
-        model = load_written(folder, info.task_type.loader).eval()
+        model = load_written(folder, loader := info.task_type.loader).eval()
+        if not isinstance(model, loader._model_mapping.get(type(model.config), ())):
+            expected = f"{folder / CLASSIFIER}: type: expected that of a {type(model).__name__}"
+            raise CheckpointError(f"{expected}, got {info.type}. It was altered.")
         check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
         return cls(to_device(model, device), collator, info, parser)
 
@@ -231,11 +234,8 @@ def batch_outputs(
         batch = collate([replace(one, label=None) for one in given])
         outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
         check_outputs(outputs := outputs.float().cpu())
-        n_axes, n_outputs = (
-            (3 if task_type.parts else 2),
-            task_type.head.get("num_labels", len(task_type.names)),
-        )
-        if outputs.ndim != n_axes or outputs.shape[-1] != n_outputs:
+        n_outputs = task_type.head.get("num_labels", len(task_type.names))
+        if outputs.ndim != (3 if task_type.parts else 2) or outputs.shape[-1] != n_outputs:
             expected = f"{n_outputs} outputs for the labels of the type {task_type.name!r}"
             raise CheckpointError(f"model: expected {expected}, got {[*outputs.shape[1:]]}. It was altered.")
         for row, kept in zip(rows, task_type.per_window(outputs, given, collate), strict=True):

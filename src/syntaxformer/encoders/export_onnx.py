@@ -8,11 +8,11 @@ with the plain form of syntax attention (`nn.syntax_graph`).
 from __future__ import annotations
 
 import logging
-import math
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from syntaxformer.base.errors import BackendMissingError, ConfigError, one_line
-from syntaxformer.base.files import MANIFEST, MAX_JSON_BYTES, atomic_folder, folder_errors
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, one_line
+from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.task_types import Scorer
@@ -205,29 +205,28 @@ _OPERATORS = re.compile(
     "|Reciprocal|Reduce(Max|Mean|Min|Sum)|Relu|Reshape|Scatter(Elements|ND)|Shape|Sigmoid|Sign|Sin|Slice|Softmax"
     "|Split|Sqrt|Squeeze|Sub|Tanh|Tile|Transpose|Trilu|Unsqueeze|Where"
 )
-"""Operators of the encoders' graphs: none of them repeats others, and sizes come from the text alone."""
+"""Operators of the encoders' graphs: none of them repeats others."""
 
-_LARGEST_TENSOR = 2**26
-"""Numbers of a tensor whose size does not depend on the text, such as a sum of tables."""
+_MOST_BYTES = 2**29
+"""Of all tensors between the nodes of a graph: a short graph can ask for any number."""
 
 
 def _check_graph(path: Path) -> None:
-    """Check that a graph has our operators alone, and no tensor that is much larger than the file."""
     import onnx
 
-    graph = (model := onnx.load(path, load_external_data=False)).graph
-    sizes, most = [math.prod(one.dims) for one in graph.initializer], _LARGEST_TENSOR
-    for node in graph.node:
+    for node in onnx.load(path, load_external_data=False).graph.node:
         if node.domain or not _OPERATORS.fullmatch(node.op_type):
             raise ValueError(f"the operator {node.domain}:{node.op_type}")
-    for table in graph.initializer:
-        if len(table.raw_data) > MAX_JSON_BYTES:
-            table.ClearField("raw_data")  # only its shape is read
-    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    for value in model.graph.value_info:
-        size = math.prod(max(1, one.dim_value) for one in value.type.tensor_type.shape.dim)
-        if size > max(most, *sizes):
-            raise ValueError(f"a tensor of {size} numbers, {value.name}")
+
+
+@cache
+def _limit_memory() -> None:
+    """Let all sessions of this process take their tensors, but for weights, from one memory of this size."""
+    import onnxruntime as ort
+
+    kinds = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+    limits = ort.OrtArenaCfg({"max_mem": _MOST_BYTES})
+    ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", *kinds), limits)
 
 
 class OnnxInfo(ExportInfo):
@@ -255,6 +254,7 @@ class OnnxNetwork(nn.Module):
             ConfigError: The device is not the CPU.
         """
         try:
+            import onnx  # noqa: F401 - reads what a graph asks for
             import onnxruntime
         except ImportError as error:
             raise BackendMissingError("ONNX Runtime, which exported classifiers need,", INSTALL) from error
@@ -263,14 +263,29 @@ class OnnxNetwork(nn.Module):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3  # warnings about names in the graph would not help users
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         with folder_errors(folder / GRAPH, "an ONNX graph"):
+            _limit_memory()
             _check_graph(folder / GRAPH)
-            session = onnxruntime.InferenceSession(
-                str(folder / GRAPH), options, providers=["CPUExecutionProvider"]
-            )
+            # Constants are folded outside the limit; those of our graphs have been when they were exported.
+            how = {"providers": ["CPUExecutionProvider"], "disabled_optimizers": ["ConstantFolding"]}
+            session = onnxruntime.InferenceSession(str(folder / GRAPH), options, **how)
         return cls(session, [one.name for one in session.get_inputs()])
 
     def forward(self, **batch: Tensor) -> SimpleNamespace:
-        """Return an object whose `logits` are those of the batch, `[batch, labels]`."""
-        given = {name: batch[name].numpy() for name in self.inputs}
-        return SimpleNamespace(logits=torch.from_numpy(self.session.run(["logits"], given)[0]))
+        """Return an object whose `logits` are those of the batch, `[batch, labels]`.
+
+        Raises:
+            CheckpointError: The graph cannot compute one text, such as in the memory that it may take.
+        """
+        inputs = {name: batch[name].numpy() for name in self.inputs}
+        try:
+            return SimpleNamespace(logits=torch.from_numpy(self.session.run(["logits"], inputs)[0]))
+        except Exception as error:  # each has a class of its own
+            if (n_rows := len(batch["input_ids"])) == 1:
+                problem = f"expected a graph that computes a text in {_MOST_BYTES} bytes"
+                raise CheckpointError(f"{GRAPH}: {problem}, got: {one_line(error, 300)}") from error
+        halves = zip(*(one.split(-(-n_rows // 2)) for one in batch.values()), strict=True)
+        logits = [self(**dict(zip(batch, half, strict=True))).logits for half in halves]
+        return SimpleNamespace(logits=torch.cat(logits))

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from syntaxformer.base.config import nearest, read_yaml
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
+from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags
 from syntaxformer.encoders.task_types import OneLabel, Score, SeveralScores, TaskType, WrittenLabel
 from syntaxformer.runs.loading import CLASSIFIER
@@ -97,6 +98,8 @@ OWN_TASKS: dict[str, Task] = {task.name: task for task in _ALL if task.own}
 USUAL = next(iter(OWN_TASKS.values()))
 """The task that holds the usual column names of own tables."""
 
+_OF_TYPES = {name for task in _ALL for name in (*task.metrics, *task.task_type.choosing)}
+
 _NAMES = {
     name.replace("-", "").replace("_", ""): task
     for task in TASKS.values()
@@ -167,6 +170,8 @@ class ClassifierInfo(BaseModel):
     def _check_type(self) -> ClassifierInfo:
         if self.type not in TYPES:
             raise ValueError(f"type: expected one of {', '.join(TYPES)}, got {self.type!r}")
+        if unknown := {*self.metrics} - {*CLASSIFICATION_METRICS, *REGRESSION_METRICS, *_OF_TYPES}:
+            raise ValueError(f"metrics: expected known ones, got {unknown.pop()!r}")
         names = self.task_type.names  # raises an error if a field does not fit the type
         if len(names) > len({*names}):
             raise ValueError(f"labels: expected each once, got {', '.join(names)}")

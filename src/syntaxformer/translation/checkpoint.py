@@ -69,6 +69,8 @@ def own_sections(path: str) -> dict[str, Any]:
     try:
         verify_folder(Path(path), TRANSLATOR)
         content = read_yaml(Path(path) / "recipe.yaml")
+        if not all(isinstance(content.get(name), dict) for name in ("model", "infusion")):
+            raise CheckpointError(f"{path}/recipe.yaml: expected sections model and infusion, got others.")
     except SyntaxformerError as error:
         raise ConfigError(str(error)) from error
     return {"model": {**content["model"], "init_from": path}, "infusion": content["infusion"]}

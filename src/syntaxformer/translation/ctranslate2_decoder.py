@@ -220,9 +220,8 @@ def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
         raise CheckpointError(f"{folder}: expected a {side} vocabulary, found none.")
     names = read_json(folder / name, MAX_PIECES_BYTES, list)
     if not all(isinstance(one, str) and SEPARATOR not in one for one in names) or len({*names}) < len(names):
-        raise CheckpointError(
-            f"{folder / name}: expected different names without {SEPARATOR}. It was altered."
-        )
+        problem = f"expected different strings without {SEPARATOR}"
+        raise CheckpointError(f"{folder / name}: {problem}. It was altered.")
     return names
 
 

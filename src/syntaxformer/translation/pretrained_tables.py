@@ -203,11 +203,9 @@ def _encoder(section: PretrainedTable) -> PreTrainedModel:
     """Load the network that gives the vectors; none of the weights that they depend on may be missing."""
     with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
         options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
+        folder = checked_checkpoint(section.model, AutoModel)
         model, report = AutoModel.from_pretrained(
-            checked_checkpoint(section.model, AutoModel),
-            output_loading_info=True,
-            dtype=torch.float32,
-            **options,
+            folder, output_loading_info=True, dtype=torch.float32, **options
         )
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     read = [encoder.get_input_embeddings().weight]

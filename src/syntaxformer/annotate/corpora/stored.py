@@ -212,10 +212,8 @@ class AnnotatedCorpus(Sequence[Sentence]):
 
     def _read(self, group: int, schema: pa.Schema = SCHEMA) -> pa.Table:
         about = self._file.metadata.row_group(group)
-        _check_size(
-            max(about.total_byte_size, *(about.column(n).num_values for n in range(about.num_columns))),
-            self.path,
-        )
+        n_words = max(about.column(place).num_values for place in range(about.num_columns))
+        _check_size(max(about.total_byte_size, _BYTES_OF_A_WORD * n_words), self.path)
         try:
             # Arrow's own threads make it slower: a column of a group is too little work for a thread.
             read = self._file.read_row_group(group, columns=schema.names, use_threads=False)
@@ -258,8 +256,8 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
     return AnnotatedCorpus(path, header, file)
 
 
-_MOST_BYTES = 2**28
-"""Of a group in memory: a long string that is stored once may stand in every row."""
+_MOST_BYTES, _BYTES_OF_A_WORD = 2**28, 16
+"""Of a group in memory: a long string, or a number, that is stored once may stand in every row."""
 
 
 def _n_bytes(column: pa.ChunkedArray) -> int:
@@ -340,6 +338,7 @@ def _write(
         for table in _groups(tables):
             lengths = pc.list_value_length(table["starts"])
             n_lines, n_words = n_lines + len(table), n_words + (pc.sum(lengths).as_py() or 0)
+            _check_size(_BYTES_OF_A_WORD * (pc.sum(lengths).as_py() or 0), Path(path))
             with_words = pc.greater(lengths, 0)
             for column in COLUMNS:
                 for has, columns in ((pc.is_valid, seen), (pc.is_null, missed)):

@@ -553,7 +553,7 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
             "A command is for the code of its commit; later code may have other defaults."
         ),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
-        Code("\n".join(one.result["command"] for one in done)),
+        Code("\n".join(one.result.get("command") or one.cell.command() for one in done)),
         *map(Paragraph, dict.fromkeys(shared)),
     ]
 

@@ -111,9 +111,8 @@ class RunStore:
             return {}
         with self._open() as connection:
             columns = ", ".join(_Row.model_fields)
-            found = {
-                row[0]: _read(row) for row in connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")
-            }
+            rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid").fetchall()
+            found = {row[0]: _read(row) for row in rows}
         left = [key for key, run in found.items() if run.state == RUNNING]
         if left and not self._has_runner():
             for key in left:

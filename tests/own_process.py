@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -29,11 +30,11 @@ SERVER.set_forkserver_preload(
 
 def last_values(arguments: list[str]) -> list[str]:
     """Arguments without settings (key=value) that a later one replaces: a test changes what several tests share."""
-    keys = [argument.partition("=")[0] if "=" in argument[1:] else "" for argument in arguments]
+    keys = [(re.match(r"(output|seed|[a-z_]+\.[\w.]+)(?==)", one) or [""])[0] for one in arguments]
     return [
         argument
         for number, (argument, key) in enumerate(zip(arguments, keys, strict=True))
-        if not key or argument[0] == "-" or arguments[number - 1][0] == "-" or key not in keys[number + 1 :]
+        if not key or arguments[number - 1][0] == "-" or key not in keys[number + 1 :]
     ]
 
 

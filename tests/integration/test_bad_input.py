@@ -116,7 +116,7 @@ def test_unknown_keys_and_sums(train, tmp_path, tiny):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (("annotation.annotator=ne",), "annotator: expected de, de_lower, en, spaces, FOLDER, spacy:NAME_OR_PATH, stanza:LANG, corenlp:URL, conllu:PATH or ptb:PATH, got 'ne'. Did you mean 'stanza:ne'? If it is the name of an object, give the object itself (annotator=…, in Python)."),
+        (("annotation.annotator=ne",), "annotator: expected de, de_lower, en, spaces, FOLDER, spacy:NAME_OR_PATH, stanza:LANG, corenlp:URL, conllu:PATH, ptb:PATH, random_tree(ANNOTATOR), chain(ANNOTATOR), other_sentence(ANNOTATOR) or permuted(ANNOTATOR), got 'ne'. Did you mean 'stanza:ne'? If it is the name of an object, give the object itself (annotator=…, in Python)."),
         (("annotation.annotator=spacy:xx_none",), "the spaCy pipeline 'xx_none' is not installed. Run: python -m spacy download xx_none  # 12 MB for sm to 600 MB for lg"),
         (("annotation.annotator=conllu:/none.conllu",), "/none.conllu: expected a readable file, got: No such file or directory."),
     ],

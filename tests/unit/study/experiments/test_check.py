@@ -505,5 +505,6 @@ def test_trials_that_have_no_rate_yet_are_estimated_once_others_are_done(tmp_pat
     runs = RunStore(tmp_path).runs()
     cells = planned_cells(spec, runs, {})
     rateless = [cell for cell in cells if "training.learning_rate" not in cell.settings]
+    rateless = [cell for cell in rateless if "control" not in str(cell.settings)]  # an older version's
     assert rateless
     assert all(estimate_seconds(spec, cell, runs) > 0 for cell in rateless)

@@ -155,6 +155,12 @@ def repeated(table, n=400):
     return pa.concat_tables([table[:1]] * n).set_column(0, pa.field("text", text.type, nullable=False), text)
 
 
+def one_number(table, n=2**25):
+    """A line with as many governors, stored as one number and how often it stands there."""
+    values = pa.ListArray.from_arrays(pa.array([0, n], pa.int32()), pa.array(np.zeros(n, np.int16)))
+    return table[:1].set_column(table.schema.get_field_index("governors"), table.field("governors"), [values])
+
+
 def pickled(table):
     """Arrow's type that old versions unpickled (CVE-2023-47248), and pandas' index beside it."""
     payload, column = pickle.dumps(Payload()), table.schema.get_field_index("constituency")
@@ -186,6 +192,13 @@ def graph(*nodes, weight=None, width=2):
 
 def constant(name, kind, shape, *values):
     return node("Constant", [], [name], value=onnx.helper.make_tensor(name, kind, shape, values))
+
+
+def doubled(n=40):
+    """Nodes that put a table behind itself, again and again."""
+    steps = [node("Concat", [f"d{n}", f"d{n}"], [f"d{n + 1}"], axis=0) for n in range(n)]
+    mean = node("ReduceMean", [f"d{n}"], ["m"], keepdims=0)
+    return (constant("d0", 1, [64], *[1.0] * 64), *steps, mean, node("Add", ["y", "m"], ["x"]))
 
 
 def graph_with_secret(folder):

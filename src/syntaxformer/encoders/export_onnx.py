@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -243,6 +244,8 @@ class OnnxNetwork(nn.Module):
     def __init__(self, session: Any, inputs: list[str]) -> None:
         super().__init__()
         self.session, self.inputs = session, inputs
+        self.too_many = sys.maxsize
+        """Pieces of a batch that did not fit into memory."""
 
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> OnnxNetwork:
@@ -262,7 +265,7 @@ class OnnxNetwork(nn.Module):
             raise ConfigError(f"device: expected cpu for an exported classifier, got {device}.")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3  # warnings about names in the graph would not help users
+        options.log_severity_level = 4  # warnings about names in the graph would not help users
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         with folder_errors(folder / GRAPH, "an ONNX graph"):
@@ -280,12 +283,15 @@ class OnnxNetwork(nn.Module):
             CheckpointError: The graph cannot compute one text, such as in the memory that it may take.
         """
         inputs = {name: batch[name].numpy() for name in self.inputs}
-        try:
-            return SimpleNamespace(logits=torch.from_numpy(self.session.run(["logits"], inputs)[0]))
-        except Exception as error:  # each has a class of its own
-            if (n_rows := len(batch["input_ids"])) == 1:
-                problem = f"expected a graph that computes a text in {_MOST_BYTES} bytes"
-                raise CheckpointError(f"{GRAPH}: {problem}, got: {one_line(error, 300)}") from error
+        n_rows, n_pieces = batch["input_ids"].shape
+        if n_rows == 1 or n_rows * n_pieces < self.too_many:
+            try:
+                return SimpleNamespace(logits=torch.from_numpy(self.session.run(["logits"], inputs)[0]))
+            except Exception as error:  # each has a class of its own
+                if n_rows == 1:
+                    problem = f"expected a graph that computes a text in {_MOST_BYTES} bytes"
+                    raise CheckpointError(f"{GRAPH}: {problem}, got: {one_line(error, 300)}") from error
+                self.too_many = n_rows * n_pieces
         halves = zip(*(one.split(-(-n_rows // 2)) for one in batch.values()), strict=True)
         logits = [self(**dict(zip(batch, half, strict=True))).logits for half in halves]
         return SimpleNamespace(logits=torch.cat(logits))

@@ -525,11 +525,14 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
     except ConfigError as error:
         if overrides_from is None:
             raise
+        key, model = "init_from", of_file.get("model")
+        if isinstance(model, dict) and key in model:  # nobody asks the Hub for one that settings replace
+            of_file = {**of_file, "model": {**model, key: content["model"].get(key)}}
         try:
             validate(Recipe, of_file, str(path))
             own = []
         except ConfigError as without:
-            own = without.problems
+            own = [one for one in without.problems if key not in one]
         problems = [
             one if one in own else f"{overrides_from}{one.removeprefix(str(path))}" for one in error.problems
         ]

@@ -249,7 +249,7 @@ def test_a_perfect_translation_in_an_encoders_pieces_scores_100(bert, train, tmp
         ),
         (
             ("pretrained_embeddings.source.model=/none",),
-            "pretrained_embeddings: expected an encoder at /none, got: ",
+            "pretrained_embeddings: expected an encoder at /none, which is no folder here, got: ",
         ),
     ],
 )

@@ -8,7 +8,7 @@ DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
 DEVICE ?= cuda
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-long check format bench gpu docs gallery results annotators install clean
+.PHONY: demo test test-slow test-long check format bench gpu docs gallery results annotators install clean
 
 install: $(STAMP)
 
@@ -21,11 +21,19 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## train baseline and infused translator on everyday sentences, print the table
 	$(BIN)/syntaxformer demo -o demo --overwrite
 
-test: $(STAMP)  ## all tests; those that need the real corpora skip where these are absent
-	SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+PYTEST = SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+PARALLEL = -n $(JOBS) --dist worksteal
+LIGHT = tests/unit/trees tests/unit/base tests/unit/syntax tests/property tests/unit/test_architecture.py tests/unit/test_docs.py tests/unit/test_pages.py
 
-test-long: $(STAMP)  ## what takes too long for `make test`: every kind learns, all pairs of the contract, Inductor, whole Trainer runs, the notebooks
-	SYNTAXFORMER_EXHAUSTIVE=1 SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+test: $(STAMP)  ## what one runs before each commit: first what needs no torch, then all else that takes at most a second
+	$(PYTEST) --light -m "not slow" $(LIGHT)
+	$(PYTEST) $(PARALLEL) -m "not slow" $(LIGHT:%=--ignore=%)
+
+test-slow: $(STAMP)  ## the other tests: whole trainings, other processes, the browser
+	$(PYTEST) $(PARALLEL) -m slow
+
+test-long: $(STAMP)  ## what takes too long for CI: every kind learns, all pairs of the contract, Inductor, whole Trainer runs, the notebooks
+	SYNTAXFORMER_EXHAUSTIVE=1 $(PYTEST) $(PARALLEL) \
 	  tests/contract tests/parity/infused tests/integration/test_digits_kinds.py tests/integration/test_kinds.py \
 	  tests/integration/test_annotate_memory.py tests/integration/test_notebook.py tests/integration/test_ray_experiment.py \
 	  tests/unit/encoders/test_export_onnx.py

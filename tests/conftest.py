@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,11 +22,43 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs in the background without it
 gc.disable()  # until all tests are imported
 
+HEAVY = ("torch", "transformers", "spacy")
+LIMIT_S = 1.0
+"""Processor seconds of a test without the mark `slow`; what fixtures make for several tests is not counted."""
+
 _NETWORK = ("nn", "translation.model", "translation.encoder")
 # transformers 5.17, which a machine with a GPU may have, says of all tensors that they are on the processor.
 if importlib.util.find_spec("beartype") and "SYNTAXFORMER_DEVICE" not in os.environ:
     install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")
 _WHOLE_RUNS = ("tests/integration/", "tests/unit/translation/translator/", "tests/unit/translation/training/")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--light", action="store_true", help=f"fail where {', '.join(HEAVY)} was imported")
+
+
+def _processor_s() -> float:
+    """Of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test that takes longer than LIMIT_S says so: it fails unless it has the mark `slow`."""
+    start = _processor_s()
+    result = yield
+    taken = _processor_s() - start
+    if taken > LIMIT_S and item.get_closest_marker("slow") is None and not sys.gettrace():
+        pytest.fail(f"{taken:.1f} processor seconds, without the mark `slow` at most {LIMIT_S:g}", pytrace=False)
+    return result
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tests that are said to be light have imported nothing heavy."""
+    imported = [name for name in HEAVY if name in sys.modules]
+    if session.config.getoption("--light") and imported:
+        session.config.get_terminal_writer().line(f"--light: {', '.join(imported)} was imported", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(tryfirst=True)

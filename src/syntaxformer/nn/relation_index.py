@@ -65,13 +65,12 @@ class RowIndex:
 
 
 @dataclass(frozen=True)
-class RelationIndex:
-    """Indices of a batch, sentence by sentence, row by row; `order`, `starts` and `slots` as in `RowIndex`.
+class _Slots:
+    """Indices of all rows; `order`, `starts` and `slots` as in `RowIndex`.
 
     Args:
         places: Slot of each relation among those of its tree, if the row has the relation.
         present: Whether the row has the relation.
-        padded: Whether any key is invalid.
     """
 
     order: Int[Tensor, "rows sorted_keys"]
@@ -79,8 +78,20 @@ class RelationIndex:
     slots: Int[Tensor, "rows keys trees"]
     places: Int[Tensor, "rows trees ids"]
     present: Bool[Tensor, "rows trees ids"]
+
+
+@dataclass(frozen=True)
+class RelationIndex:
+    """Indices of a batch, sentence by sentence, row by row, made when they are first asked for.
+
+    Args:
+        padded: Whether any key is invalid.
+    """
+
+    relations: UInt8[Tensor, "batch trees keys keys"]
     key_mask: Bool[Tensor, "batch keys"]
     padded: bool
+    max_distance: int
     cut: dict[tuple[int, int], RowIndex] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -98,40 +109,52 @@ class RelationIndex:
         Raises:
             ValueError: A relation id is above 3D + 1; on another device the device's own error, later.
         """
-        batch, n_trees, n_keys, _ = relations.shape
-        n_ids = 3 * max_distance + 2
-        check_ids(relations, n_ids)
-        is_read, is_masked = takes_cpu_path(relations.device), key_mask is not None
+        check_ids(relations, 3 * max_distance + 2)
+        padded = key_mask is not None
         if key_mask is None:
-            key_mask = relations.new_ones(batch, n_keys, dtype=torch.bool)
-        ids = (relations * key_mask[:, None, None, :]).transpose(1, 2).reshape(-1, n_trees, n_keys)
+            key_mask = relations.new_ones(len(relations), relations.shape[2], dtype=torch.bool)
+        elif takes_cpu_path(relations.device):
+            padded = not bool(key_mask.all())
+        return cls(relations.contiguous(), key_mask, padded, max_distance)
+
+    @cached_property
+    def _all(self) -> _Slots:
+        n_trees, n_keys, n_ids = *self.relations.shape[1:3], 3 * self.max_distance + 2
+        ids = (self.relations * self.key_mask[:, None, None, :]).transpose(1, 2).reshape(-1, n_trees, n_keys)
         present, places = _places(ids.to(torch.int64), n_ids)
-        return cls(
-            **_slots(ids, places, int(places.max()) + 1 if is_read and places.numel() else n_ids),
-            places=places,
-            present=present,
-            key_mask=key_mask,
-            padded=not bool(key_mask.all()) if is_read else is_masked,
-        )
+        is_read = takes_cpu_path(ids.device) and places.numel()
+        n_tree_slots = int(places.max()) + 1 if is_read else n_ids
+        return _Slots(**_slots(ids, places, n_tree_slots), places=places, present=present)
+
+    @property
+    def places(self) -> Int[Tensor, "rows trees ids"]:
+        """Slot of each relation among those of its tree, if the row has the relation."""
+        return self._all.places
+
+    @property
+    def present(self) -> Bool[Tensor, "rows trees ids"]:
+        """Whether the row has the relation."""
+        return self._all.present
 
     @property
     def n_networks(self) -> int:
         """Number of sub-networks, ids 1 to 3D + 1 of each tree."""
-        return self.present.shape[1] * (self.present.shape[2] - 1)
+        return self.relations.shape[1] * (3 * self.max_distance + 1)
 
     @property
     def n_tree_slots(self) -> int:
         """Number of slots of each tree."""
-        return (self.starts.shape[1] - 1) // self.present.shape[1]
+        return (self._all.starts.shape[1] - 1) // self.present.shape[1]
 
     def rows(self, first: int, last: int) -> RowIndex:
         """Indices of rows `first` to `last` - 1, counted from `first`."""
         if (first, last) not in self.cut:
-            n_keys, n_slots = self.slots.shape[1], self.starts.shape[1]
+            of_all = self._all
+            n_keys, n_slots = of_all.slots.shape[1], of_all.starts.shape[1]
             self.cut[first, last] = RowIndex(
-                order=self.order[first:last].flatten() - first * n_keys,
-                starts=self.starts[first:last].flatten() - first * self.order.shape[1],
-                slots=self.slots[first:last].flatten(0, 1) - first * n_slots,
+                order=of_all.order[first:last].flatten() - first * n_keys,
+                starts=of_all.starts[first:last].flatten() - first * of_all.order.shape[1],
+                slots=of_all.slots[first:last].flatten(0, 1) - first * n_slots,
                 n_slots=n_slots,
             )
         return self.cut[first, last]
@@ -195,7 +218,7 @@ def check_ids(relations: Tensor, n_ids: int) -> None:
 def _slots(
     ids: UInt8[Tensor, "rows trees keys"], places: Int[Tensor, "rows trees ids"], n_tree_slots: int
 ) -> dict[str, Tensor]:
-    """`order`, `starts` and `slots` of a `RelationIndex`."""
+    """`order`, `starts` and `slots` of `_Slots`."""
     n_rows, n_trees, n_keys = ids.shape
     n_slots, device = n_trees * n_tree_slots + 1, ids.device
     dtype = torch.int32 if n_rows * max(n_slots, n_trees * n_keys) <= _LARGEST_INT32 else torch.int64

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
+from syntaxformer.nn.kernels.on_cpu import fuses_syntax
 from syntaxformer.nn.kernels.syntax_kernel import KernelOptions, SyntaxKernel
 from syntaxformer.nn.relation_index import RelationIndex, mask_of
 
@@ -94,7 +95,7 @@ def syntax_attention(
         raise ValueError("key_mask: expected None beside a RelationIndex, which holds one, got a mask.")
     n_networks = relations.n_networks + include_full
     check_arguments(mode, on_empty_row, summation, dropout, active, n_networks)
-    in_trees = None if active is None else mask_of(active[: relations.n_networks], query.device)
+    in_trees = None if active is None else tuple(map(bool, active[: relations.n_networks]))
     n_active = n_networks if active is None else sum(map(bool, active))
     full_on_empty = mode == "additive" and on_empty_row == "full"
     options = KernelOptions(
@@ -103,7 +104,7 @@ def syntax_attention(
         multiplicative=mode == "multiplicative",
         full_on_empty=full_on_empty,
         uses_full=include_full or full_on_empty or gate is not None,
-        bias=relations.bias_of_all if in_trees is None else relations.slot_bias(in_trees),
+        active=in_trees,
         full_bias=0.0 if include_full and (active is None or bool(active[-1])) else -torch.inf,
         network_scale=1.0 if topical_query is not None else n_active * summed_weight(summation, n_active),
         dropout=dropout,
@@ -111,10 +112,16 @@ def syntax_attention(
     if topical_query is None:
         topical_query = value.new_zeros(value.shape[1], value.shape[3])
     gate = None if gate is None else gate.expand(value.shape[1])
-    output, alpha = SyntaxKernel.apply(query, key, value, topical_query, position_bias, gate, options)
+    tensors = (query, key, value, topical_query, position_bias, gate)
+    if fuses_syntax(value, return_weights):
+        from syntaxformer.nn.kernels.on_cuda import FusedSyntaxAttention  # needs triton
+
+        return FusedSyntaxAttention.apply(*tensors, options), None
+    output, alpha = SyntaxKernel.apply(*tensors, options)
     if not return_weights:
         return output, None
-    weights = relations.of_networks(alpha[..., :-1], in_trees)
+    mask = None if in_trees is None else mask_of(in_trees, query.device)
+    weights = relations.of_networks(alpha[..., :-1], mask)
     if include_full:
         weights = torch.cat([weights, alpha[..., -1:]], -1)
     return output, weights.to(value.dtype)

@@ -12,8 +12,10 @@ zeros added, only eight numbers remain between a power of two and the next.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,17 @@ def fuses_attention(query: Tensor, bias: Tensor | None) -> bool:
     if _plain or query.device.type != "cpu" or bias is None:
         return not (_plain or _trains_in_bf16_on_cpu(query))
     return query.dtype == torch.float32 and not torch.is_grad_enabled()
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def fuses_syntax(value: Tensor, return_weights: bool) -> bool:
+    """Whether syntax attention is computed by `on_cuda`, which needs triton and returns no α."""
+    is_on_cuda = value.device.type == "cuda" and value.dtype != torch.float64 and not _is_plain()
+    return is_on_cuda and not return_weights and _has_triton()
 
 
 def keep_type(query: Tensor) -> AbstractContextManager[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from syntaxformer.nn.kernels.on_cpu import keep_mask, without_autocast
-from syntaxformer.nn.relation_index import RelationIndex, RowIndex
+from syntaxformer.nn.relation_index import RelationIndex, RowIndex, mask_of
 
 HEADROOM = 40.0
 """Largest exponent of a row, up or down; logits within it are not shifted, which is most exact."""
@@ -34,7 +35,7 @@ class KernelOptions:
         full_on_empty: If keys are removed, the slot without any keys attends to all keys.
         uses_full: Whether attention to all keys is needed, as a sub-network, in place of an empty one, or by
             a gate; if not, everything that belongs to it is zero.
-        bias: `[batch, keys, slots]`, from `RelationIndex.slot_bias`.
+        active: Whether each sub-network of the trees takes part; None for all.
         full_bias: 0 if attention to all keys is a sub-network that takes part, otherwise -inf.
         network_scale: The sum of α.
     """
@@ -44,10 +45,17 @@ class KernelOptions:
     multiplicative: bool
     full_on_empty: bool
     uses_full: bool
-    bias: Tensor
+    active: tuple[bool, ...] | None
     full_bias: float
     network_scale: float
     dropout: float
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """`[batch, keys, slots]`, from `RelationIndex.slot_bias`."""
+        if self.active is None:
+            return self.index.bias_of_all
+        return self.index.slot_bias(mask_of(self.active, self.index.key_mask.device))
 
 
 @dataclass
@@ -163,7 +171,7 @@ class Block:
 
     def _exponentials(self) -> tuple[Tensor, Tensor]:
         """e^(s - c) `[b, h, q, k]`, 0 on invalid keys, and z `[b, q, 1, h]`."""
-        exp = _exact_product(self._scaled_query, self.key.transpose(-1, -2), self.y.dtype)
+        exp = exact_product(self._scaled_query, self.key.transpose(-1, -2), self.y.dtype)
         if self.bias is not None:
             exp += self.bias
         if self.padded:
@@ -386,21 +394,17 @@ class _Batch:
             if d_gate is not None and of_block.gate is not None:
                 d_gate += of_block.gate
             if d_bias is not None:
-                here = self._place_of_bias(place)
+                here = place.of_bias(d_bias)
                 d_bias[here] += of_block.logits.sum_to_size(d_bias[here].shape)
         d_y = d_y.transpose(1, 2)
         d_topical = (d_y.unsqueeze(2).to(self.value.dtype) @ self.value).sum(0).squeeze(1)
         d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query[:, None])
         return d_query, d_key, d_value, d_topical, d_bias, d_gate
 
-    def _place_of_bias(self, place: _Place) -> tuple[slice, slice, slice]:
-        """The place of a block in the bias, which all sentences may share."""
-        return slice(None) if self.bias is not None and len(self.bias) == 1 else place.batch, *place.heads[1:]
-
-    def _blocks(self) -> Iterator[tuple[_Place, Block]]:
+    def _blocks(self) -> Iterator[tuple[Place, Block]]:
         batch, n_heads, n_keys, _ = self.value.shape
         index = self.options.index
-        for place in _places(batch, n_heads, n_keys, self.value.device.type):
+        for place in places(batch, n_heads, n_keys, self.value.device.type):
             first = place.batch.start * n_keys + place.queries.start
             last = (place.batch.stop - 1) * n_keys + place.queries.stop
             yield (
@@ -412,7 +416,7 @@ class _Batch:
                     key=self.key[place.batch],
                     value=self.value[place.batch],
                     y=self.y[place.batch, None],
-                    bias=None if self.bias is None else self.bias[self._place_of_bias(place)],
+                    bias=None if self.bias is None else self.bias[place.of_bias(self.bias)],
                     valid=self.valid[place.batch],
                     slot_bias=self.options.bias[place.rows],
                     gate=self.gate,
@@ -422,7 +426,7 @@ class _Batch:
             )
 
 
-def _exact_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+def exact_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     """The product, rounded to `dtype` only: bf16 would round a logit near 40 by up to 0.125."""
     if left.device.type == "cuda" and left.dtype.itemsize == 2:  # the only device with such a product
         product = torch.bmm(left.flatten(0, 1), right.flatten(0, 1), out_dtype=torch.float32)
@@ -431,7 +435,7 @@ def _exact_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Sentences and queries of a block."""
 
     batch: slice
@@ -447,8 +451,12 @@ class _Place:
         """Index of a tensor with heads last."""
         return self.batch, self.queries
 
+    def of_bias(self, bias: Tensor) -> tuple[slice, slice, slice]:
+        """Index of a position bias, which all sentences may share."""
+        return slice(None) if len(bias) == 1 else self.batch, *self.heads[1:]
 
-def _places(batch: int, n_heads: int, n_keys: int, device: str) -> Iterator[_Place]:
+
+def places(batch: int, n_heads: int, n_keys: int, device: str) -> Iterator[Place]:
     """Several sentences at a time if a block has room for them, or else some queries of one."""
     size = _CPU_BLOCK if device == "cpu" else _BLOCK
     n_sentences = size // (n_heads * n_keys * n_keys)
@@ -456,6 +464,6 @@ def _places(batch: int, n_heads: int, n_keys: int, device: str) -> Iterator[_Pla
     n_sentences = max(1, n_sentences)
     for first in range(0, batch, n_sentences):
         for start in range(0, n_keys, n_queries):
-            yield _Place(
+            yield Place(
                 slice(first, min(batch, first + n_sentences)), slice(start, min(n_keys, start + n_queries))
             )

@@ -1,6 +1,7 @@
 """What this package does on an accelerator, on one page: is it right, does it wait, how fast is it.
 
     make gpu PYTHON=python3 DEVICE=cuda                     # writes docs/measurements/gpu-CARD.md
+    python benchmarks/gpu.py --only encoders,losses         # these sections alone
     make gpu DEVICE=cpu                                     # tiny sizes, writes runs/gpu/cpu.md
     python benchmarks/gpu.py --prepare ../shared/data/multi30k    # where the data are: runs/gpu/multi30k.npz
 
@@ -253,7 +254,9 @@ def losses(sizes: Sizes, device: torch.device) -> Rows:
             found.append(float(loss.detach()))
             model.zero_grad()
             loss.backward()
-            gradients.append([one.grad.float().cpu() for one in model.parameters() if one.grad is not None])
+            of_all = [one.grad for one in model.parameters() if one.grad is not None]
+            # Copies, since a model that moves takes its gradients along.
+            gradients.append([one.to("cpu", torch.float32, copy=True) for one in of_all])
         # Norms, since a unit of ReLU near 0 may fall on either side and changes one row.
         heights = [float(one.norm()) for one in gradients[0]]
         rounding = 1e-6 * max(heights)  # biases of keys may have no other gradient
@@ -342,7 +345,7 @@ def flex_attention(sizes: Sizes, device: torch.device) -> Rows:
     learns = device.type != "cpu"
     run: Any = torch.compile(flex) if learns else flex
     n_heads, width = (2, 16) if sizes.is_tiny else (12, 64)
-    yield "pieces", "lines", "type", "SDPA, ms", "FlexAttention, ms", "ratio", "largest difference"
+    yield "pieces", "lines", "type", "SDPA, ms", "FlexAttention, ms", "ratio", "largest relative difference"
     for n_pieces in sizes.lengths:
         n_rows = max(1, sizes.cells // n_pieces)
         ids = random_relations(n_rows, n_pieces, TreeOptions(trees=("dependency",)))[:, 0].to(device).long()
@@ -359,7 +362,9 @@ def flex_attention(sizes: Sizes, device: torch.device) -> Rows:
                 ),
             }
             results = [work() for work in works.values()]
-            apart = max(float((a - b).abs().max()) for a, b in zip(*results, strict=True))
+            apart = max(
+                float((a - b).float().norm() / a.float().norm()) for a, b in zip(*results, strict=True)
+            )
             taken = medians(works, device, sizes.rounds)
             times = [f"{1000 * one:.2f}" for one in taken.values()]
             yield (
@@ -564,11 +569,15 @@ def sections(pairs: Path | None) -> dict[str, Callable[[Sizes, torch.device], Ro
     }
 
 
-def page(sizes: Sizes, device: torch.device, pairs: Path | None) -> tuple[str, bool]:
-    """The page in Markdown, and whether every section went well."""
+def page(
+    sizes: Sizes, device: torch.device, pairs: Path | None, only: set[str] | None = None
+) -> tuple[str, bool]:
+    """The page in Markdown, and whether every section went well; `only` names functions of sections."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     parts, is_well = [f"# On {name}", "", *_conditions(sizes, device)], True
     for title, work in sections(pairs).items():
+        if only is not None and getattr(work, "func", work).__name__ not in only:
+            continue
         start, rows, said = time.perf_counter(), [], ""
         try:
             with exact_fp32():
@@ -605,6 +614,7 @@ def _conditions(sizes: Sizes, device: torch.device) -> Iterator[str]:
     yield ""
     yield "| what | version |"
     yield "|---|---|"
+    yield f"| commit | {_commit()} |"
     if device.type == "cuda":
         card = torch.cuda.get_device_properties(device)
         memory = f"{card.total_memory / 2**30:.0f} GiB"
@@ -618,6 +628,16 @@ def _conditions(sizes: Sizes, device: torch.device) -> Iterator[str]:
             yield f"| {package} | {version(package)} |"
         except PackageNotFoundError:
             yield f"| {package} | none |"
+
+
+def _commit() -> str:
+    """The commit of this clone, or the one that COMMIT names where the clone's history is absent."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        return os.environ.get("COMMIT", "unknown")
+    return done.stdout.strip() or os.environ.get("COMMIT", "unknown")
 
 
 def _table(rows: list[tuple[Any, ...]]) -> Iterator[str]:
@@ -643,7 +663,12 @@ def main() -> None:
     )
     parser.add_argument("--lines", type=int, help="with --prepare: only so many pairs")
     parser.add_argument("--smallest", action="store_true", help="one model of each kind, as the test runs it")
+    names = [getattr(work, "func", work).__name__ for work in sections(None).values()]
+    parser.add_argument("--only", metavar="NAMES", help=f"sections to run, with commas: {', '.join(names)}")
     given = parser.parse_args()
+    only = set(given.only.split(",")) if given.only else None
+    if only is not None and not only <= set(names):
+        parser.error(f"--only: expected some of {', '.join(names)}, got {given.only}")
     if given.prepare is not None:
         prepare(given.prepare, given.pairs or PAIRS, given.lines)
         return
@@ -661,7 +686,7 @@ def main() -> None:
         else ROOT / f"docs/measurements/gpu-{slug}.md"
     )
     to = given.output or to
-    text, is_well = page(Sizes(device.type == "cpu", given.smallest), device, given.pairs)
+    text, is_well = page(Sizes(device.type == "cpu", given.smallest), device, given.pairs, only)
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, "utf-8")
     print(to)

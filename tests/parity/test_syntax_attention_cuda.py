@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
 from syntaxformer.nn import syntax_attention, syntax_attention_reference
+from syntaxformer.nn.relation_biases import relation_bias, relation_bias_graph
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
@@ -23,19 +23,19 @@ N_IDS = 3 * MAX_DISTANCE + 2
 
 
 @pytest.fixture(autouse=True)
-def _interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes the place of the plain operation; blocks of keys and queries are small and ragged."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")  # read when the kernel's module is imported
     finders = [one for one in sys.meta_path if "jaxtyping" not in type(one).__module__]
     with monkeypatch.context() as without_checks:  # of shapes, which would wrap the kernel
         without_checks.setattr(sys, "meta_path", finders)
         from syntaxformer.nn.kernels import on_cuda
-    from syntaxformer.nn import syntax
+    from syntaxformer.nn import relation_biases, syntax
 
-    monkeypatch.setattr(syntax, "fuses_syntax", lambda *_: True)
+    for module in (syntax, relation_biases):
+        monkeypatch.setattr(module, "takes_cuda_path", lambda _: True)
     monkeypatch.setattr(on_cuda, "BLOCK_KEYS", 16)
     monkeypatch.setattr(on_cuda, "GROUP", 3)
-    yield
 
 
 def _inputs(
@@ -86,12 +86,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def test_the_smallest() -> None:
+    _assert_same(_inputs(lengths=(2,)))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_equals_the_loop(options: dict[str, Any]) -> None:
     arguments = _inputs() | options
     _assert_same(arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_trees", "lengths"), [(1, (7, 5)), (3, (7, 5)), (2, (17,))])
 def test_trees_and_blocks(n_trees: int, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """One tree and three; a block of four of seven queries; more keys than are taken at a time."""
@@ -101,6 +107,7 @@ def test_trees_and_blocks(n_trees: int, lengths: tuple[int, ...], monkeypatch: p
     _assert_same(_inputs(n_trees, lengths=lengths))
 
 
+@pytest.mark.slow
 def test_look_up_by_product(monkeypatch: pytest.MonkeyPatch) -> None:
     from syntaxformer.nn.kernels import on_cuda
 
@@ -108,6 +115,7 @@ def test_look_up_by_product(monkeypatch: pytest.MonkeyPatch) -> None:
     _assert_same(_inputs(lengths=(5, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["multiplicative", "additive"])
 def test_bf16(mode: str) -> None:
     arguments = _inputs(dtype=torch.bfloat16) | {"mode": mode}
@@ -121,6 +129,23 @@ def test_bf16(mode: str) -> None:
         assert float((fast[name].float() - expected).norm() / expected.norm()) < 2e-2, name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_trees", "dtype"), [(1, torch.float32), (2, torch.float32), (2, torch.bfloat16)])
+def test_relation_biases(n_trees: int, dtype: torch.dtype) -> None:
+    """Values, and gradients of the table, which are sums over all pairs."""
+    relations = torch.randint(0, N_IDS, (2, n_trees, 7, 7), dtype=torch.uint8)
+    weight, grad = torch.randn(n_trees, N_IDS, 3, requires_grad=True), torch.randn(2, 3, 7, 7).to(dtype)
+    biases, expected = relation_bias(relations, weight, dtype), relation_bias_graph(relations, weight)
+    assert biases.dtype == dtype
+    rounding = 0.0 if dtype == torch.float32 else 2**-7  # the interpreter cuts off what does not fit
+    torch.testing.assert_close(biases, expected.to(dtype), rtol=rounding, atol=0)
+    of_table, of_graph = (
+        torch.autograd.grad(one, [weight], grad.to(one.dtype))[0] for one in (biases, expected)
+    )
+    torch.testing.assert_close(of_table, of_graph)
+
+
+@pytest.mark.slow
 def test_small_sums_beside_large_ones() -> None:
     """A relation whose only key is e^-30 of the best: additively it has all of its sub-network's attention."""
     query, key, value = (
@@ -136,6 +161,7 @@ def test_small_sums_beside_large_ones() -> None:
     torch.testing.assert_close(output[0, 0, 0], value[0, 0, 1:].sum(0))
 
 
+@pytest.mark.slow
 def test_dropout_is_the_same_in_both_passes() -> None:
     """The output is linear in values: its derivative is the output itself, if the same weights are dropped."""
     arguments = _inputs(lengths=(5,)) | {"topical_query": None, "dropout": 0.3, "gate": None}
@@ -156,6 +182,7 @@ def test_dropout_is_the_same_in_both_passes() -> None:
     torch.testing.assert_close((d_query * direction).sum(), slope, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_share_of_dropped_weights() -> None:
     """Values are unit vectors, so outputs are weights: a fifth is zero, the others grow by 5 / 4."""
     keys = 13

@@ -141,7 +141,8 @@ def _with_relation_bias(call: Call) -> Call:
     infusion = call.batch.infusion
     if str(call.layer) not in infusion.relation_bias:
         return call
-    bias = infusion.relation_bias[str(call.layer)](call.batch.relations, infusion.active)
+    of_layer = infusion.relation_bias[str(call.layer)]
+    bias = of_layer(call.batch.relations, infusion.active, call.query.dtype)
     return _plus_bias(call, bias)
 
 

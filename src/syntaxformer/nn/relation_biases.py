@@ -15,20 +15,22 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
+from syntaxformer.nn.kernels.on_cpu import takes_cpu_path, takes_cuda_path
 from syntaxformer.nn.relation_index import RelationIndex, mask_of
 
 
 def relation_bias(
-    relations: UInt8[Tensor, "batch trees keys keys"], weight: Float[Tensor, "trees ids heads"]
+    relations: UInt8[Tensor, "batch trees keys keys"],
+    weight: Float[Tensor, "trees ids heads"],
+    dtype: torch.dtype | None = None,
 ) -> Float[Tensor, "batch heads keys keys"]:
     """Σ_trees b[tree, R_ij, head]: one look-up.
 
-    Relation ids are below the number of ids of `weight`, b.
+    Relation ids are below the number of ids of `weight`, b. `dtype` is the result's, None for that of b.
 
     Source: ours; after the relative position bias of Raffel et al. (2020).
     """
-    return _Gather.apply(relations, weight)
+    return _Gather.apply(relations, weight, dtype or weight.dtype)
 
 
 def relation_bias_graph(
@@ -43,22 +45,30 @@ class _Gather(torch.autograd.Function):
     """An embedding bag whose backward pass first sums by relation within each row, and then over the rows."""
 
     @staticmethod
-    def forward(ctx: Any, relations: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, relations: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
         n_trees, n_ids, n_heads = weight.shape
         ctx.save_for_backward(relations)
         ctx.n_ids, ctx.dtype = n_ids, weight.dtype
+        if takes_cuda_path(weight):
+            from syntaxformer.nn.kernels.on_cuda import biases_of  # needs triton
+
+            return biases_of(relations, weight, dtype)
         first = torch.arange(0, n_trees * n_ids, n_ids, dtype=torch.int32, device=relations.device)
         slots = (relations + first[:, None, None]).flatten(2).transpose(1, 2).flatten(0, 1)
         biases = F.embedding_bag(slots, weight.view(-1, n_heads), mode="sum")
         batch, _, n_keys, _ = relations.shape
-        return biases.view(batch, n_keys, n_keys, n_heads).permute(0, 3, 1, 2).contiguous()
+        return biases.view(batch, n_keys, n_keys, n_heads).permute(0, 3, 1, 2).contiguous().to(dtype)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
         (relations,) = ctx.saved_tensors
+        if takes_cuda_path(grad):
+            from syntaxformer.nn.kernels.on_cuda import sums_of  # needs triton
+
+            return None, sums_of(relations, grad, ctx.n_ids).to(ctx.dtype), None
         if not takes_cpu_path(grad.device):
-            return None, _sums_without_atomics(relations, grad, ctx.n_ids).to(ctx.dtype)
+            return None, _sums_without_atomics(relations, grad, ctx.n_ids).to(ctx.dtype), None
         per_row = grad.new_zeros(
             *grad.shape[:3], ctx.n_ids, dtype=torch.promote_types(grad.dtype, torch.float32)
         )
@@ -67,7 +77,7 @@ class _Gather(torch.autograd.Function):
             torch.scatter_add(per_row, 3, ids[:, None].to(torch.int64).expand_as(grad), grad).sum((0, 2)).T
             for ids in relations.unbind(1)
         ]
-        return None, torch.stack(d_weight).to(ctx.dtype)
+        return None, torch.stack(d_weight).to(ctx.dtype), None
 
 
 def _sums_without_atomics(relations: Tensor, grad: Tensor, n_ids: int) -> Tensor:
@@ -143,13 +153,15 @@ class RelationBias(nn.Module):
         self,
         relations: UInt8[Tensor, "batch trees keys keys"],
         active: Sequence[bool] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Float[Tensor, "batch heads keys keys"]:
-        """The bias of the scaled logits; `active` as in `weight_of`.
+        """The bias of the scaled logits, of type `dtype`; `active` as in `weight_of`.
 
         Raises:
             ValueError: There are more or fewer trees than biases.
         """
         if relations.shape[1] != len(self.weight):
             raise ValueError(f"relations: expected {len(self.weight)} trees, got {relations.shape[1]}.")
-        look_up = relation_bias_graph if torch.compiler.is_compiling() else relation_bias
-        return look_up(relations, self.weight_of(active))
+        if torch.compiler.is_compiling():
+            return relation_bias_graph(relations, self.weight_of(active))
+        return relation_bias(relations, self.weight_of(active), dtype)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from syntaxformer.nn.kernels.on_cpu import fuses_syntax
+from syntaxformer.nn.kernels.on_cpu import takes_cuda_path
 from syntaxformer.nn.kernels.syntax_kernel import KernelOptions, SyntaxKernel
 from syntaxformer.nn.relation_index import RelationIndex, mask_of
 
@@ -113,7 +113,7 @@ def syntax_attention(
         topical_query = value.new_zeros(value.shape[1], value.shape[3])
     gate = None if gate is None else gate.expand(value.shape[1])
     tensors = (query, key, value, topical_query, position_bias, gate)
-    if fuses_syntax(value, return_weights):
+    if not return_weights and takes_cuda_path(value):
         from syntaxformer.nn.kernels.on_cuda import FusedSyntaxAttention  # needs triton
 
         return FusedSyntaxAttention.apply(*tensors, options), None

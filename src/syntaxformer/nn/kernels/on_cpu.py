@@ -60,10 +60,10 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def fuses_syntax(value: Tensor, return_weights: bool) -> bool:
-    """Whether syntax attention is computed by `on_cuda`, which needs triton and returns no α."""
-    is_on_cuda = value.device.type == "cuda" and value.dtype != torch.float64 and not _is_plain()
-    return is_on_cuda and not return_weights and _has_triton()
+def takes_cuda_path(states: Tensor) -> bool:
+    """Whether operations are computed by the kernels of `on_cuda`, which need triton."""
+    is_plain = states.device.type != "cuda" or states.dtype == torch.float64 or _is_plain()
+    return not is_plain and _has_triton()
 
 
 def keep_type(query: Tensor) -> AbstractContextManager[Any]:

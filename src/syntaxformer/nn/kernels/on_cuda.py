@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-import triton
-import triton.language as tl
+import triton  # pyright: ignore[reportMissingImports]
+import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -26,7 +26,7 @@ from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, KernelOpti
 BLOCK_KEYS, GROUP, WARPS, STAGES = 32, 8, 4, 1
 """Keys at a time, queries whose gradients of y a program adds up, warps of a program, stages of its loads."""
 LOOK_UP = "gather"
-"""How entries are looked up by relation: "gather" in shared memory, or as a "product" with the one-hot matrix."""
+"""How entries are looked up: a "gather" in shared memory, or a "product" with the one-hot matrix."""
 
 
 @triton.jit
@@ -261,7 +261,7 @@ def _attend_rows(
 
 
 class FusedSyntaxAttention(torch.autograd.Function):
-    """`syntax_kernel.SyntaxKernel` without α: takes the same tensors and options, returns the heads' outputs."""
+    """`syntax_kernel.SyntaxKernel` without α: the same tensors and options, and the heads' outputs."""
 
     @staticmethod
     def forward(ctx: Any, *tensors_and_options: Any) -> Tensor:
@@ -376,3 +376,79 @@ def _network_bias(active: tuple[bool, ...] | None, n_trees: int, n_ids: int, dev
     of_ids = F.pad(of_ids, (1, 0)).flatten()
     of_ids = F.pad(of_ids, (0, max(16, triton.next_power_of_2(len(of_ids))) - len(of_ids)))
     return torch.zeros(len(of_ids)).masked_fill_(~of_ids, -torch.inf).to(device)
+
+
+@triton.jit
+def _gather_biases(
+    biases, table, relations, n_heads, n_queries, n_keys, relation_stride, tree_stride,
+    N_TREES: tl.constexpr, N_IDS: tl.constexpr, HEADS: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """The biases of a query, of `[batch, heads, queries, keys]`, from a table `[trees, ids, heads]`."""
+    sentence, query = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    head = tl.arange(0, HEADS)[:, None]
+    biases += sentence * n_heads * n_queries * n_keys
+    relations += sentence * relation_stride + query * n_keys
+    for start in range(0, n_keys, KEYS):
+        key = start + tl.arange(0, KEYS)[None, :]
+        inside = (head < n_heads) & (key < n_keys)
+        bias = tl.zeros([HEADS, KEYS], tl.float32)
+        for tree in tl.static_range(N_TREES):
+            relation = (
+                tl.load(relations + tree * tree_stride + key, key < n_keys, 0).to(tl.int32) + tree * N_IDS
+            )
+            bias += tl.load(table + relation * n_heads + head, inside, 0.0).to(tl.float32)
+        to = biases + (head * n_queries + query) * n_keys + key
+        tl.store(to, bias.to(biases.dtype.element_ty), inside)
+
+
+@triton.jit
+def _sum_biases(
+    sums, grads, relations, n_heads, n_queries, n_keys, relation_stride, tree_stride,
+    N_TREES: tl.constexpr, N_IDS: tl.constexpr, HEADS: tl.constexpr, IDS: tl.constexpr, KEYS: tl.constexpr,
+    PARTS: tl.constexpr, PRODUCT: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """Gradients of a table, `[programs, heads, ids]`, summed over the pairs of some queries."""
+    sentence = tl.program_id(1).to(tl.int64)
+    head, column = tl.arange(0, HEADS)[:, None], tl.arange(0, IDS)[None, :]
+    grads += sentence * n_heads * n_queries * n_keys
+    relations += sentence * relation_stride
+    total = tl.zeros([HEADS, IDS], tl.float32)
+    for query in range(tl.program_id(0) * GROUP, min(tl.program_id(0) * GROUP + GROUP, n_queries)):
+        for start in range(0, n_keys, KEYS):
+            key, down = start + tl.arange(0, KEYS)[None, :], start + tl.arange(0, KEYS)[:, None]
+            inside = (head < n_heads) & (key < n_keys)
+            grad = tl.load(grads + (head * n_queries + query) * n_keys + key, inside, 0.0).to(tl.float32)
+            row = relations + query * n_keys
+            one_hot = _one_hot(row, tree_stride, down, down < n_keys, N_TREES, N_IDS, IDS).to(PRODUCT)
+            total = _add_sums(total, grad, one_hot, PARTS)
+    sums += (sentence * tl.num_programs(0) + tl.program_id(0)) * n_heads * IDS
+    tl.store(sums + head * IDS + column, total, head < n_heads)
+
+
+def biases_of(relations: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
+    """Σ_trees table[tree, R_ij, head], `[batch, heads, keys, keys]`, from a table `[trees, ids, heads]`."""
+    (n_trees, n_ids, n_heads), (batch, _, n_keys, _) = table.shape, relations.shape
+    biases = table.new_empty(batch, n_heads, n_keys, n_keys, dtype=dtype)
+    relations = relations.contiguous()
+    _gather_biases[n_keys, batch](
+        biases, table.contiguous(), relations, n_heads, n_keys, n_keys, *relations.stride()[:2],
+        N_TREES=n_trees, N_IDS=n_ids, HEADS=triton.next_power_of_2(n_heads),
+        KEYS=min(256, triton.next_power_of_2(n_keys)),
+    )  # fmt: skip
+    return biases
+
+
+def sums_of(relations: Tensor, grad: Tensor, n_ids: int) -> Tensor:
+    """The gradient of the table of `biases_of` in fp32, summed in the same order each time."""
+    batch, n_heads, n_keys, _ = grad.shape
+    n_trees, relations, n_groups = relations.shape[1], relations.contiguous(), triton.cdiv(n_keys, 16)
+    ids = max(16, triton.next_power_of_2(n_trees * n_ids))
+    sums = grad.new_empty(batch * n_groups, n_heads, ids, dtype=torch.float32)
+    _sum_biases[n_groups, batch](
+        sums, grad.contiguous(), relations, n_heads, n_keys, n_keys, *relations.stride()[:2], N_TREES=n_trees,
+        N_IDS=n_ids, HEADS=max(16, triton.next_power_of_2(n_heads)), IDS=ids,
+        KEYS=min(64, max(16, triton.next_power_of_2(n_keys))), GROUP=16,
+        PARTS={torch.bfloat16: 1, torch.float16: 2}.get(grad.dtype, 3),
+        PRODUCT=tl.bfloat16 if grad.is_cuda else tl.float32,
+    )  # fmt: skip
+    return sums.sum(0)[:, : n_trees * n_ids].view(n_heads, n_trees, n_ids).permute(1, 2, 0)

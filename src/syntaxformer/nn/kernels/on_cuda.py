@@ -1,3 +1,4 @@
+# pyright: reportIndexIssue=false
 """The collapsed syntax attention on CUDA: everything between the products of matrices is one Triton kernel.
 
 A program takes a query of a sentence with all its heads, since topical attention sums over them. A sum by

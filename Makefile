@@ -64,9 +64,9 @@ results: $(STAMP)  ## docs/results, from the stores in experiments/stores
 	$(BIN)/python experiments/pages.py
 
 annotators: $(STAMP)  ## train the bundled pipelines anew: tags, trees, lemmas, features (about an hour on one core)
-	$(BIN)/python annotators/train.py --data $(DATA)/ud --language en
-	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de
-	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de_lower
+	$(BIN)/python scripts/annotators/train.py --data $(DATA)/ud --language en
+	$(BIN)/python scripts/annotators/train.py --data $(DATA)/ud --language de
+	$(BIN)/python scripts/annotators/train.py --data $(DATA)/ud --language de_lower
 
 docs: $(STAMP)  ## the site, strictly: each link and anchor is looked up
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"

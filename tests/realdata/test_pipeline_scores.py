@@ -35,8 +35,8 @@ def pipeline(request):
 
 @pytest.fixture
 def languages(monkeypatch):
-    """The table under annotators/, which is not installed with the package."""
-    monkeypatch.syspath_prepend(ROOT)
+    """The table under scripts/annotators/, which is not installed with the package."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
     from annotators import convert
 
     return convert.LANGUAGES

@@ -59,6 +59,16 @@ class BackendMissingError(SyntaxformerError):
         super().__init__(f"{what} is not installed. Run: {install}")
 
 
+@contextmanager
+def needs_extra(extra: str, purpose: str) -> Generator[None]:
+    """Turn a missing package of an extra into a `BackendMissingError` with the command that installs it."""
+    try:
+        yield
+    except ImportError as error:
+        install = f'python -m pip install "syntaxformer[{extra}]"'
+        raise BackendMissingError(f"{error.name}, which {purpose},", install) from error
+
+
 class CheckpointError(SyntaxformerError):
     """A model folder or a training checkpoint that is incomplete, altered or of another kind."""
 

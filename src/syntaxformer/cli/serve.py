@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from syntaxformer.base.errors import BackendMissingError, ConfigError
+from syntaxformer.base.errors import ConfigError, needs_extra
 from syntaxformer.cli import options
 
 
@@ -51,11 +51,9 @@ def serve(
     given = {name: value for name, value in locals().items() if value is not None}
     from syntaxformer.base.files import read_lines
 
-    try:
+    with needs_extra("serve", "the service needs"):
         from syntaxformer.serve import ServiceConfig, name_models, run
-    except ImportError as error:
-        install = 'python -m pip install "syntaxformer[serve]"'
-        raise BackendMissingError(f"{error.name}, which the service needs,", install) from error
+
     if not math.isfinite(deadline_s):
         raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline_s}.")
     key, where = os.environ.get("SYNTAXFORMER_API_KEY"), "SYNTAXFORMER_API_KEY: expected a key or no variable"

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import ConfigError, needs_extra
 from syntaxformer.base.files import atomic_file
+
+with needs_extra("plots", "draws pictures"):
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import ConfigError, needs_extra
 from syntaxformer.runs.config import FRACTION_SEED, Section
 from syntaxformer.runs.loading import (
     check_outputs,
@@ -348,7 +348,8 @@ def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
         return vectors
     if width > n_known:
         raise ValueError(f"expected at most {n_known} columns, the number of vectors, got {width}.")
-    from sklearn.decomposition import PCA
+    with needs_extra("pca", "finds the principal components"):
+        from sklearn.decomposition import PCA
 
     pca = PCA(width, svd_solver="covariance_eigh")
     values = np.zeros((len(vectors.values), width), np.float32)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from syntaxformer.base.errors import panics
+from syntaxformer.base.errors import needs_extra, panics
 from syntaxformer.base.files import read_json
 from syntaxformer.syntax import (
     SUBWORD_POSITIONS,
@@ -186,7 +186,8 @@ def detokenize(line: str, language: str) -> str:
 
 @lru_cache(maxsize=16)
 def _moses(language: str, kind: str = "MosesTokenizer") -> Any:
-    import sacremoses
+    with needs_extra("moses", "has Moses' tokenizer"):
+        import sacremoses
 
     return getattr(sacremoses, kind)(lang=language)
 

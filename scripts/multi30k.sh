@@ -2,7 +2,7 @@
 # Multi30k EN-DE: baseline and sum_then_concat, one seed each, scored on test2016 and test2017. About an hour for each
 # model on one processor core; OMP_NUM_THREADS=1 and `&` train both at once on two.
 #
-#   runs/multi30k.sh [DATA] [SEED]
+#   scripts/multi30k.sh [DATA] [SEED]
 set -euo pipefail
 DATA=${1:-../shared/data/multi30k}
 SEED=${2:-1}

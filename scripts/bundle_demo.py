@@ -1,6 +1,6 @@
 """The demo's corpus out of Tatoeba's pairs: short sentences of everyday words, held out by source sentence.
 
-    python runs/bundle_demo.py ../shared/data/tatoeba
+    python scripts/bundle_demo.py ../shared/data/tatoeba
 
 Kept are pairs with at most 8 English words, all of both sides among the 1,000 most frequent English and the
 1,600 most frequent German words. 500 English sentences each are held out for valid and test, with one of

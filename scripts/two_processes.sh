@@ -3,7 +3,7 @@
 # losses and weights differ. About three minutes on two cores. With --device cuda each process takes a GPU of its own (NCCL),
 # which was not yet tried.
 #
-#   runs/two_processes.sh [--device cpu|cuda] [WIDTH] [FEED_FORWARD]
+#   scripts/two_processes.sh [--device cpu|cuda] [WIDTH] [FEED_FORWARD]
 set -euo pipefail
 DEVICE=cpu
 if [ "${1:-}" = --device ]; then

@@ -1,6 +1,6 @@
 """Trains one bundled pipeline (or all) by `syntaxformer annotator train` and writes it into the package.
 
-python annotators/train.py --data ../shared/data/ud --language en
+python scripts/annotators/train.py --data ../shared/data/ud --language en
 """
 
 import argparse
@@ -36,7 +36,7 @@ if __package__ in (None, ""):  # run as a script: make the sibling modules impor
 from annotators.convert import LANGUAGES
 from annotators.package import describe, package
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PIPELINES = ROOT / "src" / "syntaxformer" / "annotate" / "pipelines"
 DATA = Path(os.environ.get("SYNTAXFORMER_DATA", ROOT.parent / "shared" / "data")) / "ud"
 

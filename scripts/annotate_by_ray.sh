@@ -3,7 +3,7 @@
 # 150 s after the start): seconds of each whole command, SHA-256 of each file (they must be the same), and the last command again.
 # A quarter of an hour on two cores.
 #
-#   runs/annotate_by_ray.sh
+#   scripts/annotate_by_ray.sh
 set -euo pipefail
 DATA=${SYNTAXFORMER_DATA:-../shared/data}
 FOLDER=runs/annotate_by_ray

@@ -2,7 +2,7 @@
 # Every row of Kapadia et al.'s (2020) tables 2 and 3 on IWSLT'14 De-En, trained for a few updates: does each run? One line a row with dev loss,
 # seconds, parameters and how many words five test lines became; a row that fails prints its error in place of numbers, and the script ends with 1.
 #
-#   runs/kapadia2020_smoke.sh [key.sub=value ...]
+#   scripts/kapadia2020_smoke.sh [key.sub=value ...]
 #
 # STEPS      updates of each row (200)
 # D_MODEL    width of the model (512, the paper's); on CPUs 64 does: everything but the width is the recipe's. The rows of table 3

@@ -99,7 +99,7 @@ def _readme(meta: Mapping[str, Any]) -> str:
     return (
         f"# {meta['name']} {meta['version']}\n\n{meta['description']}\n\n"
         f"| test, gold words, one sentence a document | % |\n|---|---|\n{rows}\n\n"
-        "`las` ignores relation subtypes; punctuation counts. Trained by `annotators/train.py`.\n"
+        "`las` ignores relation subtypes; punctuation counts. Trained by `scripts/annotators/train.py`.\n"
         "Licence and sources: `LICENSE`.\n"
     )
 

@@ -26,8 +26,9 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
-from syntaxformer.base.files import WORDS, atomic_folder, make_readable, read_lines
+from syntaxformer.base.files import atomic_folder, make_readable, read_lines
 from syntaxformer.runs.loading import quiet_loading
+from syntaxformer.runs.tokenizer_rules import WORDS
 from syntaxformer.trees import leaves_of, read_ptb
 
 _log = logging.getLogger("syntaxformer.data")

@@ -17,7 +17,6 @@ import shutil
 import tempfile
 import threading
 import zlib
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -531,14 +530,14 @@ _OTHER_WEIGHTS = re.compile(
 """Other weights and pickles, but for those that transformers' `Trainer` leaves and nothing here reads."""
 
 
-def check_settings(folder: Path, trusts_tokenizer: bool = False, is_checkpoint: bool = False) -> None:
+def check_settings(folder: Path, is_checkpoint: bool = False) -> None:
     """Check that no setting names code or a file elsewhere, or is an impossible number.
 
     Of a pretrained checkpoint, which may have weights in other formats too, only `config.json` is read.
 
     Raises:
-        CheckpointError: One does, a file is a pipe, too large or has a key twice, there are weights besides
-            the model's, or the tokenizer is not trusted and `check_tokenizer` refuses it.
+        CheckpointError: One does, a file is a pipe, too large or has a key twice, or there are other weights
+            beside those of the model.
     """
     names = _entries(folder)
     if odd := [one for name, one in names.items() if _READ.search(name) and not _is_plain(one)]:
@@ -547,10 +546,8 @@ def check_settings(folder: Path, trusts_tokenizer: bool = False, is_checkpoint: 
         raise CheckpointError(
             f"{folder}: expected the weights of one model, in model.safetensors, got also {found[0]}."
         )
-    if not trusts_tokenizer:
-        check_tokenizer(folder)
     sizes = [_LARGEST_NUMBER]
-    for path in _texts(folder):
+    for path in library_texts(folder):
         if path.suffix != ".json" or path.parent != folder or (is_checkpoint and path.name != "config.json"):
             continue
         most = MAX_PIECES_BYTES if re.search("token|vocab", path.name) else MAX_JSON_BYTES
@@ -558,7 +555,7 @@ def check_settings(folder: Path, trusts_tokenizer: bool = False, is_checkpoint: 
         if path.stem in _SETTINGS:
             found = [n for key, n in content.items() if key.endswith("vocab_size") and isinstance(n, int)]
             sizes = found or sizes
-            for key, value, is_top in _values(content):
+            for key, value, is_top in values_of(content):
                 if expected := _expected(key, value, max(sizes), is_top):
                     raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")
 
@@ -567,7 +564,7 @@ def _is_plain(path: Path) -> bool:
     return path.is_file() or path.is_dir()
 
 
-def _texts(folder: Path) -> Iterator[Path]:
+def library_texts(folder: Path) -> Iterator[Path]:
     """Files of text that libraries read whole, once their size is checked."""
     for name, path in _entries(folder).items():
         if _READ.search(name) and re.search(r"\.(json|txt|model|spm|cfg|jinja)$", name):
@@ -576,7 +573,7 @@ def _texts(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _values(content: Any) -> Iterator[tuple[str, Any, bool]]:
+def values_of(content: Any) -> Iterator[tuple[str, Any, bool]]:
     """Give every value, its key, and whether it stands outside all sections."""
     waiting: list[tuple[str, Any, int]] = [("", content, 0)]
     while waiting:
@@ -609,114 +606,6 @@ def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
     return "at least 1" if is_top and value < 1 and _SIZES.fullmatch(key) else None
 
 
-# What a tokenizer may do to a line: a stranger's could take any time and memory for it.
-
-WORDS = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\s]"
-MARKS = r"[^\p{L}\p{M}\p{N}▁]"
-"""What our tokenizers of words, and of byte-pair encoding, keep apart."""
-
-_PATTERNS = (
-    *(WORDS, MARKS, " {2,}", r"\s+", r"\n", r"[\n\r\t]", r"\s{2,}|[\n\r\t]", r"\d", r"\p{N}", r"\p{P}"),
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",  # GPT-2, and Llama 3:
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-    r"|\s+(?!\S)|\s+",
-)
-_KINDS = re.compile(
-    "BPE(Decoder)?|Bert(Normalizer|PreTokenizer|Processing)|Byte(Fallback|Level)|Digits|Fuse|Lowercase|Metaspace"
-    "|NFK?[CD]|Nmt|Precompiled|Prepend|Punctuation|Replace|RobertaProcessing|Sequence|Split|Strip(Accents)?"
-    "|TemplateProcessing|Unigram|Whitespace(Split)?|Word(Level|Piece)"
-)
-"""Patterns and parts of the supported families and of ours, whose time grows with the line and not faster."""
-
-_MOST_STEPS = {"Precompiled": 1, "ByteLevel": 4, "Replace": 6, "": 40}
-"""Each of these parts may make a line longer, by a factor; "" is for all parts together."""
-
-_LONGEST_STRING, _LONGEST_FORM, _LONGEST_LISTS = 256, 40, {"single": 16, "pair": 16, "ids": 256}
-
-
-def check_tokenizer(path: Path) -> None:
-    """Check that each tokenizer of a folder, or that of a file, can do only what known ones do.
-
-    Raises:
-        CheckpointError: One may take any time or memory for a line, or cannot be read.
-    """
-    if path.is_dir():
-        for file in _texts(path):
-            if re.fullmatch(r"(\w+_)?tokenizer\.json|.+\.(model|spm)", file.name) and file.parent == path:
-                check_tokenizer(file)
-        return
-    with folder_errors(path, "a tokenizer"):
-        if path.suffix != ".json":
-            read_sentencepiece(path.read_bytes())
-            return
-        content = {
-            **read_json(path, MAX_PIECES_BYTES),
-            "padding": None,
-            "truncation": None,
-        }  # see `check_pieces`
-        model = content["model"]
-        vocabulary, model["merges"] = model.pop("vocab", {}), None
-        if isinstance(vocabulary, list):  # of a unigram model, whose time also grows with the longest piece
-            model["piece"] = max((piece for piece, _ in vocabulary), key=len)
-        parts = [(key, value) for key, value, _ in _values(content)]
-        kinds = Counter(value for key, value in parts if key == "type" and isinstance(value, str))
-        kinds["Replace"] -= sum(_divides(value) for _, value in parts)
-        kinds[""] = kinds.total()
-        strange = [part for part in parts if _is_strange(*part)]
-        strange += [("type", kind) for kind, most in _MOST_STEPS.items() if kinds[kind] > most]
-        if strange:
-            raise CheckpointError(
-                f"{path}: {strange[0][0]}: expected what tokenizers of the supported families have, got "
-                f"{str(strange[0][1])[:60]!r}. If you trust the folder, say so (--trust-annotator)."
-            )
-
-
-def _is_strange(key: str, value: Any) -> bool:
-    """Whether known tokenizers have no such value."""
-    if key == "type":
-        return not _KINDS.fullmatch(value)
-    if key == "dropout":  # each line would be cut by chance
-        return bool(value)
-    if key == "Regex":
-        return value not in _PATTERNS
-    if key == "precompiled_charsmap":
-        return _longest_form(b64decode(value)) > _LONGEST_FORM
-    if isinstance(value, list):
-        texts = [one["Sequence"]["id"] for one in value if isinstance(one, dict) and "Sequence" in one]
-        return len(value) > _LONGEST_LISTS.get(key, _MOST_PIECES) or len(texts) > len(set(texts))
-    if isinstance(value, dict) and value.get("type") == "Replace":  # nothing grows but where it is divided
-        return len(value["content"]) > len(value["pattern"].get("String", " ")) and not _divides(value)
-    if isinstance(value, dict) and value.get("lstrip"):  # each of them looks at all of the line before it
-        return not value["special"]
-    is_id = key in ("id", "ids", "sep", "cls", "unk_id", "pad_id")
-    size = len(value) if isinstance(value, str) else value if isinstance(value, int) and not is_id else 0
-    return size > _LONGEST_STRING
-
-
-def _divides(step: Any) -> bool:
-    """Whether a step of a tokenizer puts a space behind "<" of "</s>", so that no text matches that piece."""
-    old = step["pattern"].get("String", "") if isinstance(step, dict) and "pattern" in step else ""
-    return len(old) > 1 and " " not in old and step.get("content") == f"{old[0]} {old[1:]}"
-
-
-def _longest_form(charsmap: bytes) -> int:
-    """Bytes of the longest text that SentencePiece puts in the place of another; in Unicode's forms 33."""
-    return max(map(len, charsmap[4 + int.from_bytes(charsmap[:4], "little") // 4 * 4 :].split(b"\0")))
-
-
-def read_sentencepiece(model: bytes) -> Any:
-    """The protocol buffer of a SentencePiece model; ValueError if it may take any time for a line."""
-    from transformers.convert_slow_tokenizer import import_protobuf
-
-    proto = import_protobuf().ModelProto()
-    proto.ParseFromString(model)
-    longest, n_added = max(len(one.piece) for one in proto.pieces), sum(one.type == 4 for one in proto.pieces)
-    form = _longest_form(proto.normalizer_spec.precompiled_charsmap)
-    if form > _LONGEST_FORM or longest > _LONGEST_STRING or n_added > _MOST_PIECES:
-        raise ValueError(f"pieces of {longest} characters, forms of {form} bytes, {n_added} pieces of a user")
-    return proto
-
-
 @contextmanager
 def folder_errors(folder: str | Path, expected: str = "weights that fit config.json") -> Iterator[None]:
     """Turn any error of a library that cannot read a folder into one `CheckpointError`."""
@@ -743,7 +632,7 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
         dtype = getattr(torch, config.get("dtype") or config.get("torch_dtype") or "float32")
         stored = _stored(folder, min(_LARGEST_NUMBER, torch.finfo(dtype).max))
         most = min(_MOST_LAYERS, sum(one.numel() > 0 for one in stored.values()))
-        for key, value, _ in _values(config):
+        for key, value, _ in values_of(config):
             # A layer takes memory even if it has no weights.
             if isinstance(value, int) and value > most and re.search("layer|group|block", key):
                 raise ValueError(f"{value} for {key}, with {most} tensors")
@@ -794,18 +683,3 @@ def _stored(folder: Path, most: float) -> dict[str, Any]:
                 if is_float and not max(map(abs, map(float, tensor.aminmax()))) <= most:
                     raise ValueError(f"NaN or infinity in {name}, or numbers above {most:g}")
     return found
-
-
-def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
-    """Check that a network has a row for each piece of a tokenizer, which pads to a limit and cuts nothing.
-
-    Raises:
-        CheckpointError: A row is missing, or the tokenizer pads lines to more than 1,024 pieces.
-    """
-    tokenizer.backend_tokenizer.no_truncation()  # whose windows may be many; we cut by ourselves
-    padding = tokenizer.backend_tokenizer.padding or {}
-    longest = max(padding.get("length") or 0, padding.get("pad_to_multiple_of") or 0)
-    last = max(tokenizer.get_vocab().values(), default=0)
-    for what, found, most in (("padding", longest, 1024), ("piece", last, n_rows - 1)):
-        if found > most:
-            raise CheckpointError(f"{folder}: tokenizer: {what}: expected at most {most}, got {found}.")

@@ -63,8 +63,32 @@ def track(
         return
     if total is None and isinstance(iterable, Sized):
         total = len(iterable)
-    show = _track_on_terminal if sys.stderr.isatty() else _track_in_log
-    yield from show(iterable, description, total, unit)
+    if sys.stderr.isatty():
+        with terminal_bar(unit) as progress:
+            yield from progress.track(iterable, total, description=description)
+        return
+    start = logged = time.monotonic()
+    n_done = 0
+    for item in iterable:
+        yield item
+        n_done += 1
+        now = time.monotonic()
+        if n_done == 1:  # the time before it went into starting up and says nothing about the rate
+            logged = now
+        elif now - logged >= LOG_EVERY_S:
+            _log.info("%s", _line(description, n_done, total, unit, now - start))
+            logged = now
+    _log.info("%s, done", _line(description, n_done, n_done, unit, time.monotonic() - start))
+
+
+def _line(description: str, n_done: int, total: int | None, unit: str, elapsed_s: float) -> str:
+    rate = n_done / max(elapsed_s, 1e-9)
+    of_total = f" of {total:,}" if total is not None else ""
+    shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"  # items may be slow, such as shards and epochs
+    line = f"{description}: {n_done:,}{of_total} {unit}, {shown} {unit}/s"
+    if total is None or total == n_done:
+        return line
+    return f"{line}, {(total - n_done) / max(rate, 1e-9):,.0f} s left"
 
 
 def terminal_bar(unit: str) -> Progress:
@@ -89,36 +113,6 @@ class _RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.3g} {self.unit}/s")
-
-
-def _track_on_terminal(iterable: Iterable[T], description: str, total: int | None, unit: str) -> Iterator[T]:
-    with terminal_bar(unit) as progress:
-        yield from progress.track(iterable, total, description=description)
-
-
-def _track_in_log(iterable: Iterable[T], description: str, total: int | None, unit: str) -> Iterator[T]:
-    start = last = time.monotonic()
-    done = 0
-    for item in iterable:
-        yield item
-        done += 1
-        now = time.monotonic()
-        if done == 1:  # the time before it went into starting up and says nothing about the rate
-            last = now
-        elif now - last >= LOG_EVERY_S:
-            _log.info("%s", _line(description, done, total, unit, now - start))
-            last = now
-    _log.info("%s, done", _line(description, done, done, unit, time.monotonic() - start))
-
-
-def _line(description: str, done: int, total: int | None, unit: str, elapsed_s: float) -> str:
-    rate = done / max(elapsed_s, 1e-9)
-    of_total = f" of {total:,}" if total is not None else ""
-    shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"  # items may be slow, such as shards and epochs
-    line = f"{description}: {done:,}{of_total} {unit}, {shown} {unit}/s"
-    if total is None or total == done:
-        return line
-    return f"{line}, {(total - done) / max(rate, 1e-9):,.0f} s left"
 
 
 # Work in a pool runs a bounded number of items ahead, but lines that somebody types are answered at once.

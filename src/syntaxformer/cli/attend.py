@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
-_OF_DECODERS = (
-    ("decoder_layers", "num_hidden_layers"),
-    ("n_heads", "decoder_attention_heads", "num_attention_heads"),
-)
-_OF_ENCODERS = ("encoder_layers", "num_hidden_layers"), ("encoder_attention_heads", "num_attention_heads")
-"""Where `config.json` has the layers and heads that are drawn, of a translator and of a classifier."""
-
 _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
 
@@ -66,7 +59,6 @@ def attend(
     """
     loading = {"annotator": model_annotator, "trust_annotator": trust_annotator}
     folders = [one for one in (beside, model) if one is not None]
-    _check_stored_places(folders, layer, head)
     if spread is not None:
         unused = {"text": text, "-o": output, "--factor": factor, "--pair": pair, "--network": network}
         _refuse("--spread", unused)
@@ -133,19 +125,6 @@ def _cross_attention(
     draw_attention(maps, output, layer, head)
     for folder, one in maps.items():
         options.echo(f"{folder}: {one.translation}")
-
-
-def _check_stored_places(folders: Sequence[Path], layer: int, head: int | None) -> None:
-    """Refuse a layer or head that a model's settings rule out, before anything is loaded."""
-    from syntaxformer.base.files import read_json
-
-    for folder in folders:
-        stored = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-        names = _OF_ENCODERS if (folder / "classifier.json").is_file() else _OF_DECODERS
-        n_layers, n_heads = (next(filter(None, map(stored.get, one)), None) for one in names)
-        if isinstance(n_layers, int) and isinstance(n_heads, int):
-            of_second = "" if folder == folders[-1] else f" of {folder}"
-            _check_place(layer, head, n_layers, n_heads, of_second)
 
 
 def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: str = "") -> None:

@@ -22,7 +22,7 @@ from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored_name, trusted_annotator
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, TreeError
-from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, check_pieces, disk_errors, write_manifest
+from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, disk_errors, write_manifest
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator
@@ -45,6 +45,7 @@ from syntaxformer.runs.loading import (
     to_device,
     verify_folder,
 )
+from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.syntax import FACTORS, SyntaxInputs
 from syntaxformer.trees import Sentence, sentence_from_tree, tree_of_column
 

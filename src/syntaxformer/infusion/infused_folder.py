@@ -191,7 +191,7 @@ def from_folder(
     variants = {found[1] for one in folder.glob("model*") if (found := _VARIANT.fullmatch(one.name))}
     if len(variants) == 1:  # of `save_pretrained(variant=…)`; None where the weights have their plain name
         options.setdefault("variant", variants.pop())
-    check_settings(folder, trusts_tokenizer=True)  # which is not loaded here
+    check_settings(folder)
     with folder_errors(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = deepcopy(getattr(config, "host", config))

@@ -13,13 +13,13 @@ from syntaxformer.base.files import (
     INFUSION_FILE,
     MANIFEST,
     check_settings,
-    check_tokenizer,
     check_weights,
     fetched,
     folder_errors,
     read_json,
     verify_manifest,
 )
+from syntaxformer.runs.tokenizer_rules import check_tokenizer
 
 TRANSLATOR = "syntaxformer.json"
 """File in the folder of every translator."""
@@ -123,7 +123,9 @@ def verify_folder(folder: Path, wanted: str, trusts_tokenizer: bool = False) -> 
     verify_manifest(folder)
     if not (folder / wanted).exists():
         raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")
-    check_settings(folder, trusts_tokenizer)
+    check_settings(folder)
+    if not trusts_tokenizer:
+        check_tokenizer(folder)
 
 
 @contextmanager
@@ -137,7 +139,7 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
         if (Path(path) / "adapter_config.json").is_file():
             raise ValueError("adapters in adapter_config.json. Merge them with PEFT's merge_and_unload")
         if (Path(path) / "config.json").is_file():
-            check_settings(Path(path), trusts_tokenizer=True, is_checkpoint=True)
+            check_settings(Path(path), is_checkpoint=True)
         with panics():
             yield
     except Exception as error:  # transformers, safetensors and the Hub client have their own classes
@@ -155,7 +157,7 @@ def checked_checkpoint(path: str, auto: Any) -> Path:
 
     folder = fetched(path, allow_patterns=_OF_NETWORKS)
     if (folder / "config.json").is_file():
-        check_settings(folder, trusts_tokenizer=True, is_checkpoint=True)
+        check_settings(folder, is_checkpoint=True)
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         check_weights(folder, lambda: auto.from_config(config))
     return folder

@@ -23,8 +23,8 @@ from transformers.convert_slow_tokenizer import generate_merges
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import read_sentencepiece
 from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
+from syntaxformer.runs.tokenizer_rules import read_sentencepiece
 from syntaxformer.translation.source import SPECIAL_ROLES, unknown_pieces
 
 _log = logging.getLogger("syntaxformer.data")

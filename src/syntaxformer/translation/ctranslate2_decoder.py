@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from syntaxformer.base.errors import NOT_FINITE, CheckpointError, ConfigError
-from syntaxformer.base.files import MAX_PIECES_BYTES, check_pieces, read_json, read_record
+from syntaxformer.base.files import MAX_PIECES_BYTES, read_json, read_record
 from syntaxformer.runs.export import ExportInfo, need_packages
+from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.translation.decoding import (
     Hypothesis,
     Search,

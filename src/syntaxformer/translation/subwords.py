@@ -23,9 +23,9 @@ from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.downloads import TOKENIZER, say_download
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import MARKS, check_tokenizer
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
+from syntaxformer.runs.tokenizer_rules import MARKS, check_tokenizer
 from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer, with_symbols
 from syntaxformer.translation.source import SPECIAL_ROLES, encode_pieces
 from syntaxformer.translation.stored import stored_folder

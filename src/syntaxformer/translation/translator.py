@@ -21,11 +21,12 @@ from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
-from syntaxformer.base.files import check_pieces, disk_errors, folder_errors, read_record
+from syntaxformer.base.files import disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, is_other_script, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written, to_device, verify_folder
+from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
 from syntaxformer.translation.decoding import (

@@ -81,11 +81,6 @@ def test_a_file_on_a_disk_below_dev_is_a_file():
         assert path.read_text() == "content"
 
 
-def test_a_folder_is_refused_before_the_work(tmp_path):
-    with pytest.raises(DataError, match="it is a folder"), atomic_file(tmp_path):
-        pytest.fail("the work began")
-
-
 def test_text_is_packed_by_its_name(tmp_path):
     for name in ("a.txt.gz", "b.txt.gz"):
         with atomic_text(tmp_path / name) as file:

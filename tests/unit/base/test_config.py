@@ -25,61 +25,32 @@ class Outer(BaseModel):
     labels: dict[str, str] = {}
 
 
-def _problems(content) -> list[str]:
+@pytest.mark.parametrize(
+    ("content", "problems"),
+    [
+        ({"inner": {"widht": 5, "rate": "fast"}, "optional": {"wide": 1}, "nam": "x"},
+         ["name: expected a value, got nothing.",
+          "inner.rate: expected a valid number, unable to parse string as a number, got 'fast'.",
+          "inner.widht: unknown key. Nearest: width.",
+          "optional.wide: unknown key. Nearest: width.",
+          "nam: unknown key. Nearest: name."]),
+        ({"name": "x", "several": [{"widht": 5}], "named": {"any.name": {"rat": 1}}},
+         ["several.0.widht: unknown key. Nearest: width.", "named.any.name.rat: unknown key. Nearest: rate."]),
+        ({"name": "x", "rate": 1}, ["rate: unknown key. Nearest: inner.rate."]),
+        ({"name": "x", "inner": {"width": 0}}, ["inner.width: expected greater than or equal to 1, got 0."]),
+        ({"name": False}, ["name: expected a valid string, got False. Put it in quotes."]),  # `no`, which is Norwegian
+        ({"name": "x", "labels": {"a:b": None}}, ["labels.a:b: expected a valid string, got None. Write a space after the colon."]),
+        ({"name": "x", 5: 1}, ["5: expected keys that are strings, got 5."]),
+    ],
+)  # fmt: skip
+def test_all_problems_at_once_with_the_nearest_names(content, problems):
     with pytest.raises(ConfigError) as caught:
         validate(Outer, content, "r.yaml")
-    return caught.value.problems
+    assert caught.value.problems == [f"r.yaml: {problem}" for problem in problems]
 
 
-def test_all_problems_at_once_with_the_nearest_names():
-    assert _problems({"inner": {"widht": 5, "rate": "fast"}, "optional": {"wide": 1}, "nam": "x"}) == [
-        "r.yaml: name: expected a value, got nothing.",
-        "r.yaml: inner.rate: expected a valid number, unable to parse string as a number, got 'fast'.",
-        "r.yaml: inner.widht: unknown key. Nearest: width.",
-        "r.yaml: optional.wide: unknown key. Nearest: width.",
-        "r.yaml: nam: unknown key. Nearest: name.",
-    ]
-
-
-def test_keys_below_a_list_and_below_names():
-    assert _problems({"name": "x", "several": [{"widht": 5}], "named": {"any.name": {"rat": 1}}}) == [
-        "r.yaml: several.0.widht: unknown key. Nearest: width.",
-        "r.yaml: named.any.name.rat: unknown key. Nearest: rate.",
-    ]
-
-
-def test_a_bound_is_named():
-    assert _problems({"name": "x", "inner": {"width": 0}}) == [
-        "r.yaml: inner.width: expected greater than or equal to 1, got 0."
-    ]
-
-
-def test_a_section_that_is_no_section():
-    (problem,) = _problems({"name": "x", "inner": 5})
-    assert problem.startswith("r.yaml: inner: expected ")
-    assert problem.endswith(", got 5.")
-
-
-def test_an_empty_section_has_its_defaults(tmp_path):
-    path = tmp_path / "r.yaml"
-    path.write_text("name: x\ninner:\n")
-    assert validate(Outer, read_yaml(path), "r.yaml").inner.width == 3
-
-
-def test_words_that_yaml_reads_as_something_else():
-    """`src: no` is Norwegian to a person and False to YAML."""
-    (problem,) = _problems({"name": False})
-    assert problem == "r.yaml: name: expected a valid string, got False. Put it in quotes."
-
-
-def test_a_mapping_without_a_space_after_the_colon():
-    """`{a:b}`, which YAML reads as a name without a value."""
-    (problem,) = _problems({"name": "x", "labels": {"a:b": None}})
-    assert problem == "r.yaml: labels.a:b: expected a valid string, got None. Write a space after the colon."
-
-
-def test_a_key_that_is_no_string():
-    assert _problems({"name": "x", 5: 1}) == ["r.yaml: 5: expected keys that are strings, got 5."]
+def test_an_empty_section_has_its_defaults():
+    assert validate(Outer, {"name": "x", "inner": None, "several": None}, "r.yaml") == Outer(name="x")
 
 
 def test_nearest():
@@ -87,96 +58,69 @@ def test_nearest():
     assert nearest("zzz", ["b", "a"]) == "Known: a, b."
 
 
-def test_overrides_are_yaml_values():
-    content = {"name": "x", "inner": {"width": 3}}
-    given = ["inner.width=7", "inner.rate=1e-3", "name=a=b", "optional.width=5"]
-    assert apply_overrides(content, given) == {
-        "name": "a=b",
-        "inner": {"width": 7, "rate": "1e-3"},  # YAML 1.1 wants a dot; the field's type makes it a number
-        "optional": {"width": 5},
-    }
-    assert content == {"name": "x", "inner": {"width": 3}}
-    assert validate(Outer, apply_overrides(content, given), "r").inner.rate == 0.001
-
-
-def test_a_key_that_an_override_has_twice():
-    with pytest.raises(ConfigError, match=r"^inner: expected each key once, got 'width' twice, at line 1\.$"):
-        apply_overrides({}, ["inner={width: 3, width: 5}"])
-
-
-@pytest.mark.parametrize("given", [["a.b=1", "a.b=1"], ["a.b=1", "a.b=2"], ["a.b=1", "a={}"]])
-def test_an_override_that_loses_another(given):
-    with pytest.raises(ConfigError, match=r"^a(\.b)?: expected one value, got another of a\.b before it"):
-        check_once(given)
-    check_once(["a={}", "a.b=1", "a.bc=2"])
-
-
-def test_null_switches_off():
-    assert apply_overrides({"optional": {"width": 3}}, ["optional=null"]) == {"optional": None}
-
-
-def test_overrides_leave_deeper_sections_of_the_source_alone():
-    content = {"a": {"b": {"c": 1}}}
-    assert apply_overrides(content, ["a.b.c=2"]) == {"a": {"b": {"c": 2}}}
-    assert content == {"a": {"b": {"c": 1}}}
+@pytest.mark.parametrize(
+    ("content", "overrides", "result"),
+    [
+        ({"name": "x", "inner": {"width": 3}}, ["inner.width=7", "inner.rate=1e-3", "name=a=b", "optional.width=5"],
+         {"name": "a=b", "inner": {"width": 7, "rate": "1e-3"}, "optional": {"width": 5}}),  # YAML 1.1 wants a dot
+        ({"optional": {"width": 3}}, ["optional=null"], {"optional": None}),
+        ({"a": {"b": {"c": 1}}}, ["a.b.c=2"], {"a": {"b": {"c": 2}}}),
+        # A number sign begins no comment: else a run in another folder would be overwritten.
+        ({}, ["a=runs/sit #2", "b=#2", "c='x #2'", "d=x#2", "e=[1, 2]", "f=5"],
+         {"a": "runs/sit #2", "b": "#2", "c": "x #2", "d": "x#2", "e": [1, 2], "f": 5}),
+    ],
+)  # fmt: skip
+def test_overrides_are_yaml_values_and_leave_their_source_alone(content, overrides, result):
+    before = repr(content)
+    assert apply_overrides(content, overrides) == result
+    assert repr(content) == before
 
 
 def test_wrong_overrides_are_all_named():
+    overrides = ["name", "=5", "name.sub=1", "a={width: 3, width: 5}", "inner.width=[1", "b=" + "{" * 1000]
     with pytest.raises(ConfigError) as caught:
-        apply_overrides({"name": "x"}, ["name", "=5", "name.sub=1", "inner.width=[1"])
-    assert caught.value.problems[:3] == [
-        "'name': expected key.sub=value.",
-        "'=5': expected key.sub=value.",
-        "name.sub: expected name to be a section, got the value 'x'.",
+        apply_overrides({"name": "x"}, overrides)
+    starts = [
+        "'name': ",
+        "'=5': ",
+        "name.sub: ",
+        "a: expected each key once",
+        "inner.width: ",
+        "b: expected a YAML",
     ]
-    assert caught.value.problems[3].startswith("inner.width: expected a YAML value, got ")
-    assert "\n" not in caught.value.problems[3]
+    problems = caught.value.problems
+    assert [problem.startswith(start) for problem, start in zip(problems, starts, strict=True)] == [True] * 6
+    assert "\n" not in "".join(problems)
 
 
-def test_yaml_files(tmp_path):
+@pytest.mark.parametrize("overrides", [["a.b=1", "a.b=1"], ["a.b=1", "a.b=2"], ["a.b=1", "a={}"]])
+def test_an_override_that_loses_another(overrides):
+    with pytest.raises(ConfigError, match=r"^a(\.b)?: .* a\.b before it"):
+        check_once(overrides)
+    check_once(["a={}", "a.b=1", "a.bc=2"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a\n- b\n", "keys and values, got list"),
+        ("a: [1\nb: 2\n", "YAML, got while parsing"),
+        ("[" * 5000, "YAML, got maximum recursion depth"),
+        ("? [a, b]\n: 1\n? [a, b]\n: 2\n", "YAML, got .*unhashable"),
+        ("a: !!python/object/apply:os.system ['true']\n", "YAML, got could not determine a constructor"),
+        ("name: x\ninner:\n  width: 3\n  rate: 1.0\n  width: 5\n", "'width' twice, at line 5"),
+    ],
+)
+def test_what_is_no_yaml_of_keys_and_values(tmp_path, text, message):
     path = tmp_path / "r.yaml"
-    path.write_text("")
-    assert read_yaml(path) == {}
-    path.write_text("- a\n- b\n")
-    with pytest.raises(ConfigError, match=r"r\.yaml: expected keys and values, got list\."):
-        read_yaml(path)
-    path.write_text("a: [1\nb: 2\n")
-    with pytest.raises(ConfigError, match=r"r\.yaml: expected YAML, got while parsing") as caught:
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"r\.yaml: expected .*{message}") as caught:
         read_yaml(path)
     assert "\n" not in str(caught.value)
-    path.write_text("[" * 5000)
-    with pytest.raises(ConfigError, match=r"r\.yaml: expected YAML, got "):
-        read_yaml(path)
-    path.write_text("a: !!python/object/apply:os.system ['true']\n")
-    with pytest.raises(ConfigError, match=r"r\.yaml: expected YAML, got could not determine a constructor"):
-        read_yaml(path)
-    with pytest.raises(DataError, match="expected a readable file"):
+
+
+def test_a_yaml_file_may_be_empty_but_not_absent(tmp_path):
+    (tmp_path / "r.yaml").touch()
+    assert read_yaml(tmp_path / "r.yaml") == {}
+    with pytest.raises(DataError, match="readable"):
         read_yaml(tmp_path / "none.yaml")
-
-
-def test_a_key_that_stands_twice(tmp_path):
-    path = tmp_path / "r.yaml"
-    path.write_text("name: x\ninner:\n  width: 3\n  rate: 1.0\n  width: 5\n")
-    with pytest.raises(ConfigError) as caught:
-        read_yaml(path)
-    assert str(caught.value) == f"{path}: expected each key once, got 'width' twice, at line 5."
-
-
-def test_a_list_as_a_key_and_brackets_by_the_thousand(tmp_path):
-    path = tmp_path / "a.yaml"
-    path.write_text("? [a, b]\n: 1\n? [a, b]\n: 2\n")
-    with pytest.raises(ConfigError, match=r"a\.yaml: expected YAML, got .*unhashable"):
-        read_yaml(path)
-    path.write_text("a: " + "[" * 1000)
-    with pytest.raises(ConfigError, match=r"a\.yaml: expected YAML, got maximum recursion depth exceeded"):
-        read_yaml(path)
-    with pytest.raises(ConfigError, match="a: expected a YAML value, got maximum recursion depth exceeded"):
-        apply_overrides({}, ["a=" + "{" * 1000])
-
-
-def test_a_number_sign_in_a_value_begins_no_comment():
-    """Else a run in another folder would be overwritten."""
-    given = ["a=runs/sit #2", "b=#2", "c='x #2'", "d=x#2", "e=[1, 2]", "f=5"]
-    assert apply_overrides({}, given) == {
-        "a": "runs/sit #2", "b": "#2", "c": "x #2", "d": "x#2", "e": [1, 2], "f": 5,
-    }  # fmt: skip

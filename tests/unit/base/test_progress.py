@@ -21,12 +21,6 @@ def test_a_bar_on_a_terminal(caplog, monkeypatch):
     assert list(progress.track(iter("abc"), "tagging")) == ["a", "b", "c"]
 
 
-def test_silent_when_not_enabled(caplog, capsys):
-    with caplog.at_level(logging.INFO):
-        assert list(progress.track("ab", "tagging", enabled=False)) == ["a", "b"]
-    assert caplog.messages == []
-
-
 def test_no_bar_where_only_warnings_are_shown(caplog, monkeypatch):
     """As under --quiet."""
     monkeypatch.setattr(progress, "_track_on_terminal", None)

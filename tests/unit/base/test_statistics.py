@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, ttest_1samp, ttest_rel
+from scipy.stats import binomtest, ttest_1samp
 
 from syntaxformer.base import statistics as significance
 from syntaxformer.base.statistics import (
@@ -21,11 +20,6 @@ from syntaxformer.base.statistics import (
     seed_interval,
     spread,
 )
-
-
-def test_the_t_test_is_scipys():
-    base, system = [30.1, 31.2, 29.8, 30.7], [31.0, 31.5, 30.9, 30.6]
-    assert paired_t_test(base, system) == ttest_rel(system, base).pvalue
 
 
 def test_the_t_test_by_hand():
@@ -52,13 +46,6 @@ def test_differences_without_spread():
     assert paired_t_test([0.0, 0.0], [0.0, 0.0]) == 1.0
     with pytest.raises(ValueError, match=r"^scores: expected 2, one for each seed, got 1\.$"):
         paired_t_test([1.0, 2.0], [1.0])
-
-
-def test_spread():
-    found = spread([2.0, 4.0, 9.0])
-    assert (found.mean, found.sd, found.n) == (5.0, statistics.stdev([2, 4, 9]), 3)
-    assert math.isnan(spread([2.0]).sd)
-    assert math.isnan(spread([]).mean)
 
 
 def test_the_interval_of_a_mean():

@@ -67,13 +67,6 @@ def test_a_pipe_is_refused(app, tmp_path):
     )
 
 
-def test_help_lists_the_options(app):
-    done = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
-    assert done.exit_code == 0
-    for word in ("IN...", "--output", "--annotator", "--processes", "spacy:NAME_OR_PATH"):
-        assert word in done.output
-
-
 def test_outputs_of_one_and_of_several_inputs(tmp_path):
     a, b = Path("x/a.txt.gz"), Path("b")
     assert output_paths([a], Path("o")) == [Path("o")]

@@ -86,14 +86,6 @@ def test_the_precision_is_that_of_the_device(bert, monkeypatch, device, has_card
     assert said.format(n=torch.get_num_threads()) in done.stdout.splitlines()[0]
 
 
-def test_the_card_that_is_named_is_described(bert, monkeypatch):
-    monkeypatch.setattr("syntaxformer.runs.loading.pick_device", torch.device)
-    monkeypatch.setattr(hf.PreTrainedModel, "to", lambda model, place: model)  # this machine may have no card
-    monkeypatch.setattr("torch.cuda.get_device_name", lambda place=None: f"card {place and place.index}")
-    done = _run(bert, "--infuse", "pos_add", "--pieces", 3, "--rounds", 1, "--device", "cuda:1:bf16")
-    assert "; cuda:1, card 1, bf16, " in done.stdout.splitlines()[0]
-
-
 def test_what_is_refused(bert, tmp_path):
     hf.GPT2Config(
         n_layer=1, n_embd=8, n_head=2, vocab_size=11, bos_token_id=1, eos_token_id=1

@@ -184,19 +184,6 @@ def test_corenlp_without_java(monkeypatch):
     assert line.endswith(", some 500 MB, and java. Run: apt-get install default-jre-headless")
 
 
-def test_how_large_the_cache_is(tmp_path, monkeypatch):
-    def cache():
-        (line,) = [one for one in doctor._room() if one.startswith("cache ")]
-        return line
-
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
-    end = "MB; may be deleted while nothing runs; "
-    assert cache().startswith(f"cache {tmp_path / 'cache'}: 0 files, 0.0 {end}")
-    (tmp_path / "cache/annotations").mkdir(parents=True)
-    (tmp_path / "cache/annotations/one").write_bytes(bytes(1_250_000))
-    assert cache().startswith(f"cache {tmp_path / 'cache'}: 1 files, 1.2 {end}")
-
-
 def test_too_little_memory_and_disk(monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1.5e9))
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=3e9))
@@ -213,17 +200,3 @@ def test_folders_that_cannot_be_written(monkeypatch):
     assert output.endswith(": cannot be written. Run: cd FOLDER")
     assert cache.startswith("broken: cache "), "Without it nothing is annotated."
     assert hub.endswith("cannot be written. Run: export HF_HOME=FOLDER")
-
-
-@pytest.mark.parametrize(
-    ("value", "end"),
-    [
-        ("", "not set"),
-        ("{0}", "{0}"),
-        ("{0}/none", "{0}/none: no folder. Run: export SYNTAXFORMER_DATA=FOLDER"),
-    ],
-)
-def test_where_the_corpora_are(monkeypatch, tmp_path, value, end):
-    monkeypatch.setenv("SYNTAXFORMER_DATA", value.format(tmp_path))
-    *_, line = doctor._room()
-    assert line == f"corpora of tests and experiments, SYNTAXFORMER_DATA: {end.format(tmp_path)}"

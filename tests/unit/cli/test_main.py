@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import time
@@ -31,28 +30,6 @@ def run(monkeypatch, capsys):
         return stopped.value.code, captured.out, captured.err
 
     return call
-
-
-def test_these_are_the_verbs():
-    assert len(VERBS) == len(set(VERBS))
-    wanted = {
-        "annotate",
-        "attend",
-        "demo",
-        "doctor",
-        "evaluate",
-        "finetune",
-        "predict",
-        "probe",
-        "train",
-        "translate",
-    }
-    assert wanted <= set(VERBS)
-    assert [group.typer_instance.info.name for group in cli_main.app.registered_groups] == [
-        "experiment",
-        "data",
-        "annotator",
-    ]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -95,11 +72,6 @@ def test_a_setting_has_one_value(run, verb):
     again = verb[-1:] if verb[-1] == "--set" else ()
     told = "error: seed: expected one value, got another of seed before it. Leave one out.\n"
     assert run(*verb, "seed=3", *again, "seed=5") == (2, "", told)
-
-
-def test_two_files_of_one_factor(run):
-    _, _, told = run("translate", "m", "--factor", "pos=a", "--factor", "pos=b")
-    assert told == "error: pos: expected one value, got another of pos before it. Leave one out.\n"
 
 
 def test_every_command_refuses_repeated_options():
@@ -162,13 +134,6 @@ def test_usage_errors_are_one_line(run, arguments, line):
     assert plain == wanted
 
 
-def test_without_arguments_there_is_help(run):
-    code, out, err = run()
-    assert code == 2
-    assert "translate" in out + err
-    assert "error:" not in err
-
-
 @pytest.mark.parametrize(
     ("error", "lines"),
     [
@@ -219,13 +184,6 @@ def test_an_error_of_ours_is_a_traceback(monkeypatch):
         cli_main.main()
 
 
-def test_a_reader_that_has_gone(tmp_path):
-    """`syntaxformer … | head -1` ends quietly."""
-    command = f"{sys.executable} -m syntaxformer.cli.main --help | head -1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stderr == ""
-
-
 def test_a_full_output_device():
     command = f"{sys.executable} -m syntaxformer.cli.main --version > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
@@ -250,14 +208,6 @@ def test_closed_standard_streams(script, closed, told):
     assert done.returncode == {">&-": 0, "2>&-": 2, "<&-": 1}[closed]
 
 
-@pytest.mark.parametrize("command", ["run", "report"])
-def test_both_halves_of_experiment_have_help(run, command):
-    code, out, err = run("experiment", command, "--help")
-    assert (code, err) == (0, "")
-    assert f"Usage: syntaxformer experiment {command}" in out
-    assert "--store" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -270,44 +220,9 @@ def test_who_interrupts_a_command_reads_how_it_goes_on(run, monkeypatch, argumen
     assert run(*arguments) == (130, "", message)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_completes_verbs_and_options(shell):
-    words = {"COMP_WORDS": "syntaxformer translate --no-r", "COMP_CWORD": "2"}
-    words |= {
-        "_TYPER_COMPLETE_ARGS": "syntaxformer translate --no-r",
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-    }
-    environment = {**os.environ, **words, "_SYNTAXFORMER_COMPLETE": f"complete_{shell}"}
-    command = [sys.executable, "-m", "syntaxformer.cli.main"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert "--no-repeat-ngram-size" in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize("verb", [[], ["train"], ["experiment"], ["experiment", "run"]])
-def test_h_is_short_for_help(run, verb):
-    assert run(*verb, "-h") == run(*verb, "--help")
-    assert "-h" in run(*verb, "-h")[1]
-
-
 def test_the_package_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "syntaxformer", "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
-
-
-def test_a_key_of_another_section_is_named_with_it(run):
-    assert run("finetune", "--task", "cola", "--model", "x", "-o", "y", "--set", "data.max_length=5")[
-        ::2
-    ] == (
-        2,
-        "error: finetune: data.max_length: unknown key. Nearest: training.max_length.\n",
-    )
-
-
-def test_an_empty_exclude_excludes_nothing(run, tmp_path):
-    (tmp_path / "own.yaml").write_text(f"data:\n  dir: {tmp_path}/none\n  exclude:\n")
-    code, _, err = run("train", str(tmp_path / "own.yaml"), f"output={tmp_path / 'run'}")
-    assert code == 2
-    assert err.startswith("error: data: expected the file "), "only the folder is missing"
 
 
 def test_a_typo_on_the_command_line_is_not_blamed_on_the_file(run, tmp_path):

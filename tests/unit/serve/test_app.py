@@ -32,33 +32,6 @@ def test_translate(client):
     }
 
 
-def test_options_reach_the_model(make_app, echo):
-    engine = echo()
-    with TestClient(make_app(engine)) as client:
-        body = {
-            "texts": ["x"],
-            "beam_size": 7,
-            "n_best": 3,
-            "length_penalty": 0.5,
-            "scores": True,
-            "show": ["tags"],
-        }
-        response = client.post("/v1/translate", json=body)
-    assert [one["text"] for one in response.json()["translations"][0]["hypotheses"]] == ["0", "1", "2"]
-    ((settings, _),) = engine.batches
-    assert (settings.beam_size, settings.n_best, settings.length_penalty, settings.scores) == (
-        7,
-        3,
-        0.5,
-        True,
-    )
-    assert settings.show == ["tags"]
-
-
-def test_another_model_by_name(client):
-    assert client.post("/v1/translate", json={"texts": ["x"], "model": "second"}).json()["model"] == "second"
-
-
 def test_classify(client):
     response = client.post("/v1/classify", json={"texts": ["short", "much longer"]})
     assert [one["label"] for one in response.json()["classifications"]] == ["short", "long"]
@@ -227,11 +200,6 @@ def test_other_paths_and_methods(client, error_of):
     assert response.headers["allow"] == "POST"
 
 
-def test_an_error_of_ours_has_the_same_form(client, error_of):
-    message = error_of(client.post("/v1/translate", json={"texts": ["broken"]}), 500, "internal")
-    assert message == "service: expected to answer, got an internal error. See its log."
-
-
 def test_request_ids(client):
     given = client.get("/healthz", headers={"x-request-id": "mine-1"})
     assert given.headers["x-request-id"] == "mine-1"
@@ -337,14 +305,6 @@ def _wait_for(event):
         time.sleep(0.02)
 
 
-def test_a_full_batch_of_sentences_is_one_batch(make_app, echo):
-    for max_batch in (64, 100):
-        engine = echo()
-        with TestClient(make_app(engine, max_batch=max_batch)) as client:
-            assert client.post("/v1/translate", json={"texts": ["x" * 100] * max_batch}).status_code == 200
-        assert [len(items) for _, items in engine.batches] == [max_batch]
-
-
 def test_settings_that_follow_from_others():
     config = ServiceConfig(models={}, max_texts=3, max_characters=11)
     assert config.max_body_bytes == 1_000_000
@@ -419,11 +379,3 @@ def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_pat
 def test_whose_turn_it_is(address, client):
     """A client has a network of IPv6 for itself, and could take another address of it each time."""
     assert gate.client_of(SimpleNamespace(client=SimpleNamespace(host=address))) == client
-
-
-def test_more_beams_than_allowed(make_app, error_of):
-    with TestClient(make_app(max_beam=7)) as client:
-        body = {"texts": ["x"], "beam_size": 7}
-        assert client.post("/v1/translate", json=body).status_code == 200
-        response = client.post("/v1/translate", json={**body, "beam_size": 8})
-    assert error_of(response, 422, "invalid") == "beam_size: expected at most 7, got 8."

@@ -131,18 +131,6 @@ def test_nobody_fails_for_anothers_text(work):
     assert isinstance(failed, ValueError)
 
 
-def test_closing_finishes_what_waits(work):
-    async def main():
-        batcher = Batcher(work, max_batch=1)
-        tasks = [asyncio.create_task(batcher.submit([item], None, 9)) for item in range(5)]
-        await asyncio.sleep(0.05)
-        work.gate.set()
-        await batcher.close()
-        return await asyncio.gather(*tasks)
-
-    assert _run(main) == [[0], [2], [4], [6], [8]]
-
-
 def test_a_thousand_requests_get_their_own_answers():
     async def main():
         batcher = Batcher(
@@ -241,23 +229,6 @@ def test_clients_take_turns_and_not_requests(work):
     assert [items for _, items in work.batches] == [[1, 2], [12], [10], [11], [3]]
 
 
-def test_what_waits_for_one_client_leaves_others_their_room(work):
-    async def main():
-        batcher = Batcher(work, max_waiting=3)
-        tasks = []
-        for _ in range(2):
-            tasks.append(asyncio.create_task(batcher.submit([1, 1, 1], None, 9, "crowd")))
-            await asyncio.sleep(0.05)
-        with pytest.raises(Problem, match="queue"):
-            await batcher.submit([1], None, 9, "crowd")
-        tasks.append(asyncio.create_task(batcher.submit([2, 2], None, 9, "other")))
-        await asyncio.sleep(0)
-        work.gate.set()
-        return await asyncio.gather(*tasks)
-
-    assert _run(main)[2] == [4, 4]
-
-
 def test_what_takes_too_long_together_is_tried_in_parts_and_alone_refused():
     batches = []
 
@@ -303,3 +274,20 @@ def test_work_is_told_that_nobody_waits_any_more(leaves):
     start = time.monotonic()
     _run(main)
     assert 0.1 <= looks[0] < 1
+
+
+def test_what_waits_for_one_client_leaves_others_their_room(work):
+    async def main():
+        batcher = Batcher(work, max_waiting=3)
+        tasks = []
+        for _ in range(2):
+            tasks.append(asyncio.create_task(batcher.submit([1, 1, 1], None, 9, "crowd")))
+            await asyncio.sleep(0.05)
+        with pytest.raises(Problem, match="queue"):
+            await batcher.submit([1], None, 9, "crowd")
+        tasks.append(asyncio.create_task(batcher.submit([2, 2], None, 9, "other")))
+        await asyncio.sleep(0)
+        work.gate.set()
+        return await asyncio.gather(*tasks)
+
+    assert _run(main)[2] == [4, 4]

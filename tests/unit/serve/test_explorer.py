@@ -22,11 +22,9 @@ from syntaxformer.syntax.pieces import SUBWORD_POSITIONS
 expect = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install playwright"
 ).expect
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 TEXT = "The cat sees a small dog ."
-LONG = " ".join([TEXT[:-2]] * 5)
-SMALL_DESKTOP = {"width": 800, "height": 820}
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +148,8 @@ def test_what_is_typed_or_asked_before_the_models_are_known_is_not_lost(open_pag
     assert page.get_by_label("Text", exact=True).input_value() == TEXT
 
 
-@pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_switching_models_and_csv(open_page, window):
-    page = open_page(window)
+def test_switching_models_and_csv(open_page):
+    page = open_page()
     _ask(page)
     page.get_by_label("Model", exact=True).select_option("masked")
     page.wait_for_selector("article[aria-label=masked] .bars")
@@ -202,20 +199,6 @@ def test_by_keyboard_alone(open_page):
     assert unnamed == 0
 
 
-def test_dark_and_light(open_page):
-    ground = "getComputedStyle(document.body).backgroundColor"
-    page = open_page(color_scheme="dark")
-    dark = page.evaluate(ground)
-    button = page.locator("#theme")
-    button.click()
-    light = page.evaluate(ground)
-    assert (button.inner_text(), light != dark) == ("Light", True)
-    page.reload()
-    assert page.evaluate(ground) == light
-    button.click()
-    assert (button.inner_text(), page.evaluate(ground)) == ("Dark", dark)
-
-
 def test_a_key_is_asked_for(open_page, browser, tiny_engines):
     app = create_app(ServiceConfig(models={"bare": "."}, api_key="secret"), {"bare": tiny_engines["bare"]})
     with served(app) as url:
@@ -247,9 +230,8 @@ def _tabs(page):
     return page.get_by_role("tab").all_inner_texts()
 
 
-@pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_it_starts_with_a_sentence_and_three_examples(open_page, window):
-    page = open_page(window)
+def test_it_starts_with_a_sentence_and_three_examples(open_page):
+    page = open_page()
     expect(page.locator("#lead")).to_contain_text("See how a model translates: the words and their grammar")
     assert page.locator("#lead").inner_text().count(".") == 1
     examples = page.locator("#start a.example")
@@ -327,29 +309,6 @@ def test_tips_by_mouse_finger_and_list(open_page):
     assert {"a whole word", "end of the text"} <= set(phone.locator("#view .legend dd").all_inner_texts())
 
 
-def test_sub_networks_of_a_translator(browser, tiny_engines, masked_translator):
-    engines = {"masks": masked_translator, "base": tiny_engines["base"]}
-    app = create_app(ServiceConfig(models=dict.fromkeys(engines, ".")), engines)
-    with served(app) as url, pages(browser, url) as make:
-        page = make()
-        _ask(page)
-        assert _tabs(page)[-1] == "Sub-networks"
-        view = _tab(page, "Sub-networks")
-        assert view.locator("thead").first.inner_text().split()[1:] == ["layer", "0", "layer", "1"]
-        network = view.locator("tbody button").first
-        name = network.inner_text()
-        network.click()
-        # Its encoder has two layers, its decoder has one.
-        caption = page.locator("#view figcaption").first
-        expect(caption).to_contain_text(f"{name}, layer 1, mean of 2 heads")
-        _slide(page, "Layer", "Home")
-        expect(caption).to_contain_text(f"{name}, layer 0")
-        page.get_by_role("combobox", name="Sub-network").select_option("")
-        expect(caption).to_contain_text("translation → source, layer 0")
-        page.get_by_role("combobox", name="Sub-network").select_option(name)
-        expect(caption).to_contain_text(f"{name}, layer 1")
-
-
 def test_only_tabs_that_show_something(open_page):
     page = open_page(path=_at("networks", a="masked"))
     _ready(page)
@@ -377,67 +336,6 @@ def test_only_tabs_that_show_something(open_page):
     told = page.locator("article[aria-label=sit]").inner_text()
     assert "No attention: This model was exported." in told
     assert "No trees: No parser is installed." in told
-
-
-def test_results_have_no_empty_column(open_page):
-    page = open_page(path=_at("words", a="sit", b="bare"))
-    _ready(page)
-    table = page.locator("#history table")
-    assert table.locator("th").all_inner_texts() == ["Time", "Model", "Text", "Result"]
-    cells = [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
-    assert all(cell.strip() for row in cells for cell in row)
-    (label,) = [row[3] for row in cells if row[1] == "bare"]
-    assert re.fullmatch(r"(good|bad) \(\d+\.\d %\)", label)
-    assert "[object" not in page.locator("#answers").inner_text()
-    shares = page.locator("article[aria-label=bare] dd").all_inner_texts()
-    assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.11)
-
-
-@pytest.mark.parametrize("window", [SMALL_DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_what_is_wide_says_that_it_scrolls(open_page, window):
-    text = LONG if window is SMALL_DESKTOP else LONG[: len(LONG) // 2]
-    page = open_page(window, _at("relations", text, "bare"))
-    _ready(page)
-    hint = page.locator("#view .hint").first
-    for view in ("Relations", "Dependencies", "Phrases"):
-        page.get_by_role("tab", name=view).click()
-        expect(hint).to_have_text("Wider than this window: scroll sideways →")
-        expect(hint).to_be_visible()
-    page.get_by_role("tab", name="Relations").click()
-    frame, box = page.locator("#view .frame").first, page.locator("#view .scroll").first
-    expect(frame).to_have_class("frame more-right")
-    names = page.locator("#view .names").first
-    before = names.bounding_box()["x"]
-    box.evaluate("one => { one.scrollLeft = one.scrollWidth; }")
-    expect(frame).to_have_class("frame more-left")
-    assert names.bounding_box()["x"] == before  # the names of rows stay
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.get_by_label("Text", exact=True).fill("Two cats .")
-    page.get_by_role("button", name="Look inside").click()
-    _ready(page)
-    expect(hint).to_be_hidden()
-
-
-LIGHTNESS = """() => {
-  const cell = [...document.querySelectorAll(".matrix .cell")].sort((x, y) => y.getAttribute("fill-opacity") - x.getAttribute("fill-opacity"));
-  const lightness = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0);
-  const ground = lightness(getComputedStyle(document.querySelector(".views")).backgroundColor);
-  const full = lightness(getComputedStyle(cell[0]).fill);
-  return [ground, ...cell.map((one) => ground + (full - ground) * Number(one.getAttribute("fill-opacity")))];
-}"""
-
-
-def test_the_strongest_cell_is_named_right_in_both_colours(open_page):
-    page = open_page(path=_at("attention"))
-    _ready(page)
-    for colours in ("light", "dark"):
-        page.emulate_media(color_scheme=colours)
-        ground, strongest, *others = page.evaluate(LIGHTNESS)
-        assert (strongest < ground) == (colours == "light")
-        assert all(abs(one - ground) <= abs(strongest - ground) for one in others)
-        caption = page.locator("#view figcaption").inner_text()
-        assert re.search(r"0\s*strongest [01]\.\d\d", caption)
-        assert "darkest" not in caption
 
 
 def test_back_stays_in_the_page(open_page):

@@ -29,9 +29,10 @@ import syntaxformer as sf
 import syntaxformer.annotate.backends.corenlp  # what it imports is no deed of a folder
 from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
-from syntaxformer.base.files import MAX_PIECES_BYTES, check_tokenizer, write_manifest
+from syntaxformer.base.files import MAX_PIECES_BYTES, write_manifest
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tasks import ClassifierInfo
+from syntaxformer.runs.tokenizer_rules import check_tokenizer
 from syntaxformer.serve.engines import ExplainSettings, TranslatorEngine, explain_classification, load_engine
 from syntaxformer.serve.schemas import TranslateSettings
 from syntaxformer.study.attention import cross_attention, encoder_attention

@@ -64,12 +64,6 @@ def test_own_trees_fit_their_texts(data_root, task, folder, split):
         assert all(segment.constituency for segment in example.segments)
 
 
-def test_parsed_snli_trees_fit(data_root):
-    texts = read_any_split(TASKS["snli"], data_root / "snli", "dev", "dev_subset_parsed.jsonl")
-    examples = annotate_examples(texts.examples, None, use_trees=True)
-    assert sum(len(segment.words) for example in examples for segment in example.segments) > 50_000
-
-
 def test_sst(data_root):
     dev = read_any_split(TASKS["sst1"], data_root / "sst", "dev")
     assert Counter(one.label for one in dev.examples) == {0: 139, 1: 289, 2: 229, 3: 279, 4: 165}

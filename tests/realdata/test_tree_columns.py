@@ -52,9 +52,3 @@ def test_sst_has_a_sentiment_at_every_phrase(data_root, split, n_trees):
         for tree, line in zip(trees, file, strict=True):
             assert tree_of_column(line) == tree
             assert {span.label for span in spans_of(tree)} <= set("01234")
-
-
-def test_penn_sample(data_root):
-    for tree in read_ptb(data_root / "ptb_sample" / "trees.mrg.gz"):
-        sentence = sentence_from_tree(tree)
-        assert leaves_of(tree_of_column(sentence.constituency)) == sentence.words

@@ -240,7 +240,7 @@ def write_manifest(folder: Path) -> None:
 
 def _entries(folder: Path) -> dict[str, Path]:
     """What is in a folder, and each file of the annotator in it, by the name that a manifest has for it."""
-    kept = [one for one in (folder / KEPT).rglob("*") if one.is_symlink() or not one.is_dir()]
+    kept = [path for path in (folder / KEPT).rglob("*") if path.is_symlink() or not path.is_dir()]
     return {one.relative_to(folder).as_posix(): one for one in sorted([*folder.iterdir(), *kept])}
 
 
@@ -650,7 +650,9 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
                 raise ValueError(f"{name} of {other.dtype}, not {one.dtype}")
         tables = [one for name, one in network.named_buffers() if name not in expected]
         tables += [one for name, one in expected.items() if name in computed]
-        if (n_computed := sum(one.numel() for one in tables if one.is_floating_point())) > _MOST_COMPUTED:
+        if (
+            n_computed := sum(table.numel() for table in tables if table.is_floating_point())
+        ) > _MOST_COMPUTED:
             raise ValueError(f"max_position_embeddings with {n_computed} numbers to compute")
         lacking = [one.numel() for name, one in expected.items() if name not in {*stored, *unsaved}]
         if sum(lacking) > 2 * sum(one.numel() for one in stored.values()):

@@ -87,7 +87,7 @@ def spread(values: Sequence[float]) -> Spread:
     """Mean and sample standard deviation (n − 1)."""
     n = len(values)
     mean = math.fsum(values) / n if n else math.nan
-    sd = math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (n - 1)) if n > 1 else math.nan
+    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1)) if n > 1 else math.nan
     return Spread(mean, sd, n)
 
 

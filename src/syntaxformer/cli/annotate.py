@@ -68,7 +68,7 @@ def annotate(
     options.refuse_lone_address(engine, address)
     given = language and TextLanguage(language, f"--language={language}")
     texts = [given or language_of_file(one) for one in inputs]
-    chosen = {choose_annotator(annotator, one, "--annotator", "--language=CODE") for one in texts}
+    chosen = {choose_annotator(annotator, text, "--annotator", "--language=CODE") for text in texts}
     annotator, *more = sorted(chosen)
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")

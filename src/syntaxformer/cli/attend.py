@@ -72,7 +72,7 @@ def attend(
         from syntaxformer.encoders.classifier import Classifier
 
         _refuse("a fine-tuned model", {"--factor": factor})
-        classifiers = [(str(one), Classifier.from_folder(one, **loading)) for one in folders]
+        classifiers = [(str(folder), Classifier.from_folder(folder, **loading)) for folder in folders]
         _subnetworks(classifiers, (text, pair) if pair else text, output, network, layer, head)
     else:
         _refuse("a translator", {"--pair": pair, "--network": network})
@@ -98,7 +98,7 @@ def _translators(
     from syntaxformer.translation.scoring import check_directions
     from syntaxformer.translation.translator import Translator
 
-    loaded = {str(one): Translator.load(one, **loading) for one in folders}
+    loaded = {str(folder): Translator.load(folder, **loading) for folder in folders}
     options.check_factor_names(factors or {}, loaded.values())
     check_directions([one.info for one in loaded.values()], "--beside")
     return loaded

@@ -117,7 +117,7 @@ def _classifier_blocks(
     first = Classifier.from_folder(folders[0], *given)
     is_table = Path(data).is_file()
     texts = read_texts_for(first.info, data) if is_table else read_split_for(first.info, None, data, "dev")[1]
-    others = (predictions_beside(one, first.info, texts, given) for one in folders[1:])
+    others = (predictions_beside(folder, first.info, texts, given) for folder in folders[1:])
     systems = dict(zip(names, [first.predict_set(texts), *others], strict=True))
     judged = judge(first, texts, systems, dict(zip(names, folders, strict=True)), True)
     return labelled_blocks(judged, first.task_type, texts, systems, n_examples)
@@ -125,9 +125,9 @@ def _classifier_blocks(
 
 def _names(*paths: Path) -> tuple[str, ...]:
     """The last parts in which all paths differ: a and b for cells/a/model and cells/b/model."""
-    parts = zip(*(reversed(one.absolute().parts) for one in paths), strict=False)
+    parts = zip(*(reversed(path.absolute().parts) for path in paths), strict=False)
     again = (f"{one}{' (again)' * paths[:place].count(one)}" for place, one in enumerate(paths))
-    return next((one for one in parts if len(set(one)) == len(one)), tuple(again))
+    return next((part for part in parts if len(set(part)) == len(part)), tuple(again))
 
 
 def _outputs(

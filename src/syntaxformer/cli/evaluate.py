@@ -87,7 +87,7 @@ def evaluate(
     if ablation:
         (name, intact), *others = systems.items()
         systems = {name: ablate_translator(intact, ablation), **dict(others or [(UNCHANGED, intact)])}
-    infos = [one.info for one in systems.values()]
+    infos = [system.info for system in systems.values()]
     options.check_languages(infos[0], src, *ref)
     common = scoring.common_scoring(infos, "--baseline")
     options.check_factor_names(options.read_factors(factor), systems.values())
@@ -147,9 +147,9 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
         )
     values = [_numbers(one) for one in (baseline, path)]
     options.check_parallel(path, values[1], {baseline: values[0]})
-    tables = [np.array(one)[:, None] for one in values]
+    tables = [np.array(value)[:, None] for value in values]
     found = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
-    means = [float(one.mean()) for one in tables]
+    means = [float(table.mean()) for table in tables]
     report = {"scores": str(path), "mean": means[1], "baseline": str(baseline), "baseline_mean": means[0]}
     words = difference_in_words(found, str(baseline), 4)
     told = f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{words}"

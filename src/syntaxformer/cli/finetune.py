@@ -92,7 +92,7 @@ def finetune(
         if seed is not None or min(wanted) < 0 or len({*wanted}) < len(wanted):
             raise ConfigError(f"--seeds: expected different numbers, and no --seed with them, got {seeds}.")
         found = finetune_seeds(
-            [load_finetune(one, infuse, settings or ()) for one in parts], resume, overwrite
+            [load_finetune(part, infuse, settings or ()) for part in parts], resume, overwrite
         )
         if not process_team().is_main_process:
             return

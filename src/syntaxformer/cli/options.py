@@ -219,7 +219,7 @@ def check_languages(info: Any, src: Path | None, *references: Path) -> None:
     """Warn of a source or target file whose name says another language than the model's."""
     from syntaxformer.base.languages import language_of_file, language_of_side
 
-    for path, ending in ((src, info.src), *((one, info.tgt) for one in references)):
+    for path, ending in ((src, info.src), *((reference, info.tgt) for reference in references)):
         found = path and language_of_file(path).code
         if found and (expected := language_of_side(info, ending).code) not in (None, found):
             _log.warning(
@@ -230,7 +230,7 @@ def check_languages(info: Any, src: Path | None, *references: Path) -> None:
 def factor_files(settings: Iterable[str] | None) -> dict[str, Path]:
     """The files of `--factor NAME=FILE` by the names of their factors."""
     pairs = [setting.partition("=") for setting in settings or ()]
-    wrong = ["".join(one) for one in pairs if not (one[0] and one[2])]
+    wrong = ["".join(pair) for pair in pairs if not (pair[0] and pair[2])]
     if wrong:
         raise ConfigError([f"--factor: expected NAME=FILE, got {one}." for one in wrong])
     return {name: Path(path) for name, _, path in pairs}

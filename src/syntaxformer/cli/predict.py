@@ -79,7 +79,7 @@ def predict(
         known, texts = prediction.read_split_for(classifier.info, task, data, split)
     else:
         texts = prediction.read_texts_for(classifier.info, source or prediction.STDIN)
-    n_labelled = sum(one.label is not None for one in texts.examples)
+    n_labelled = sum(example.label is not None for example in texts.examples)
     labelled = n_labelled == len(texts)
     if n_labelled and not labelled:
         told = f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"

@@ -127,7 +127,7 @@ def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) 
         if n_best == 1 and not moses:
             yield hypotheses[0].text
         else:
-            yield from (_ROWS[moses].format(number - moses, one) for one in hypotheses)
+            yield from (_ROWS[moses].format(number - moses, hypothesis) for hypothesis in hypotheses)
 
 
 def _spare_torch(model: Path, annotator: str | None) -> None:

@@ -251,7 +251,7 @@ class ClassifierEngine(Engine):
         """Classify or explain texts or pairs."""
         if settings is not None:
             texts = [(item,) if isinstance(item, str) else item for item in items]
-            return [explain_classification(self, one, settings) for one in texts]
+            return [explain_classification(self, text, settings) for text in texts]
         return self.classify(items)
 
     def classify(self, items: list[str | tuple[str, str]]) -> list[Classification]:
@@ -419,7 +419,7 @@ def _answer(
     return ExplainAnswer(
         model=engine.description.name,
         task=engine.description.task,
-        sentences=[_sentence(one) for one in view.sentences],
+        sentences=[_sentence(sentence) for sentence in view.sentences],
         pieces=PiecesView(texts=view.pieces, words=view.words_of_pieces, factors=view.factors),
         relations=RelationsView(max_distance=distance, names=names, trees=trees),
         missing=missing,

@@ -16,14 +16,14 @@ def test_log_lines_where_there_is_no_terminal(caplog, monkeypatch):
 
 def test_a_bar_on_a_terminal(caplog, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(progress, "_track_in_log", None)
+    monkeypatch.setattr(progress, "_line", None)
     caplog.set_level(logging.INFO, "syntaxformer.base.progress")
     assert list(progress.track(iter("abc"), "tagging")) == ["a", "b", "c"]
 
 
 def test_no_bar_where_only_warnings_are_shown(caplog, monkeypatch):
     """As under --quiet."""
-    monkeypatch.setattr(progress, "_track_on_terminal", None)
+    monkeypatch.setattr(progress, "terminal_bar", None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     caplog.set_level(logging.WARNING, "syntaxformer.base.progress")
     assert list(progress.track("ab", "tagging")) == ["a", "b"]

@@ -56,7 +56,7 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch, name, content, message
         Path(name).write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
         list(read_lines(name))
-    assert caught.value.path == name
+    assert caught.value.path == str(Path(name))
 
 
 def test_lines_before_the_first_are_not_looked_at_but_counted(tmp_path):

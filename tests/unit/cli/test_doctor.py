@@ -156,6 +156,8 @@ def test_a_bundled_pipeline_that_is_missing(monkeypatch, said):
     "error", [ImportError("No module named 'spacy'"), OSError("libcudart.so: no such file")]
 )
 def test_a_package_that_does_not_load(monkeypatch, said, error):
+    monkeypatch.setattr(doctor, "_annotators", lambda: iter(["the others"]))
+
     def check():
         yield "before"
         raise error
@@ -164,7 +166,7 @@ def test_a_package_that_does_not_load(monkeypatch, said, error):
     code, lines = said()
     assert code == 1
     assert f"broken: {error}. Run: python -m pip install --force-reinstall syntaxformer torch" in lines
-    assert "annotator en: It/PRON works/VERB ./PUNCT" in lines, "It goes on with the other checks."
+    assert "the others" in lines
 
 
 def test_a_server_of_the_environment_is_asked_and_its_address_kept(monkeypatch, said):

@@ -127,15 +127,21 @@ def test_an_annotator_of_given_lines_is_refused_when_the_model_is_loaded(
     assert given == [(None, None), ("en", "cpu")]
 
 
-@pytest.fixture
-def paced(tiny_engines, monkeypatch):
-    """A translator of which a unit of work takes 10 ms alone, and 1 ms in a full batch."""
+@pytest.fixture(scope="module")
+def warm(tiny_engines):
+    """The translator after its paces were measured."""
     engine = tiny_engines["base"]
-    monkeypatch.setattr(engine, "paces", engine.paces)
     engine.warm_up(2, 0.5)
     assert all(pace > 0 for pace in engine.paces)
-    monkeypatch.setattr(engine, "paces", (0.01, 0.001))
-    return engine
+    yield engine
+    del engine.paces
+
+
+@pytest.fixture
+def paced(warm, monkeypatch):
+    """A translator of which a unit of work takes 10 ms alone, and 1 ms in a full batch."""
+    monkeypatch.setattr(warm, "paces", (0.01, 0.001))
+    return warm
 
 
 def test_costs_are_of_pieces_and_beams(paced):

@@ -42,6 +42,7 @@ def _send(app, path, mode):
     assert n_sent > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "mode"),
     [(path, GenerationMode.POSITIVE) for path in OPERATIONS]
@@ -51,12 +52,14 @@ def test_no_request_is_answered_by_an_error_of_ours(make_app, path, mode):
     _send(make_app(), path, mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_no_text_to_look_into_is_answered_by_an_error_of_ours(make_app, tiny_engines, mode):
     """The same with real models: nothing that is a string breaks them."""
     _send(make_app(*tiny_engines.values()), "/v1/explain", mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["\0", "\u200b", "\u0301", "\n\n.", "￨", "</s>", "🜁" * 30, "a\u2028b", "x" * 90]
 )

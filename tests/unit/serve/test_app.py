@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import SimpleNamespace
 
 import httpx
@@ -237,46 +237,44 @@ def test_an_error_with_a_text_says_what_to_change(make_app, echo, caplog, error_
     assert "Traceback" not in caplog.text
 
 
-def test_a_client_that_goes_away_ends_its_work(make_app, slow):
-    app = make_app(slow, max_batch=1)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.02)
-        body = json.dumps({"texts": ["x"] * 50}).encode()
-        head = f"host: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        with socket.create_connection(server.servers[0].sockets[0].getsockname()) as client:
-            client.sendall(f"POST /v1/translate HTTP/1.1\r\n{head}\r\n\r\n".encode() + body)
-            _wait_for(lambda: b'syntaxformer_waiting_texts{model="echo"} 49.0' in app.state.metrics.text())
-            time.sleep(0.5)  # it is looked for meanwhile, and still there
-            assert b'status="499"' not in app.state.metrics.text()
-        _wait_for(lambda: b'status="499"' in app.state.metrics.text())
-    finally:
-        slow.gate.set()
-        server.should_exit = True
-        thread.join(20)
-    assert len(slow.batches) == 1
-
-
-def test_connections_that_ask_nothing_are_closed(make_app, monkeypatch):
-    """Else a few hundred would take all files that the process may open."""
-    monkeypatch.setattr(server, "HEAD_S", 0.4)
-    app = make_app()
-    running = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_level="error", ws="none", http=server.SmallReads)
-    )
+@contextmanager
+def _running(app, **options):
+    """The application on a port of this machine; gives its address."""
+    running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none", **options))
     thread = threading.Thread(target=running.run)
     thread.start()
     try:
-        while not running.started:
-            time.sleep(0.02)
-        address, head = (
-            running.servers[0].sockets[0].getsockname(),
-            b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n",
+        _wait_for(lambda: running.started)
+        yield running.servers[0].sockets[0].getsockname()
+    finally:
+        running.should_exit = True
+        thread.join(20)
+
+
+def test_a_client_that_goes_away_ends_its_work(make_app, slow):
+    app = make_app(slow, max_batch=1)
+    body = json.dumps({"texts": ["x"] * 50}).encode()
+    head = f"host: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    with _running(app) as address:
+        with socket.create_connection(address) as client:
+            client.sendall(f"POST /v1/translate HTTP/1.1\r\n{head}\r\n\r\n".encode() + body)
+            _wait_for(lambda: b'syntaxformer_waiting_texts{model="echo"} 49.0' in app.state.metrics.text())
+            time.sleep(0.3)  # it is looked for meanwhile, and still there
+            assert b'status="499"' not in app.state.metrics.text()
+        _wait_for(lambda: b'status="499"' in app.state.metrics.text())
+        slow.gate.set()
+    assert len(slow.batches) == 1
+
+
+@pytest.mark.slow
+def test_connections_that_ask_nothing_are_closed(make_app, monkeypatch):
+    """Else a few hundred would take all files that the process may open."""
+    monkeypatch.setattr(server, "HEAD_S", 0.4)
+    head = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
+    with _running(make_app(), http=server.SmallReads) as address, ExitStack() as stack:
+        silent, dripping, asking = (
+            stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(3)
         )
-        silent, dripping, asking = (socket.create_connection(address, timeout=5) for _ in range(3))
         for place in range(9):  # a byte more of a head begins no new time
             with suppress(OSError):
                 dripping.sendall(head[place : place + 1])
@@ -285,17 +283,12 @@ def test_connections_that_ask_nothing_are_closed(make_app, monkeypatch):
             while not answer.endswith(b'{"status":"ok"}'):
                 answer += asking.recv(4096) or pytest.fail("the connection was closed")
             time.sleep(0.1)
-        for one in (silent, dripping):
-            one.settimeout(0.2)
+        for connection in (silent, dripping):
+            connection.settimeout(0.2)
             with suppress(ConnectionResetError):
-                assert one.recv(4096) == b""
+                assert connection.recv(4096) == b""
         asking.sendall(head)
         assert asking.recv(4096) == b""
-    finally:
-        for one in (silent, dripping, asking):
-            one.close()
-        running.should_exit = True
-        thread.join(20)
 
 
 def _wait_for(event):

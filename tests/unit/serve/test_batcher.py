@@ -40,128 +40,95 @@ def _run(main):
     return asyncio.run(guarded())
 
 
-def test_requests_that_come_meanwhile_share_a_batch(work):
+def _while_busy(work, batcher, first, *others):
+    """Submit the first, then others while it is worked on; results in order, or what was raised instead."""
+
     async def main():
-        batcher = Batcher(work, max_batch=5)
-        first = asyncio.create_task(batcher.submit([1], "a", 9))
+        tasks = [asyncio.create_task(batcher.submit(*first))]
         await asyncio.sleep(0.05)
-        rest = [
-            asyncio.create_task(batcher.submit(items, key, 9))
-            for items, key in (([2, 3], "a"), ([4], "b"), ([5, 6, 7], "a"), ([8], "a"))
-        ]
+        for other in others:
+            tasks.append(asyncio.create_task(batcher.submit(*other)))
+            await asyncio.sleep(0)
         await asyncio.sleep(0.05)
         work.gate.set()
-        results = await asyncio.gather(first, *rest)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
         await batcher.close()
         return results
 
-    assert _run(main) == [[2], [4, 6], [8], [10, 12, 14], [16]]
-    assert work.batches == [("a", [1]), ("a", [2, 3, 5, 6, 7]), ("b", [4]), ("a", [8])]
+    return _run(main)
 
 
-def test_a_request_larger_than_a_batch_is_worked_on_in_parts(work):
-    work.gate.set()
-
-    async def main():
-        batcher = Batcher(work, max_batch=3, max_waiting=2)
-        return await batcher.submit(list(range(7)), None, 9)
-
-    assert _run(main) == [0, 2, 4, 6, 8, 10, 12]
-    assert [len(items) for _, items in work.batches] == [3, 3, 1]
+WAITING = re.compile(r'syntaxformer_waiting_texts\{model=""\} (.*)')
 
 
-def test_too_many_waiting_are_refused(work):
+def _waiting(metrics):
+    return float(WAITING.search(metrics.text().decode())[1])
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "batches"),
+    [
+        # Requests that come meanwhile share a batch if their settings are equal, and are not cut for it.
+        ({"max_batch": 5}, [([1], "a"), ([2, 3], "a"), ([4], "b"), ([5, 6, 7], "a"), ([8], "a")],
+         [[1], [2, 3, 5, 6, 7], [4], [8]]),
+        # A large request lets the others pass after each of its parts.
+        ({"max_batch": 2}, [([0, 1, 2, 3, 4, 5, 6], "a"), ([11], "b")], [[0, 1], [11], [2, 3], [4, 5], [6]]),
+        ({"max_batch": 3, "max_waiting": 2}, [([0, 1, 2, 3, 4, 5, 6], "a")], [[0, 1, 2], [3, 4, 5], [6]]),
+    ],
+    ids=["shared", "parts between others", "parts"],
+)  # fmt: skip
+def test_batches_of_requests(work, limits, requests, batches):
+    results = _while_busy(work, Batcher(work, **limits), *((*request, 9) for request in requests))
+    assert results == [[2 * item for item in items] for items, _ in requests]
+    assert [items for _, items in work.batches] == batches
+
+
+def test_clients_take_turns_and_not_requests(work):
+    """The requests of one do not stand before the one of another, and who had more time goes later."""
+    crowd = [([1, 2, 3], "a", 9, "crowd"), ([10], "b", 9, "crowd"), ([11], "c", 9, "crowd")]
+    _while_busy(work, Batcher(work, max_batch=2), *crowd, ([12], "d", 9, "other"))
+    assert [items for _, items in work.batches] == [[1, 2], [12], [10], [11], [3]]
+
+
+def test_too_many_waiting_are_refused_and_leave_other_clients_their_room(work):
     metrics = Metrics()
-
-    async def main():
-        batcher = Batcher(work, max_waiting=3, metrics=metrics)
-        first = asyncio.create_task(batcher.submit([1], None, 9))
-        await asyncio.sleep(0.05)
-        second = asyncio.create_task(batcher.submit([2, 3], None, 9))
-        await asyncio.sleep(0)
-        with pytest.raises(Problem) as caught:
-            await batcher.submit([4, 5], None, 9)
-        work.gate.set()
-        assert await asyncio.gather(first, second) == [[2], [4, 6]]
-        assert await batcher.submit([4, 5], None, 9) == [8, 10]
-        return caught.value
-
-    problem = _run(main)
-    assert (problem.status, problem.code, problem.headers) == (429, "busy", {"Retry-After": "1"})
-    assert (
-        problem.message
-        == "queue: expected room for 2 texts, got 2 waiting, of at most 3. Send it again later."
+    crowd = [([1, 1, 1], None, 9, "crowd")] * 3
+    first, second, problem, other = _while_busy(
+        work, Batcher(work, max_waiting=3, metrics=metrics), *crowd, ([2, 2], None, 9, "other")
     )
+    assert (first, second, other) == ([2, 2, 2], [2, 2, 2], [4, 4])
+    assert (problem.status, problem.code, problem.headers) == (429, "busy", {"Retry-After": "1"})
+    assert problem.message.startswith("queue: expected room for 3 texts, got 3 waiting, of at most 3.")
     assert re.findall(r'_refused_total\{.*reason="(\w+)"\} 1\.0', metrics.text().decode()) == ["busy"]
 
 
 def test_what_is_late_is_given_up_and_not_worked_on(work):
     metrics = Metrics()
-
-    async def main():
-        batcher = Batcher(work, metrics=metrics)
-        first = asyncio.create_task(batcher.submit([1], None, 9))
-        await asyncio.sleep(0.05)
-        with pytest.raises(Problem) as caught:
-            await batcher.submit([2], None, 0.05)
-        work.gate.set()
-        assert await first == [2]
-        await batcher.close()
-        return caught.value
-
-    problem = _run(main)
-    assert (problem.status, problem.headers) == (503, {"Retry-After": "5"})
-    assert problem.message.startswith("service: expected an answer within 0.05 s, got none. ")
+    results = _while_busy(work, Batcher(work, metrics=metrics), ([1], None, 9), ([2], None, 0.02))
+    assert results[0] == [2]
+    assert (results[1].status, results[1].headers) == (503, {"Retry-After": "5"})
+    assert results[1].message.startswith("service: expected an answer within 0.02 s")
     assert [items for _, items in work.batches] == [[1]]
-    assert 'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
+    assert _waiting(metrics) == 0
 
 
 def test_nobody_fails_for_anothers_text(work):
-    async def main():
-        batcher = Batcher(work)
-        first = asyncio.create_task(batcher.submit([1], None, 9))
-        await asyncio.sleep(0.05)
-        rest = [asyncio.create_task(batcher.submit([item], None, 9)) for item in (2, -1, 3)]
-        await asyncio.sleep(0.05)
-        work.gate.set()
-        return await asyncio.gather(first, *rest, return_exceptions=True)
-
-    one, two, failed, three = _run(main)
-    assert (one, two, three) == ([2], [4], [6])
-    assert isinstance(failed, ValueError)
+    results = _while_busy(work, Batcher(work), *(([item], None, 9) for item in (1, 2, -1, 3)))
+    assert [results[0], results[1], results[3]] == [[2], [4], [6]]
+    assert isinstance(results[2], ValueError)
 
 
 def test_a_thousand_requests_get_their_own_answers():
     async def main():
         batcher = Batcher(
-            lambda settings, items, is_over: [item + settings for item in items],
-            max_batch=7,
-            max_waiting=10**6,
+            lambda settings, items, _: [item + settings for item in items], max_batch=7, max_waiting=10**6
         )
-        tasks = [
-            batcher.submit(list(range(place, place + place % 5 + 1)), place % 3, 15) for place in range(1000)
-        ]
-        start = time.monotonic()
-        results = await asyncio.gather(*tasks)
-        assert time.monotonic() - start < 15
-        return results
+        return await asyncio.gather(
+            *(batcher.submit(list(range(n, n + n % 5 + 1)), n % 3, 15) for n in range(1000))
+        )
 
-    for place, result in enumerate(_run(main)):
-        assert result == [item + place % 3 for item in range(place, place + place % 5 + 1)]
-
-
-def test_a_large_request_lets_the_others_pass_after_each_part(work):
-    async def main():
-        batcher = Batcher(work, max_batch=2)
-        large = asyncio.create_task(batcher.submit(list(range(7)), "a", 9))
-        await asyncio.sleep(0.05)
-        small = asyncio.create_task(batcher.submit([11], "b", 9))
-        await asyncio.sleep(0.05)
-        work.gate.set()
-        return await asyncio.gather(large, small)
-
-    assert _run(main) == [[0, 2, 4, 6, 8, 10, 12], [22]]
-    assert [items for _, items in work.batches] == [[0, 1], [11], [2, 3], [4, 5], [6]]
+    for n, result in enumerate(_run(main)):
+        assert result == [item + n % 3 for item in range(n, n + n % 5 + 1)]
 
 
 def test_a_request_that_nobody_waits_for_ends_with_its_part(work):
@@ -171,27 +138,26 @@ def test_a_request_that_nobody_waits_for_ends_with_its_part(work):
         batcher = Batcher(work, max_batch=2, max_waiting=3, metrics=metrics)
         with pytest.raises(Problem):
             await batcher.submit(list(range(100)), "a", 0.1)
-        assert (
-            'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
-        )  # others have room at once
+        assert _waiting(metrics) == 0  # others have room at once
         work.gate.set()
-        answer = await batcher.submit([5], "a", 9)
-        await batcher.close()
-        return answer
+        return await batcher.submit([5], "a", 9)
 
     assert _run(main) == [10]
     assert [items for _, items in work.batches] == [[0, 1], [5]]
-    assert 'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
+    assert _waiting(metrics) == 0
 
 
 def test_costly_items_are_worked_on_a_few_at_a_time(work):
     work.gate.set()
-
-    async def main():
-        batcher, items = Batcher(work, max_cost=10), [4, 6, 1, 30, 2, 3]
-        return await batcher.submit(items, None, 9, costs=items)
-
-    assert _run(main) == [8, 12, 2, 60, 4, 6]
+    items = [4, 6, 1, 30, 2, 3]
+    assert _run(lambda: Batcher(work, max_cost=10).submit(items, None, 9, costs=items)) == [
+        8,
+        12,
+        2,
+        60,
+        4,
+        6,
+    ]
     assert [items for _, items in work.batches] == [[4, 6], [1], [30], [2, 3]]
 
 
@@ -203,30 +169,11 @@ def test_a_large_request_that_fails_in_its_second_part_fails_once_and_leaves_not
         batcher = Batcher(work, max_batch=2, metrics=metrics)
         with pytest.raises(ValueError, match="minus one"):
             await batcher.submit([1, 2, -1, 3, 4, 5], None, 9)
-        answer = await batcher.submit([7], None, 9)
-        await batcher.close()
-        return answer
+        return await batcher.submit([7], None, 9)
 
     assert _run(main) == [14]
     assert [items for _, items in work.batches] == [[1, 2], [-1, 3], [7]]
-    assert 'syntaxformer_waiting_texts{model=""} 0.0' in metrics.text().decode()
-
-
-def test_clients_take_turns_and_not_requests(work):
-    """The requests of one do not stand before the one of another, and who had more time goes later."""
-
-    async def main():
-        batcher = Batcher(work, max_batch=2)
-        tasks = [asyncio.create_task(batcher.submit([1, 2, 3], "a", 9, "crowd"))]
-        await asyncio.sleep(0.05)
-        for number, (client, settings) in enumerate((("crowd", "b"), ("crowd", "c"), ("other", "d"))):
-            tasks.append(asyncio.create_task(batcher.submit([10 + number], settings, 9, client)))
-        await asyncio.sleep(0.05)
-        work.gate.set()
-        await asyncio.gather(*tasks)
-
-    _run(main)
-    assert [items for _, items in work.batches] == [[1, 2], [12], [10], [11], [3]]
+    assert _waiting(metrics) == 0
 
 
 def test_what_takes_too_long_together_is_tried_in_parts_and_alone_refused():
@@ -274,20 +221,3 @@ def test_work_is_told_that_nobody_waits_any_more(leaves):
     start = time.monotonic()
     _run(main)
     assert 0.1 <= looks[0] < 1
-
-
-def test_what_waits_for_one_client_leaves_others_their_room(work):
-    async def main():
-        batcher = Batcher(work, max_waiting=3)
-        tasks = []
-        for _ in range(2):
-            tasks.append(asyncio.create_task(batcher.submit([1, 1, 1], None, 9, "crowd")))
-            await asyncio.sleep(0.05)
-        with pytest.raises(Problem, match="queue"):
-            await batcher.submit([1], None, 9, "crowd")
-        tasks.append(asyncio.create_task(batcher.submit([2, 2], None, 9, "other")))
-        await asyncio.sleep(0)
-        work.gate.set()
-        return await asyncio.gather(*tasks)
-
-    assert _run(main)[2] == [4, 4]

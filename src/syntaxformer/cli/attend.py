@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.study.attention import SpreadOfAttention
     from syntaxformer.translation.translator import Translator
+    from syntaxformer.trees import Sentence
 
 _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
@@ -57,27 +59,55 @@ def attend(
 
     syntaxformer attend runs/cola-masks "John slipped in front of anyone who was there." --beside runs/cola
     """
+    from syntaxformer.study import attention
+    from syntaxformer.translation.scoring import check_directions
+    from syntaxformer.translation.translator import Translator
+
     loading = {"annotator": model_annotator, "trust_annotator": trust_annotator}
-    folders = [one for one in (beside, model) if one is not None]
+    folders = [folder for folder in (beside, model) if folder is not None]
     if spread is not None:
         unused = {"text": text, "-o": output, "--factor": factor, "--pair": pair, "--network": network}
         _refuse("--spread", unused)
-        _spread(_translators(folders, loading), folders, spread, annotator, layer, head, as_json)
-        return
-    if text is None or not text.strip():
+    elif text is None or not text.strip():
         raise ConfigError("text: expected a sentence, got an empty one.")
-    _refuse("a sentence", {"--annotator": annotator, "--json": as_json})
+    else:
+        _refuse("a sentence", {"--annotator": annotator, "--json": as_json})
     output = output or Path("attention.png")
-    if (model / "classifier.json").exists():
+    if spread is None and (model / "classifier.json").exists():
         from syntaxformer.encoders.classifier import Classifier
 
         _refuse("a fine-tuned model", {"--factor": factor})
         classifiers = [(str(folder), Classifier.from_folder(folder, **loading)) for folder in folders]
         _subnetworks(classifiers, (text, pair) if pair else text, output, network, layer, head)
-    else:
-        _refuse("a translator", {"--pair": pair, "--network": network})
-        given = {name: next(rows, []) for name, rows in options.read_factors(factor).items()}
-        _cross_attention(_translators(folders, loading, given), text, output, given, layer, head)
+        options.echo(output)
+        return
+    _refuse("a translator", {"--pair": pair, "--network": network})
+    factors = {name: next(rows, []) for name, rows in options.read_factors(factor).items()}
+    translators = {str(folder): Translator.load(folder, **loading) for folder in folders}
+    options.check_factor_names(factors, translators.values())
+    check_directions([translator.info for translator in translators.values()], "--beside")
+    if spread is not None:
+        sentences = _parsed(translators[str(model)], spread, annotator)
+        if translators[str(model)].encoder.preparation.unescape:  # the lines are already unescaped
+            for translator in translators.values():
+                translator.encoder.preparation = replace(translator.encoder.preparation, unescape=False)
+        spreads = {
+            name: attention.attention_spread(translator, sentences, layer, head)
+            for name, translator in translators.items()
+        }
+        _print_spread(spreads, beside, as_json)
+        return
+    from syntaxformer.study.plots import draw_attention
+
+    maps = {}
+    for name, translator in translators.items():
+        values = {key: row for key, row in factors.items() if key in translator.encoder.factors}
+        maps[name] = attention.cross_attention(translator, text, values)
+        of_second = "" if name == str(model) else f" of {name}"
+        _check_place(layer, head, *maps[name].weights.shape[:2], of_second)
+    draw_attention(maps, output, layer, head)
+    for name, drawn in maps.items():
+        options.echo(f"{name}: {drawn.translation}")
     options.echo(output)
 
 
@@ -89,42 +119,6 @@ def _refuse(use: str, options: Mapping[str, object]) -> None:
         if value
     ]:
         raise ConfigError(problems)
-
-
-def _translators(
-    folders: Sequence[Path], loading: Mapping[str, Any], factors: Mapping[str, object] | None = None
-) -> dict[str, Translator]:
-    """Folder → translator; the main one comes last."""
-    from syntaxformer.translation.scoring import check_directions
-    from syntaxformer.translation.translator import Translator
-
-    loaded = {str(folder): Translator.load(folder, **loading) for folder in folders}
-    options.check_factor_names(factors or {}, loaded.values())
-    check_directions([one.info for one in loaded.values()], "--beside")
-    return loaded
-
-
-def _cross_attention(
-    translators: Mapping[str, Translator],
-    text: str,
-    output: Path,
-    factors: Mapping[str, Sequence[str]],
-    layer: int,
-    head: int | None,
-) -> None:
-    from syntaxformer.study.attention import cross_attention
-    from syntaxformer.study.plots import draw_attention
-
-    maps = {}
-    for folder, translator in translators.items():
-        own = {name: values for name, values in factors.items() if name in translator.encoder.factors}
-        maps[folder] = cross_attention(translator, text, own)
-    for folder, one in maps.items():
-        of_second = "" if folder == [*maps][-1] else f" of {folder}"
-        _check_place(layer, head, *one.weights.shape[:2], of_second)
-    draw_attention(maps, output, layer, head)
-    for folder, one in maps.items():
-        options.echo(f"{folder}: {one.translation}")
 
 
 def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: str = "") -> None:
@@ -163,42 +157,35 @@ def _subnetworks(
         options.echo(f"{view.networks[one]:<28} {weights[one]:.4f}")
 
 
-def _spread(
-    translators: Mapping[str, Translator],
-    folders: Sequence[Path],
-    source: Path,
-    annotator: str | None,
-    layer: int,
-    head: int | None,
-    as_json: bool,
-) -> None:
+def _parsed(translator: Translator, source: Path, annotator: str | None) -> list[Sentence]:
+    """The lines of a file as the translator reads them, with the trees of an annotator."""
     from syntaxformer.annotate import prepare
     from syntaxformer.base.files import read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_side
-    from syntaxformer.study.attention import MEASURES, attention_spread
 
-    *beside, model = map(str, folders)
-    info, preparation = translators[model].info, translators[model].encoder.preparation
+    info, preparation = translator.info, translator.encoder.preparation
     chosen = choose_annotator(annotator, language_of_side(info, info.src), "--annotator")
     parser = prepare(chosen, words_given=preparation.tokenized)
     lines = [preparation.clean(line) for line in read_lines(source)]
-    if preparation.unescape:  # the lines are already unescaped
-        for one in translators.values():
-            one.encoder.preparation = replace(one.encoder.preparation, unescape=False)
     if not any(line.strip() for line in lines):
         raise DataError("expected at least one line with text, got none.", source)
-    sentences = parser.annotate(lines)
-    found = {name: attention_spread(one, sentences, layer, head) for name, one in translators.items()}
-    rows = {name: {key: one.interval(key).as_dict() for key in MEASURES} for name, one in found.items()}
-    for baseline in beside:
-        rows["difference"] = {
-            key: found[model].difference(found[baseline], key).as_dict() for key in MEASURES
-        }
+    return parser.annotate(lines)
+
+
+def _print_spread(spreads: Mapping[str, SpreadOfAttention], beside: Path | None, as_json: bool) -> None:
+    """Print each measure with its interval; of two models, the second's difference from the first, too."""
+    from syntaxformer.study.attention import MEASURES
+
+    rows = {name: {key: spread.interval(key) for key in MEASURES} for name, spread in spreads.items()}
+    if beside is not None:
+        baseline, last = spreads[str(beside)], [*spreads.values()][-1]
+        rows["difference"] = {key: last.difference(baseline, key) for key in MEASURES}
+    table = {name: {key: interval.as_dict() for key, interval in row.items()} for name, row in rows.items()}
     if as_json:
-        options.echo(json.dumps(rows))
+        options.echo(json.dumps(table))
         return
-    for name, row in rows.items():
+    for name, row in table.items():
         options.echo(name)
-        for measure, one in row.items():
-            mean, low, high = ("–" if value is None else f"{value:.3f}" for value in one.values())
+        for measure, interval in row.items():
+            mean, low, high = ("–" if end is None else f"{end:.3f}" for end in interval.values())
             options.echo(f"  {MEASURES[measure]:<22} {mean:>8}  [{low}, {high}]")

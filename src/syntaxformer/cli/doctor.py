@@ -48,21 +48,22 @@ def _packages() -> Iterator[str]:
     about, good = metadata("syntaxformer"), dict[str, list[str]]()
     yield f"syntaxformer {about['Version']}, Python {platform.python_version()} on {platform.platform()}"
     extras = about.get_all("Provides-Extra") or []
-    for one in map(Requirement, about.get_all("Requires-Dist") or []):
-        extra = next((name for name in extras if one.marker and one.marker.evaluate({"extra": name})), "")
+    for package in map(Requirement, about.get_all("Requires-Dist") or []):
+        marker = package.marker
+        extra = next((name for name in extras if marker and marker.evaluate({"extra": name})), "")
         if extra in ("dev", "docs"):
             continue
         try:
-            found = version(one.name)
+            installed = version(package.name)
         except PackageNotFoundError:
-            found = "none"
-        if found != "none" and one.specifier.contains(found, prereleases=True):
-            good.setdefault(extra or "needed", []).append(f"{one.name} {found}")
+            installed = "none"
+        if installed != "none" and package.specifier.contains(installed, prereleases=True):
+            good.setdefault(extra or "needed", []).append(f"{package.name} {installed}")
         else:
-            wanted = f"syntaxformer[{extra}]" if extra else f"{one.name}{one.specifier}"
-            wrong = f'{one.name}: expected {one.specifier}, got {found}. Run: {_PIP} "{wanted}"'
-            yield f"{'optional: ' if extra else BROKEN}{wrong}"
-    yield from (f"{name}: {', '.join(found)}" for name, found in good.items())
+            target = f"syntaxformer[{extra}]" if extra else f"{package.name}{package.specifier}"
+            problem = f"{package.name}: expected {package.specifier}, got {installed}"
+            yield f'{"optional: " if extra else BROKEN}{problem}. Run: {_PIP} "{target}"'
+    yield from (f"{name}: {', '.join(packages)}" for name, packages in good.items())
 
 
 def _torch() -> Iterator[str]:
@@ -141,8 +142,8 @@ def _room() -> Iterator[str]:
 
 
 def _folder(what: str, folder: Path, remedy: str, held: str = "", broken: str = "") -> str:
-    place = next(one for one in (folder, *folder.parents) if one.exists())
-    free, said = shutil.disk_usage(place).free, f"{what} {folder}: {held}"
-    if not os.access(place, os.W_OK):
-        return f"{broken}{said}cannot be written. Run: {remedy}"
-    return f"{said}{free / 1e9:.1f} GB free" + (f". Run: {remedy}" if free < _LEAST_DISK else "")
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free, start = shutil.disk_usage(existing).free, f"{what} {folder}: {held}"
+    if not os.access(existing, os.W_OK):
+        return f"{broken}{start}cannot be written. Run: {remedy}"
+    return f"{start}{free / 1e9:.1f} GB free" + (f". Run: {remedy}" if free < _LEAST_DISK else "")

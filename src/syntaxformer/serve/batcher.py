@@ -230,30 +230,18 @@ class Metrics:
     """All counters of one application."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "syntaxformer_requests_total", "Requests answered.", ["path", "status"], registry=registry
-        )
-        self.seconds = Histogram(
-            "syntaxformer_request_seconds", "Time to answer.", ["path"], buckets=SECONDS, registry=registry
-        )
-        of_model: dict[str, Any] = {"labelnames": ["model"], "registry": registry}
-        self.texts = Counter("syntaxformer_texts_total", "Texts worked on.", **of_model)
-        self.batch_texts = Histogram(
-            "syntaxformer_batch_texts", "Texts of a batch.", buckets=SIZES, **of_model
-        )
-        self.batch_seconds = Histogram(
-            "syntaxformer_batch_seconds", "Time of a batch.", buckets=SECONDS, **of_model
-        )
-        self.waiting = Gauge(
-            "syntaxformer_waiting_texts", "Texts that wait.", multiprocess_mode="livesum", **of_model
-        )
-        self.refused = Counter(
-            "syntaxformer_refused_total",
-            "Requests refused under load.",
-            ["model", "reason"],
-            registry=registry,
-        )
+        self._registry = CollectorRegistry()
+
+        def add(kind: Any, name: str, text: str, labels: Sequence[str] = ("model",), **options: Any) -> Any:
+            return kind(f"syntaxformer_{name}", text, labels, registry=self._registry, **options)
+
+        self.requests = add(Counter, "requests_total", "Requests answered.", ["path", "status"])
+        self.seconds = add(Histogram, "request_seconds", "Time to answer.", ["path"], buckets=SECONDS)
+        self.texts = add(Counter, "texts_total", "Texts worked on.")
+        self.batch_texts = add(Histogram, "batch_texts", "Texts of a batch.", buckets=SIZES)
+        self.batch_seconds = add(Histogram, "batch_seconds", "Time of a batch.", buckets=SECONDS)
+        self.waiting = add(Gauge, "waiting_texts", "Texts that wait.", multiprocess_mode="livesum")
+        self.refused = add(Counter, "refused_total", "Requests refused under load.", ["model", "reason"])
 
     def add_batch(self, model: str, n_texts: int, seconds: float) -> None:
         """Count a batch of a model."""

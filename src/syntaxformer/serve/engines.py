@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +33,13 @@ from syntaxformer.serve.schemas import (
 )
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, read_info
-from syntaxformer.trees import Sentence, parse_tree, spans_of
+from syntaxformer.trees import parse_tree, spans_of
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.study.attention import SubnetworkView
     from syntaxformer.study.text_view import Parser, TextView
-    from syntaxformer.translation.source import EncodedText
     from syntaxformer.translation.translator import Translator
 
 DIGITS = 5
@@ -178,8 +176,8 @@ class TranslatorEngine(Engine):
         self, settings: TranslateSettings, lines: list[str], is_over: IsOver = None
     ) -> list[Translation]:
         """Translate lines."""
-        given = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
-        decoding = self.translator.info.decoding.model_copy(update=given)
+        changes = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
+        decoding = self.translator.info.decoding.model_copy(update=changes)
         source = self.translator.encode(lines)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
@@ -188,37 +186,34 @@ class TranslatorEngine(Engine):
             "max_pieces": most,
             "is_over": lambda: time.monotonic() > end or (is_over is not None and is_over()),
         }
-        found = self.translator.search(lines, source, decoding, settings.n_best, settings.scores, **bounds)
+        n_best, scores = settings.n_best, settings.scores
+        found = self.translator.search(lines, source, decoding, n_best, scores, **bounds)
         translations = []
         for row, best in enumerate(found):
-            one = Translation(text=best[0].text)
-            if settings.n_best > 1 or settings.scores:
-                one.hypotheses = [Hypothesis(text=other.text, score=other.score) for other in best]
-            one.truncated = source.is_cut is not None and bool(source.is_cut[row])
-            self._show(one, set(settings.show), lines[row], source, row)
-            translations.append(one)
+            translation = Translation(text=best[0].text)
+            if n_best > 1 or scores:
+                translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
+            translation.truncated = source.is_cut is not None and bool(source.is_cut[row])
+            if "tags" in settings.show:
+                encoder, (start, stop) = self.translator.encoder, source.splits[row : row + 2].tolist()
+                factors = encoder.factor_values(source.factors[start:stop])
+                pieces = encoder.piece_names(source.pieces[start:stop])
+                translation.source = Source(pieces=pieces, factors=factors)
+            if {"alignment", "attention"} & {*settings.show} and translation.text:
+                self._show_attention(translation, lines[row], settings.show)
+            translations.append(translation)
         return translations
 
-    def _show(
-        self, translation: Translation, show: set[str], line: str, source: EncodedText, row: int
-    ) -> None:
-        if "tags" in show:
-            encoder, (start, stop) = self.translator.encoder, list(pairwise(source.splits.tolist()))[row]
-            factors = encoder.factor_values(source.factors[start:stop])
-            pieces = encoder.piece_names(source.pieces[start:stop])
-            translation.source = Source(pieces=pieces, factors=factors)
-        if show & {"alignment", "attention"} and translation.text:
-            from syntaxformer.study.attention import cross_attention
+    def _show_attention(self, translation: Translation, line: str, show: Sequence[str]) -> None:
+        from syntaxformer.study.attention import cross_attention
 
-            looked = cross_attention(self.translator, line, translation=translation.text)
-            weights = looked.average()
-            if "alignment" in show:
-                best = weights.argmax(1).tolist()
-                translation.alignment = [[piece, place] for place, piece in enumerate(best)]
-            if "attention" in show:
-                translation.attention = Attention(
-                    source=looked.src_pieces, target=looked.tgt_pieces, weights=_rounded(weights)
-                )
+        cross = cross_attention(self.translator, line, translation=translation.text)
+        weights = cross.average()
+        if "alignment" in show:
+            translation.alignment = [[piece, at] for at, piece in enumerate(weights.argmax(1).tolist())]
+        if "attention" in show:
+            axes = {"source": cross.src_pieces, "target": cross.tgt_pieces}
+            translation.attention = Attention(**axes, weights=_rounded(weights))
 
 
 def _work(n_pieces: int, n_read: int) -> float:
@@ -346,26 +341,26 @@ def explain_translation(
     translator, info = engine.translator, engine.translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
     (translated,) = engine.translate(TranslateSettings(), [line], is_over)
-    missing, parts = {}, dict[str, Any](translation=translated.text)
-    if info.backend == "pytorch":
-        looked = cross_attention(translator, line, translation=translated.text)
-        inside = subnetwork_view(translator, line) if engine.description.networks else None
-        parts["networks"] = inside and _networks(inside)
-        if inside is not None and settings.network is not None:
-            like = inside.attention[:1].repeat(inside.layers[-1] + 1, 0)  # only its shape counts
-            parts["attention"] = _attention("self", like, inside.pieces, inside.pieces, settings, inside)
-        else:
-            given = looked.weights, looked.tgt_pieces, looked.src_pieces
-            parts["attention"] = _attention("cross", *given, settings)
-    else:
-        missing["attention"] = (
+    answer: dict[str, Any] = {"translation": translated.text, "missing": {}}
+    if info.backend != "pytorch":
+        answer["missing"]["attention"] = (
             f"This model was exported to {info.backend}, which gives no attention. "
             "Serve the folder from which it was exported."
         )
+    else:
+        cross = cross_attention(translator, line, translation=translated.text)
+        view = subnetwork_view(translator, line) if engine.description.networks else None
+        answer["networks"] = view and _networks(view)
+        if view is not None and settings.network is not None:
+            like = view.attention[:1].repeat(view.layers[-1] + 1, 0)  # only its shape counts
+            answer["attention"] = _attention("self", like, view.pieces, view.pieces, settings, view)
+        else:
+            axes = cross.tgt_pieces, cross.src_pieces
+            answer["attention"] = _attention("cross", cross.weights, *axes, settings)
     if not engine.description.networks:
-        missing["networks"] = "This model was trained without masks."
-    view = translator_text(translator, line, parser, settings.max_distance)
-    return _answer(engine, view, parser, missing, **parts)
+        answer["missing"]["networks"] = "This model was trained without masks."
+    text = translator_text(translator, line, parser, settings.max_distance)
+    return _answer(engine, text, parser, **answer)
 
 
 def explain_classification(
@@ -381,57 +376,55 @@ def explain_classification(
 
     classifier = engine.classifier
     item: Any = texts[0] if len(texts) == 1 else texts
-    parts: dict[str, Any] = {"classification": engine.classify([item])[0]}
-    missing = {}
     language = None if classifier.info.task in OWN_TASKS else "en"  # the official tasks are in English
     parser = parser_for(classifier.annotator, engine.parser, language, False)
+    answer: dict[str, Any] = {"classification": engine.classify([item])[0], "missing": {}}
     if (backend := engine.description.backend) != "pytorch":
         reason = f"This model was exported to {backend}, which does not give it."
-        missing |= {"attention": reason, "networks": reason}
+        answer["missing"] = {"attention": reason, "networks": reason}
     else:
-        looked, inside = encoder_attention(classifier, item), None
+        encoder, view = encoder_attention(classifier, item), None
         if classifier.collator.config.masks is None:
-            missing["networks"] = "This model was fine-tuned without masks."
+            answer["missing"]["networks"] = "This model was fine-tuned without masks."
         else:
-            inside = subnetwork_view(classifier, item)
-            parts["networks"] = _networks(inside)
-        given = looked.weights, looked.pieces, looked.pieces, settings
-        parts["attention"] = _attention("self", *given, inside)
-    view = classifier_text(classifier, texts, parser, settings.max_distance)
-    return _answer(engine, view, parser, missing, **parts)
+            view = subnetwork_view(classifier, item)
+            answer["networks"] = _networks(view)
+        axes = encoder.pieces, encoder.pieces
+        answer["attention"] = _attention("self", encoder.weights, *axes, settings, view)
+    text = classifier_text(classifier, texts, parser, settings.max_distance)
+    return _answer(engine, text, parser, **answer)
 
 
-def _networks(inside: SubnetworkView) -> NetworksView:
-    occurs, weights = inside.masks.any((1, 2)).tolist(), _rounded(inside.topical_weights())
-    return NetworksView(layers=inside.layers, names=inside.networks, occurs=occurs, weights=weights)
+def _networks(view: SubnetworkView) -> NetworksView:
+    occurs, weights = view.masks.any((1, 2)).tolist(), _rounded(view.topical_weights())
+    return NetworksView(layers=view.layers, names=view.networks, occurs=occurs, weights=weights)
 
 
 def _answer(
-    engine: Engine, view: TextView, parser: Parser, missing: dict[str, str], **parts: Any
+    engine: Engine, text: TextView, parser: Parser, missing: dict[str, str], **answer: Any
 ) -> ExplainAnswer:
     if parser.lacks is not None:
         missing["trees"] = parser.lacks
-    elif not view.sentences[0].words:
+    elif not text.sentences[0].words:
         missing["trees"] = "The text has no words."
-    distance = view.max_distance
-    trees = {kind: matrix.tolist() for kind, matrix in view.relations.items()}
-    names = [relation_name(one, distance) for one in range(n_relations(distance))]
+    sentences = [SentenceView.model_validate(sentence, from_attributes=True) for sentence in text.sentences]
+    for sentence in sentences:
+        if sentence.constituency is not None:
+            sentence.phrases = [tuple(span) for span in spans_of(parse_tree(sentence.constituency))]
+    distance = text.max_distance
     return ExplainAnswer(
         model=engine.description.name,
         task=engine.description.task,
-        sentences=[_sentence(sentence) for sentence in view.sentences],
-        pieces=PiecesView(texts=view.pieces, words=view.words_of_pieces, factors=view.factors),
-        relations=RelationsView(max_distance=distance, names=names, trees=trees),
+        sentences=sentences,
+        pieces=PiecesView(texts=text.pieces, words=text.words_of_pieces, factors=text.factors),
+        relations=RelationsView(
+            max_distance=distance,
+            names=[relation_name(number, distance) for number in range(n_relations(distance))],
+            trees={kind: matrix.tolist() for kind, matrix in text.relations.items()},
+        ),
         missing=missing,
-        **parts,
+        **answer,
     )
-
-
-def _sentence(sentence: Sentence) -> SentenceView:
-    view = SentenceView.model_validate(sentence, from_attributes=True)
-    if view.constituency is not None:
-        view.phrases = [tuple(span) for span in spans_of(parse_tree(view.constituency))]
-    return view
 
 
 def _attention(
@@ -440,27 +433,23 @@ def _attention(
     rows: Sequence[str],
     columns: Sequence[str],
     settings: ExplainSettings,
-    inside: SubnetworkView | None = None,
+    view: SubnetworkView | None = None,
 ) -> AttentionView:
     """One layer of `[layers, heads, rows, columns]`, or one sub-network of it."""
     n_layers, n_heads = weights.shape[:2]
-    layer = _place(settings.layer, n_layers, "layer")
-    head = None if settings.head is None else _place(settings.head, n_heads, "head")
+    for what, number, n in (("layer", settings.layer, n_layers), ("head", settings.head, n_heads)):
+        if number is not None and number >= n:
+            raise ConfigError(f"{what}: expected at most {n - 1} in this model, got {number}.")
+    layer, head = settings.layer % n_layers, settings.head
     shown = weights[layer].mean(0) if head is None else weights[layer, head]
-    network = None if inside is None else settings.network
-    if inside is not None and network is not None:
-        if layer not in inside.layers:
-            layers = ", ".join(map(str, inside.layers))
+    network = None if view is None else settings.network
+    if view is not None and network is not None:
+        if layer not in view.layers:
+            layers = ", ".join(map(str, view.layers))
             raise ConfigError(f"layer: expected one with sub-networks ({layers}), got {layer}.")
-        shown = inside.sub_attention(inside.layers.index(layer), inside.network(network), head)
-    place = {"n_layers": n_layers, "n_heads": n_heads, "layer": layer, "head": head, "network": network}
-    return AttentionView(kind=kind, rows=list(rows), columns=list(columns), weights=_rounded(shown), **place)
-
-
-def _place(wanted: int, n_places: int, what: str) -> int:
-    if wanted >= n_places:
-        raise ConfigError(f"{what}: expected at most {n_places - 1} in this model, got {wanted}.")
-    return wanted % n_places
+        shown = view.sub_attention(view.layers.index(layer), view.network(network), head)
+    which = {"n_layers": n_layers, "n_heads": n_heads, "layer": layer, "head": head, "network": network}
+    return AttentionView(kind=kind, rows=list(rows), columns=list(columns), weights=_rounded(shown), **which)
 
 
 def _rounded(weights: Any) -> list[list[float]]:

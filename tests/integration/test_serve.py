@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -60,14 +61,25 @@ class Server:
                 self.ready.set()
         self.ready.set()
 
+    def __enter__(self):
+        assert self.ready.wait(120)
+        assert self.port, "".join(self.lines)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(20)
+        self.reader.join(10)
+        self.process.stderr.close()
+
     def answered(self):
         """Ids of the requests that the log says were answered with 200."""
         found = [json.loads(line) for line in self.lines]
         return {one["request_id"] for one in found if one["event"] == "request" and one["status"] == 200}
 
 
+@pytest.mark.slow
 def test_sigterm_under_load_loses_no_accepted_request():
-    server = Server(SERVER)
     answers, refused = {}, []
 
     def client(number):
@@ -93,9 +105,7 @@ def test_sigterm_under_load_loses_no_accepted_request():
             finally:
                 connection.close()
 
-    try:
-        assert server.ready.wait(120)
-        assert server.port, "".join(server.lines)
+    with Server(SERVER) as server:
         threads = [threading.Thread(target=client, args=(number,)) for number in range(12)]
         for thread in threads:
             thread.start()
@@ -106,10 +116,6 @@ def test_sigterm_under_load_loses_no_accepted_request():
         for thread in threads:
             thread.join(60)
         server.process.wait(60)
-    finally:
-        server.process.kill()
-        server.reader.join(10)
-        server.process.stderr.close()
     assert len(answers) > before  # what was in its hands when told to stop, it finished
     assert all(status == 200 and found == text.upper() for status, found, text in answers.values())
     assert server.answered() == set(answers)
@@ -125,8 +131,9 @@ STUCK = SERVER.replace(
 ).replace("import sys, time", "import sys, time, syntaxformer.serve.app as app; app.STOP_S = 0.3")
 
 
+@pytest.mark.slow
 def test_sigterm_ends_what_takes_long_with_503():
-    server, statuses = Server(STUCK), []
+    statuses = []
 
     def ask():
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
@@ -135,8 +142,7 @@ def test_sigterm_ends_what_takes_long_with_503():
         statuses.append((response.status, json.loads(response.read())["error"]["code"]))
         connection.close()
 
-    try:
-        assert server.ready.wait(120)
+    with Server(STUCK) as server:
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for thread in threads:
             thread.start()
@@ -147,28 +153,24 @@ def test_sigterm_ends_what_takes_long_with_503():
         assert time.monotonic() - start < 10
         for thread in threads:
             thread.join(10)
-    finally:
-        server.process.kill()
-        server.reader.join(10)
-        server.process.stderr.close()
     assert statuses == [(503, "too_late")] * 3
 
 
+@pytest.mark.slow
 def test_half_open_connections_do_not_take_all_files():
     """They are more than the files that the process may open, and none of them is closed by its client."""
     pytest.importorskip("resource", reason="there is no limit of files here")
     limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))\n"
-    server, sockets, seconds = Server(limit + SERVER), [], []
-    try:
-        assert server.ready.wait(120)
+    seconds = []
+    with ExitStack() as stack, Server(limit + SERVER) as server:
         for start in (
             b"",
             b"GET /healthz HTTP/1.1\r\nhost: loc",
             b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{",
         ):
             for _ in range(250):
-                sockets.append(socket.create_connection(("127.0.0.1", server.port), timeout=5))
-                sockets[-1].sendall(start)
+                client = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+                stack.enter_context(client).sendall(start)
                 time.sleep(0.001)
             for _ in range(5):
                 began = time.monotonic()
@@ -177,13 +179,6 @@ def test_half_open_connections_do_not_take_all_files():
                 assert connection.getresponse().read() == b'{"status":"ok"}'
                 connection.close()
                 seconds.append(time.monotonic() - began)
-    finally:
-        for one in sockets:
-            one.close()
-        server.process.kill()
-        server.process.wait(20)
-        server.reader.join(10)
-        server.process.stderr.close()
     assert max(seconds) < 5
 
 
@@ -197,36 +192,28 @@ def test_the_example_of_nginx_is_one_that_it_takes(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_others_are_answered_while_a_body_comes_in_chunks_of_a_byte():
     """What takes the parser of HTTP seconds altogether may take it none at a time."""
     chunks = b"1\r\n1\r\n" * 150_000
     head = b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked"
-    server = Server(SERVER)
-    try:
-        assert server.ready.wait(120)
-        with socket.create_connection(("127.0.0.1", server.port)) as client:
-            sender = threading.Thread(
-                target=client.sendall, args=(head + b"\r\n\r\n" + chunks + b"0\r\n\r\n",)
-            )
-            sender.start()
-            other = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-            seconds, answer = [], threading.Thread(target=client.recv, args=(4096,))
-            answer.start()
-            while answer.is_alive():
-                start = time.monotonic()
-                other.request("GET", "/healthz")
-                assert other.getresponse().read() == b'{"status":"ok"}'
-                seconds.append(time.monotonic() - start)
-            other.close()
-            sender.join()
-    finally:
-        server.process.kill()
-        server.process.wait(20)
-        server.reader.join(10)
-        server.process.stderr.close()
+    with Server(SERVER) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+        sender = threading.Thread(target=client.sendall, args=(head + b"\r\n\r\n" + chunks + b"0\r\n\r\n",))
+        sender.start()
+        other = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        seconds, answer = [], threading.Thread(target=client.recv, args=(4096,))
+        answer.start()
+        while answer.is_alive():
+            start = time.monotonic()
+            other.request("GET", "/healthz")
+            assert other.getresponse().read() == b'{"status":"ok"}'
+            seconds.append(time.monotonic() - start)
+        other.close()
+        sender.join()
     assert max(seconds) < 1
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_load_their_models_end_the_service_with_the_reason(tmp_path):
     script = """
 import os, sys, time

@@ -77,31 +77,18 @@ def test_outputs_of_one_and_of_several_inputs(tmp_path):
 @pytest.mark.parametrize(
     ("inputs", "output", "message"),
     [
-        (
-            ["a"],
-            "s3://bucket/a.parquet",
-            "-o: expected a path on a disk of this machine or a shared one, got a URL. "
-            "Write to a disk and copy the file.",
-        ),
-        (
-            ["s3://bucket/a.txt"],
-            "o",
-            "INPUT: expected a file, got the URL s3://bucket/a.txt. Download it first.",
-        ),
-        (["a", "b"], "o.parquet", "-o: expected a folder for 2 inputs, got the file o.parquet."),
-        (
-            ["x/a", "y/a"],
-            "o",
-            "-o: expected inputs of different names, got two for o/a.parquet. Annotate them separately.",
-        ),
-        (["a"], "a", "-o: expected another file than the input, got a."),
-        (["a"], "o.conllu", "-o: expected a file ending of .parquet, got o.conllu. Use o.parquet."),
+        (["a"], "s3://bucket/a.parquet", "-o: expected a path on a disk"),
+        (["s3://bucket/a.txt"], "o", "INPUT: expected a file, got the URL s3://bucket/a.txt"),
+        (["a", "b"], "o.parquet", "-o: expected a folder for 2 inputs, got the file o.parquet"),
+        (["x/a", "y/a"], "o", "-o: expected inputs of different names, got two for o/a.parquet"),
+        (["a"], "a", "-o: expected another file than the input, got a"),
+        (["a"], "o.conllu", "-o: expected a file ending of .parquet, got o.conllu"),
     ],
 )
 def test_outputs_that_clash_are_refused(inputs, output, message):
     with pytest.raises(ConfigError) as caught:
         output_paths(inputs, Path(output))
-    assert str(caught.value) == message
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -155,16 +155,6 @@ def test_what_the_user_can_cause_is_a_line_a_problem(run, monkeypatch, error, li
     assert (code, out, err.splitlines()) == (2, "", lines)
 
 
-def test_debug_shows_the_traceback(monkeypatch):
-    def fail(**_):
-        raise DataError("expected a, got b.")
-
-    monkeypatch.setattr(cli_main, "app", fail)
-    monkeypatch.setattr(sys, "argv", ["syntaxformer", "--debug", "doctor"])
-    with pytest.raises(DataError):
-        cli_main.main()
-
-
 @pytest.mark.parametrize(("flags", "place"), [((), False), (("--debug",), True)])
 def test_warnings_of_libraries_are_for_debugging_and_our_own_for_everyone(monkeypatch, capsys, flags, place):
     monkeypatch.setattr(sys, "argv", ["syntaxformer", *flags, "doctor"])
@@ -172,16 +162,6 @@ def test_warnings_of_libraries_are_for_debugging_and_our_own_for_everyone(monkey
     cli_main._show_warning("slow kernel", FutureWarning, "/lib/torch/nn.py", 7)
     of_library = "warning: /lib/torch/nn.py:7: FutureWarning: slow kernel\n" if place else ""
     assert capsys.readouterr().err == f"warning: trees may differ.\n{of_library}"
-
-
-def test_an_error_of_ours_is_a_traceback(monkeypatch):
-    def fail(**_):
-        raise IndexError("ours")
-
-    monkeypatch.setattr(cli_main, "app", fail)
-    monkeypatch.setattr(sys, "argv", ["syntaxformer", "doctor"])
-    with pytest.raises(IndexError):
-        cli_main.main()
 
 
 def test_a_full_output_device():
@@ -269,3 +249,16 @@ def test_the_bound_of_lines_stands_before_the_verb(run, tmp_path, monkeypatch):
     assert f"{tmp_path / 'in.en'}:1: expected at most 3 bytes" in err
     assert "--max-line-bytes 30 " in err
     assert "before the verb" in run("annotate", "x", "-o", "y", "--max-line-bytes", "3")[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"), [(["--debug"], DataError("expected a, got b.")), ([], IndexError("ours"))]
+)
+def test_debug_and_errors_of_ours_show_the_traceback(monkeypatch, flags, error):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr(cli_main, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["syntaxformer", *flags, "doctor"])
+    with pytest.raises(type(error)):
+        cli_main.main()

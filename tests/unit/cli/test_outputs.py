@@ -80,15 +80,3 @@ def test_no_verb_writes_over_what_it_reads(monkeypatch, capsys, tmp_path, argume
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "error: -o: expected another file than the input, got in.\n"
     assert (tmp_path / "in").read_text() == "mine\n"
-
-
-def test_a_report_of_another_kind_is_not_written(monkeypatch, capsys, tmp_path):
-    arguments = ["compare", "a", "b", "--src", "c", "--ref", "d", "-o", str(tmp_path / "x.pdf")]
-    monkeypatch.setattr(sys, "argv", ["syntaxformer", *arguments])
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    monkeypatch.setattr("warnings.showwarning", None)
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    line = "error: -o: expected a file ending of .md or .html, got x.pdf. Use x.md.\n"
-    assert capsys.readouterr().err == line

@@ -36,6 +36,7 @@ runpy.run_path({str(ROOT / "benchmarks" / "gpu.py")!r}, run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_the_page_is_written_with_little_installed(tmp_path):
     page = tmp_path / "page.md"
     command = [
@@ -73,6 +74,7 @@ def test_a_device_that_is_not_there_is_one_line(monkeypatch):
         runpy.run_path(str(ROOT / "benchmarks" / "gpu.py"), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_of_a_small_tensor_is_found(monkeypatch):
     """Gradients of topical queries are a millionth of the largest one; those of the second pass are spoiled."""
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -18,6 +18,7 @@ def _snippets(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if _snippets(page)], ids=lambda page: page.name)
 def test_python_snippets_run(page: Path, tmp_path: Path) -> None:
     done = own_process.run("\n".join(_snippets(page)), cwd=tmp_path)

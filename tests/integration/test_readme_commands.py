@@ -10,6 +10,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 import own_process
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -29,6 +31,7 @@ def commands() -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))[1] != "demo"]
 
 
+@pytest.mark.slow
 def test_they_run_one_after_the_other(newcomer):
     shown = commands()
     assert [words[1] for words in shown] == ["train", "finetune", "serve"]

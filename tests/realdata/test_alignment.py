@@ -17,6 +17,8 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.trees import read_conllu
 
+pytestmark = pytest.mark.slow
+
 
 def byte_level(lines: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())

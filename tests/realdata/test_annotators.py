@@ -9,6 +9,8 @@ from syntaxformer.base.errors import BackendMissingError
 from syntaxformer.base.files import read_lines
 from syntaxformer.trees import check_governors, read_conllu
 
+pytestmark = pytest.mark.slow
+
 UPOS = {
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 
 import numpy as np
+import pytest
 
 from syntaxformer.syntax import constituency_relations, dependency_relations
 from syntaxformer.trees import leaves_of, read_conllu, read_ptb, remove_traces, strip_functions
+
+pytestmark = pytest.mark.slow
 
 
 def read_dependencies(path) -> list[list[int]]:

@@ -10,6 +10,8 @@ from syntaxformer.encoders.classifier import annotate_examples
 from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import TASKS
 
+pytestmark = pytest.mark.slow
+
 GLUE = [
     ("cola", "CoLA", {"train": 8551, "dev": 1043, "test": 1063}),
     ("sst2", "SST-2", {"train": 67349, "dev": 872, "test": 1821}),

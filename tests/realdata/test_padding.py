@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from syntaxformer.translation.batches import TokenBudgetBatches
 from syntaxformer.translation.corpora import CorpusConfig, read_split
 from syntaxformer.translation.prepare import encode_pairs, get_tokenizers
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig
+
+pytestmark = pytest.mark.slow
 
 
 def _padded_share(pairs, batches) -> float:

@@ -13,6 +13,8 @@ from syntaxformer.trees import (
     strip_functions,
 )
 
+pytestmark = pytest.mark.slow
+
 N_HELD_OUT = 414
 
 

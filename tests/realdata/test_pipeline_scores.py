@@ -11,6 +11,8 @@ import spacy
 from syntaxformer.annotate import load_annotator
 from syntaxformer.annotate.training import read_treebank, score_annotator
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 TEST_FILES = {
     "en": "en_ewt-ud-test.conllu.gz",

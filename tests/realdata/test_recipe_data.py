@@ -7,6 +7,8 @@ import pytest
 from syntaxformer.translation.corpora import read_split, read_train
 from syntaxformer.translation.recipe import load_recipe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("recipe", "folder", "test", "n_pairs"),

@@ -15,6 +15,8 @@ from syntaxformer.trees import (
     tree_of_column,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def rows(path):
     with gzip.open(path, "rt", encoding="utf-8") as file:

@@ -12,6 +12,8 @@ from syntaxformer.trees import (
     sentence_from_tree,
 )
 
+pytestmark = pytest.mark.slow
+
 UD = {
     "de_gsd-ud-dev": 799,
     "de_gsd-ud-test": 977,

@@ -540,7 +540,8 @@ def check_settings(folder: Path, is_checkpoint: bool = False) -> None:
             beside those of the model.
     """
     names = _entries(folder)
-    if odd := [one for name, one in names.items() if _READ.search(name) and not _is_plain(one)]:
+    read = [path for name, path in names.items() if _READ.search(name)]
+    if odd := [path for path in read if not path.is_file() and not path.is_dir()]:
         raise CheckpointError(f"{odd[0]}: expected a plain file, got a pipe, a device or a broken link.")
     if not is_checkpoint and (found := sorted(filter(_OTHER_WEIGHTS.fullmatch, names))):
         raise CheckpointError(
@@ -558,10 +559,6 @@ def check_settings(folder: Path, is_checkpoint: bool = False) -> None:
             for key, value, is_top in values_of(content):
                 if expected := _expected(key, value, max(sizes), is_top):
                     raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() or path.is_dir()
 
 
 def library_texts(folder: Path) -> Iterator[Path]:

@@ -52,8 +52,7 @@ def check_tokenizer(path: Path) -> None:
         if path.suffix != ".json":
             read_sentencepiece(path.read_bytes())
             return
-        content = {
-            **read_json(path, MAX_PIECES_BYTES),
+        content = read_json(path, MAX_PIECES_BYTES) | {
             "padding": None,
             "truncation": None,
         }  # see `check_pieces`

@@ -9,13 +9,12 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from syntaxformer.base.files import write_text
-from syntaxformer.base.statistics import Spread, detectable_effect, seed_interval, spread
+from syntaxformer.base.statistics import detectable_effect, spread
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
@@ -52,138 +51,103 @@ _TABLE = "model.share_source_embedding"
 MOST_NAMED = 3
 """Largest number of runs that a warning names for each value."""
 
-Found = Iterable[tuple[str, str, str, StoredRun]]
-"""Name of a property, key of the runs that should share it, its value, and a run with this value."""
+CHECKS = {
+    "data": ("one content for the same settings", "Restore the old content"),
+    "recipes": ("one value for all seeds", "Restore the old recipe"),
+    "precision": (
+        "one value unless the settings differ in it",
+        "Set training.precision in the settings",
+    ),
+    "code": ("one version for all runs that are compared", "Check out the commit of the other runs"),
+    "embedding tables": (
+        f"one kind, shared or own, unless the settings differ in {_TABLE}",
+        f"Set {_TABLE}: false for the baseline too",
+    ),
+    "scoring": (
+        "one way of scoring for all runs that are compared",
+        "Compare only systems that are scored in the same way",
+    ),
+}
+"""What runs that belong together should share → what is expected, and the remedy."""
 
 
 def content_hashes(run: StoredRun) -> dict[str, str]:
     """Data that a run read → its sha256, if the run stored it."""
-    found = dict(run.result.get("data_sha256") or {})
-    found |= {f"test {side}": value for side, value in (run.result.get("test_sha256") or {}).items()}
-    if run.result.get("model_sha256"):
-        found["model"] = run.result["model_sha256"]
-    return found
+    hashes = dict(run.result.get("data_sha256") or {})
+    hashes |= {f"test {side}": value for side, value in (run.result.get("test_sha256") or {}).items()}
+    model = run.result.get("model_sha256")
+    return hashes | ({"model": model} if model else {})
 
 
 def mixtures(spec: Spec, runs: Sequence[StoredRun]) -> Iterator[tuple[str, list[str], str]]:
     """Find differences between finished runs that should not differ: a title, sentences and a remedy each."""
-    for check in CHECKS:
-        found: dict[tuple[str, str], dict[str, list[str]]] = {}
-        for what, group, value, run in check.find(spec, runs):
-            found.setdefault((what, group), {}).setdefault(value, []).append(run.cell.name)
-        sentences = [
-            f"{what}: expected {check.expected}, got {len(sides)}: "
-            f"{'; '.join(f'{value} in {_names(names)}' for value, names in sides.items())}."
-            for (what, _), sides in found.items()
-            if len(sides) > 1
-        ]
-        if sentences:
-            yield check.title, sentences, check.remedy
-
-
-def _names(repeated: Sequence[str]) -> str:
-    names = list(dict.fromkeys(repeated))
-    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + rest
-
-
-def _contents(_: Spec, runs: Sequence[StoredRun]) -> Found:
+    keys = dict.fromkeys(key for run in runs for key in run.result.get("recipe") or ())
+    shared: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for run in runs:
-        for part, value in content_hashes(run).items():
-            yield part, _setting(run.cell, part), f"sha256 {value[:12]}", run
+        for check, what, group, value in _properties(spec, run, keys):
+            shared.setdefault((check, what, group), {}).setdefault(value, []).append(run.cell.name)
+    for title, (expected, remedy) in CHECKS.items():
+        sentences = []
+        for (check, what, _), values in shared.items():
+            if check == title and len(values) > 1:
+                sides = []
+                for value, names in values.items():
+                    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+                    sides.append(f"{value} in {', '.join(names[:MOST_NAMED])}{rest}")
+                sentences.append(f"{what}: expected {expected}, got {len(values)}: {'; '.join(sides)}.")
+        if sentences:
+            yield title, sentences, remedy
 
 
-def _recipes(_: Spec, runs: Sequence[StoredRun]) -> Found:
-    """Seeds of the same settings have one recipe; other settings may decide any place (as a preset does)."""
-    places = dict.fromkeys(key for run in runs for key in run.result.get("recipe") or ())
-    for place, run in product([one for one in places if one.split(".")[-1] != SEED], runs):
-        value = value_at(run.result.get("recipe") or {}, place)
-        if value is not UNKNOWN:
-            same = json.dumps({**run.cell.settings, SEED: None}, sort_keys=True, default=str)
-            yield place, same, json.dumps(value, sort_keys=True), run
+def _properties(
+    spec: Spec, run: StoredRun, recipe_keys: Iterable[str]
+) -> Iterator[tuple[str, str, str, str]]:
+    """The check, the name, the group of runs that should share it, and the value of a run's properties."""
+    cell, result = run.cell, run.result
+    for what, digest in content_hashes(run).items():
+        yield "data", what, _data_settings(cell, what), f"sha256 {digest[:12]}"
+    # Seeds of the same settings have one recipe; other settings may decide any key (as a preset does).
+    same = _as_json({**cell.settings, SEED: None})
+    for key in recipe_keys:
+        value = value_at(result.get("recipe") or {}, key)
+        if key.split(".")[-1] != SEED and value is not UNKNOWN:
+            yield "recipes", key, same, _as_json(value)
+    outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)
+    compared = {axis: level for axis, level in cell.labels.items() if axis not in outside}
+
+    def group(setting: str = "") -> str:
+        return json.dumps([compared, cell.settings.get(setting)])
+
+    if precision := result.get("precision"):
+        yield "precision", "training.precision", group("training.precision"), precision
+    if commit := result.get("commit"):
+        versions = result.get("versions") or {}
+        libraries = [f"{name} {versions[name]}" for name in _TRAINS if name in versions]
+        yield "code", "code", group(), ", ".join([commit, *libraries])
+    if table := result.get("source_table"):
+        yield "embedding tables", "table of source words", group(_TABLE), table
+    if scoring := result.get("scoring"):
+        references = result.get("references")
+        yield "scoring", "scoring", group(), _as_json(scoring) + (f" {references}" if references else "")
 
 
-def _compared(
-    what: str, key: str, value: Callable[[StoredRun], str] | None = None, setting: str = ""
-) -> Callable[[Spec, Sequence[StoredRun]], Found]:
-    """Make a check of the values at a key for runs that are compared; runs may differ if `setting` does."""
-
-    def find(spec: Spec, runs: Sequence[StoredRun]) -> Found:
-        outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)
-        for run in (one for one in runs if one.result.get(key)):
-            shared = {axis: level for axis, level in run.cell.labels.items() if axis not in outside}
-            group = json.dumps([shared, run.cell.settings.get(setting)])
-            yield what, group, value(run) if value else run.result[key], run
-
-    return find
-
-
-def _code(run: StoredRun) -> str:
-    """The commit and the versions of the libraries that train."""
-    versions = run.result.get("versions") or {}
-    libraries = [f"{name} {versions[name]}" for name in _TRAINS if name in versions]
-    return ", ".join([run.result["commit"], *libraries])
-
-
-def _scored(run: StoredRun) -> str:
-    """How a run was scored, and how its references were changed."""
-    way = json.dumps(run.result["scoring"], sort_keys=True)
-    return f"{way} {note}" if (note := run.result.get("references")) else way
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A property that runs which belong together should share."""
-
-    title: str
-    expected: str
-    remedy: str
-    find: Callable[[Spec, Sequence[StoredRun]], Found]
-
-
-CHECKS = (
-    Check("data", "one content for the same settings", "Restore the old content", _contents),
-    Check("recipes", "one value for all seeds", "Restore the old recipe", _recipes),
-    Check(
-        "precision",
-        "one value unless the settings differ in it",
-        "Set training.precision in the settings",
-        _compared("training.precision", "precision", setting="training.precision"),
-    ),
-    Check(
-        "code",
-        "one version for all runs that are compared",
-        "Check out the commit of the other runs",
-        _compared("code", "commit", _code),
-    ),
-    Check(
-        "embedding tables",
-        f"one kind, shared or own, unless the settings differ in {_TABLE}",
-        f"Set {_TABLE}: false for the baseline too",
-        _compared("table of source words", "source_table", setting=_TABLE),
-    ),
-    Check(
-        "scoring",
-        "one way of scoring for all runs that are compared",
-        "Compare only systems that are scored in the same way",
-        _compared("scoring", "scoring", _scored),
-    ),
-)
-
-
-def _setting(cell: Cell, part: str) -> str:
+def _data_settings(cell: Cell, what: str) -> str:
     """The settings that decide which data a run reads; `data.fraction` concerns only the training set."""
-    if part == "model":
+    if what == "model":
         return str(cell.settings.get("model"))
-    if part.startswith("test "):
-        return json.dumps(cell.test, sort_keys=True)
-    if part == "annotation":
-        own = {name: value for name, value in cell.settings.items() if not name.startswith("training.")}
-        return json.dumps([cell.recipe, {**own, "seed": None}], sort_keys=True, default=str)
+    if what.startswith("test "):
+        return _as_json(cell.test)
+    if what == "annotation":
+        settings = {key: value for key, value in cell.settings.items() if not key.startswith("training.")}
+        return _as_json([cell.recipe, {**settings, SEED: None}])
     data = {key: value for key, value in cell.settings.items() if key.partition(".")[0] == "data"}
-    if part != "train":
+    if what != "train":
         data.pop("data.fraction", None)
-    return json.dumps([cell.recipe, cell.settings.get("task"), data], sort_keys=True, default=str)
+    return _as_json([cell.recipe, cell.settings.get("task"), data])
+
+
+def _as_json(content: Any) -> str:
+    return json.dumps(content, sort_keys=True, default=str)
 
 
 NONE = "–"
@@ -200,108 +164,99 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
     runs = store.runs()
     spec = tuned(spec, runs)
     results = _search_blocks(spec, runs, folder) if spec.search else _grid_blocks(spec, store, runs, folder)
-    mine = _wanted(spec, runs)
-    counts = Counter(one.state for one in mine)
+    members = list(own_runs(spec, runs).values())
+    if spec.search is None:
+        by_key = {run.cell.key: run for run in members}
+        waiting = (StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells())
+        before = [] if (tuning := spec.tuning()) is None else own_runs(tuning, runs).values()
+        members = [*before, *(by_key.get(run.cell.key, run) for run in waiting)]
+    counts = Counter(run.state for run in members)
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    done = [run for run in members if run.state == DONE]
+    missing = [[_title(run.cell), run.state, run.error or ""] for run in members if run.state != DONE]
     blocks: list[Block] = [
         Heading(spec.title or spec.name, 1),
         *([Paragraph(spec.question)] if spec.question else []),
-        Paragraph(f"Experiment `{spec.name}` has {len(mine)} runs{states and f': {states}'}."),
-        *_warning_blocks(spec, mine),
-        *_unlearned_blocks(mine),
-        *_unturned_blocks(spec, mine),
+        Paragraph(f"Experiment `{spec.name}` has {len(members)} runs{states and f': {states}'}."),
+        *_warning_blocks(spec, done),
         *results,
         *_tuning_blocks(spec, runs),
         *map(Paragraph, spec.report.notes),
-        *_missing_blocks(mine),
-        *_origin_blocks(spec, store, mine),
+        *([Heading("Not measured"), Table(["run", "state", "why"], missing)] if missing else []),
+        *_origin_blocks(spec, store, done),
     ]
     write_text(folder / "report.md", to_markdown(blocks))
     write_text(folder / "report.html", to_html(blocks, folder))
     return folder / "report.md"
 
 
-def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
-    """The stored runs of this specification, and the planned runs that were not started."""
-    mine = own_runs(spec, runs)
-    if spec.search is not None:
-        return list(mine.values())
-    before = [] if (tuning := spec.tuning()) is None else own_runs(tuning, runs).values()
-    grid = [mine.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
-    return [*before, *grid]
-
-
-def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
-    """Warnings, before any numbers, about runs that do not belong together."""
+def _warning_blocks(spec: Spec, done: Sequence[StoredRun]) -> list[Block]:
+    """Warnings before any numbers: of runs that differ too much, learned nothing or might learn more."""
     blocks: list[Block] = []
-    for what, sentences, remedy in mixtures(spec, [one for one in runs if one.state == DONE]):
+    for what, sentences, remedy in mixtures(spec, done):
         last = f"{remedy}, or run the whole experiment under another name."
         blocks += [Heading(f"Warning: runs with different {what}"), *map(Paragraph, [*sentences, last])]
-    return blocks
-
-
-def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
-    """Warnings about runs that never predict a class of dev."""
-    found: dict[str, list[str]] = {}
-    for run in (one for one in runs if one.state == DONE):
+    unlearned: dict[str, list[str]] = {}
+    unturned: dict[str, list[StoredRun]] = {}
+    of_grid = [run for run in done if TRIAL not in run.cell.labels]
+    for run in done:
         missed = run.result.get("never_predicted")
-        what = missed_note(missed) if missed else "all predictions are the same" * is_constant(run)
-        found.setdefault(what, []).append(_title(run.cell))
-    note = "Differences from runs of one class mean nothing, and get no p. Train longer or at another rate."
-    lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
-    return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
-
-
-def _unturned_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
-    """A warning about runs whose best evaluation is their last: with more updates they might still gain."""
-    of_grid = [one for one in runs if one.state == DONE and TRIAL not in one.cell.labels]
-    found: dict[str, list[StoredRun]] = {}
+        if missed or is_constant(run):
+            what = missed_note(missed) if missed else "all predictions are the same"
+            unlearned.setdefault(what, []).append(_title(run.cell))
     for run in of_grid:
         if _is_best_at_end(run):
-            found.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
-    if not found:
-        return []
-    rows, scale = [], 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
-    for name, members in found.items():
-        ends = [one.result["curve"][-2:] for one in members if len(one.result.get("curve", [])) > 1]
-        slope = spread([scale * (last["value"] - before["value"]) for before, last in ends])
-        rows.append([name, str(len(members)), f"{slope.mean:+.3f}" if ends else NONE])
-    what = "loss" if spec.verb == "train" else "score"
-    note = (
-        f"The best evaluation of {sum(map(len, found.values()))} of {len(of_grid)} runs was their last. "
-        "A difference between such runs may say only that one of them learns faster. Train them longer."
-    )
-    table = Table(["runs", "number", f"change of {what} on dev in the last interval"], rows)
-    return [Heading("Warning: runs that were best at their last evaluation"), Paragraph(note), table]
+            unturned.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
+    if unlearned:
+        note = (
+            "Differences from runs of one class mean nothing, and get no p. Train longer or at another rate."
+        )
+        lines = [*(f"{what}: {'; '.join(titles)}." for what, titles in unlearned.items()), note]
+        blocks += [Heading("Warning: classes never predicted"), *map(Paragraph, lines)]
+    if unturned:
+        rows, scale = [], 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
+        for name, runs in unturned.items():
+            ends = [run.result["curve"][-2:] for run in runs if len(run.result.get("curve", [])) > 1]
+            slope = spread([scale * (last["value"] - before["value"]) for before, last in ends])
+            rows.append([name, str(len(runs)), f"{slope.mean:+.3f}" if ends else NONE])
+        what = "loss" if spec.verb == "train" else "score"
+        note = (
+            f"The best evaluation of {sum(map(len, unturned.values()))} of {len(of_grid)} runs was their "
+            "last. A difference between such runs may say only that one of them learns faster. "
+            "Train them longer."
+        )
+        table = Table(["runs", "number", f"change of {what} on dev in the last interval"], rows)
+        heading = Heading("Warning: runs that were best at their last evaluation")
+        blocks += [heading, Paragraph(note), table]
+    return blocks
 
 
 def _is_best_at_end(run: StoredRun) -> bool:
     """Whether the best evaluation is the last; by scores if it was fine-tuned before steps were stored."""
     if "best_step" in run.result or run.cell.verb == "train":
         return run.result.get("best_step") == run.result.get("last_step", math.nan)
-    *before, last = [-math.inf, *(one["value"] for one in run.result.get("curve", ()))]
+    *before, last = [-math.inf, *(point["value"] for point in run.result.get("curve", ()))]
     return last > max(before, default=math.inf)
 
 
 def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
     """A table of the settings that were tried on dev for each combination, and which were chosen."""
-    if (tuning := spec.tuning()) is None or (search := tuning.search) is None:
+    tuning, tune = spec.tuning(), spec.tune
+    if tuning is None or tune is None or (search := tuning.search) is None:
         return []
-    axes, rows, scale = list(tuning.axes), [], spec.report.scale
+    rows = []
     for labels in tuning.combinations():
         trials = study_trials(tuning, search, runs, labels)
-        best = best_trial(search, trials)
-        shown = []
-        for one in trials:
-            values = ", ".join(str(one.cell.settings[name]) for name in search.space)
-            text = f"{values}: {_number(trial_value(search, one), scale)}{ONE_CLASS * is_constant(one)}"
-            shown.append(f"{text} (chosen)" if one is best else text)
-        rows.append([*(labels[axis] for axis in axes), "; ".join(shown) or NONE])
-    tried = ", ".join(search.space)
+        best, shown = best_trial(search, trials), []
+        for trial in trials:
+            values = ", ".join(str(trial.cell.settings[name]) for name in search.space)
+            score = _number(trial_value(search, trial), spec.report.scale) + ONE_CLASS * is_constant(trial)
+            shown.append(f"{values}: {score}{' (chosen)' * (trial is best)}")
+        rows.append([*labels.values(), "; ".join(shown) or NONE])
     return [
         Heading("Settings chosen on dev"),
-        Table([*axes, f"{tried}: {search.metric}"], rows),
-        Paragraph(f"Each was tried once, with {json.dumps(spec.tune.settings)[1:-1]}." if spec.tune else ""),
+        Table([*tuning.axes, f"{', '.join(search.space)}: {search.metric}"], rows),
+        Paragraph(f"Each was tried once, with {json.dumps(tune.settings)[1:-1]}."),
     ]
 
 
@@ -311,82 +266,66 @@ def _primary_blocks(
     """The one comparison that the experiment was made for, with what it could have shown."""
     if (primary := spec.report.primary) is None:
         return []
-    group = next((one for one in groups if matches(one.labels, primary.cell)), None)
-    found = compare_groups(spec, store, group, groups, metric, primary.against) if group else None
-    effect = detectable_effect(primary.seeds, primary.sd)
-    others = [one for one in groups if group and one.labels == {**group.labels, **primary.against}]
-    before = [
-        (run.result.get("primary") or {}).get(spec.name, ...)
-        for one in (group, *others)
-        if one
-        for run in one.runs.values()
-    ]
-    is_planned = all(one == primary.model_dump() for one in before)
+    group = next((group for group in groups if matches(group.labels, primary.cell)), None)
+    gain = compare_groups(spec, store, group, groups, metric, primary.against) if group else None
+    sides = [other for other in groups if group and other.labels == {**group.labels, **primary.against}]
+    runs = [run for side in (group, *sides) if side for run in side.runs.values()]
+    plans = [(run.result.get("primary") or {}).get(spec.name, ...) for run in runs]
+    is_planned = all(plan == primary.model_dump() for plan in plans)
     plan = (
         f"Chosen{' before the first run' * is_planned}: {in_words(primary.cell)} against "
         f"{in_words(primary.against)}, {primary.seeds} seeds. If their difference has a standard deviation "
-        f"of {primary.sd:g} over seeds, a difference of {effect:.2f} {metric} is found with a probability "
-        "of 80 %."
+        f"of {primary.sd:g} over seeds, a difference of {detectable_effect(primary.seeds, primary.sd):.2f} "
+        f"{metric} is found with a probability of 80 %."
     )
     measured = "Not measured yet."
-    if found is not None:
-        sure = ""
-        if found.interval is not None:
-            sure = f", over seeds and sentences {_interval(found.interval, scale)}"
-        if not math.isnan(found.p_seeds):
-            ends = seed_interval(Spread(found.mean, found.sd, found.n))
-            sure = f", 95 % interval over seeds {_interval(ends, scale)}{sure}"
-        seeds = f"{found.n} seeds{ONE_CLASS * bool(found.n_constant)}"
+    if gain is not None:
+        intervals = ""
+        if gain.interval is not None:
+            intervals = f", over seeds and sentences {_interval(gain.interval, scale)}"
+        if not math.isnan(gain.p_seeds):
+            intervals = f", 95 % interval over seeds {_interval(gain.over_seeds, scale)}{intervals}"
         measured = (
-            f"Measured over {seeds}: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
-            f"{_p(found.p_seeds)}; standard deviation over seeds {found.sd * scale:.2f}."
+            f"Measured over {gain.n} seeds{ONE_CLASS * bool(gain.n_constant)}: {gain.mean * scale:+.2f} "
+            f"{metric}{intervals}, p (seeds) {_p(gain.p_seeds)}; standard deviation over seeds "
+            f"{gain.sd * scale:.2f}."
         )
-    if any(one is not ... and one != primary.model_dump() for one in before):
+    if any(plan is not ... and plan != primary.model_dump() for plan in plans):
         measured += " **It was written or changed after runs were made, so it was not planned.**"
     elif not is_planned:
         measured += " These runs do not record whether it was chosen before them."
     return [Heading("The comparison that was planned"), Paragraph(f"{plan} {measured}")]
 
 
-def _seeds(n: int | str, n_constant: int) -> str:
-    """A number of seeds, and in how many of them a run predicts one class only."""
-    return f"{n}, {n_constant} of one class" if n_constant else str(n)
-
-
-def _p(value: float) -> str:
-    return NONE if math.isnan(value) else f"{value:.3f}"
-
-
-def _interval(interval: tuple[float, float], scale: float) -> str:
-    return NONE if math.isnan(interval[0]) else f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"
-
-
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
-    """The table of results, a table for each control, and figures."""
-    groups, axes = group_runs(spec, runs), [axis for axis in spec.axes if axis != SEED]
-    metrics, scale, controls = metric_names(spec, groups), spec.report.scale, []
+    """The table of results, those of effects and of each control, and figures."""
+    groups, scale = group_runs(spec, runs), spec.report.scale
+    axes = [axis for axis in spec.axes if axis != SEED]
+    metrics = metric_names(spec, groups)
     first = metrics[0]
-    differences, *others = (
-        [compare_groups(spec, store, one, groups, first, levels) for one in groups]
-        for levels in (spec.report.baseline, *spec.report.controls)
-    )
-    for levels, found in zip(spec.report.controls, others, strict=True):
-        # The rows that share seeds with the control.
-        known = [(group, one) for group, one in zip(groups, found, strict=True) if one is not None]
-        names, cells = _columns(first, [one for _, one in known], scale)
-        rows = [
-            [*(group.labels[axis] for axis in axes), _seeds(one.n, one.n_constant), *row]
-            for (group, one), row in zip(known, cells, strict=True)
-        ]
-        table = Table([*axes, "seeds", *names], rows) if rows else Paragraph("Not measured.")
-        controls += [Heading(f"Against {in_words(levels)}"), table]
-    return [
+    differences = [
+        compare_groups(spec, store, group, groups, first, spec.report.baseline) for group in groups
+    ]
+    blocks = [
         *_primary_blocks(spec, store, groups, first, scale),
         Heading("Results"),
         _result_table(spec, groups, differences, metrics, axes),
         Paragraph(_reading(spec, metrics, differences)),
         *_effect_blocks(spec, store, groups, first),
-        *controls,
+    ]
+    for levels in spec.report.controls:
+        # The rows that share seeds with the control.
+        gains = [(group, compare_groups(spec, store, group, groups, first, levels)) for group in groups]
+        gains = [(group, gain) for group, gain in gains if gain is not None]
+        names, cells = _columns(first, [gain for _, gain in gains], scale)
+        rows = [
+            [*(group.labels[axis] for axis in axes), _seeds(gain.n, gain.n_constant), *row]
+            for (group, gain), row in zip(gains, cells, strict=True)
+        ]
+        table = Table([*axes, "seeds", *names], rows) if rows else Paragraph("Not measured.")
+        blocks += [Heading(f"Against {in_words(levels)}"), table]
+    return [
+        *blocks,
         *x_figures(spec, groups, differences, first, folder),
         *curve_figures(spec, groups, folder),
     ]
@@ -396,13 +335,14 @@ def _effect_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric:
     """The table of main effects and interactions, and how to read it."""
     if not spec.effects:
         return []
-    found, scale = list(effects(spec, store, groups, metric)), spec.report.scale
-    names, cells = _columns(metric, [one for *_, one in found], scale)
+    contrasts, scale = list(effects(spec, store, groups, metric)), spec.report.scale
+    names, cells = _columns(metric, [size for *_, size in contrasts], scale)
     names.insert(1, "95 % over seeds")
     rows = []
-    for (name, labels, one), cell in zip(found, cells, strict=True):
-        cell.insert(1, NONE if one is None else _interval(one.over_seeds, scale))
-        rows.append([name, *labels.values(), NONE if one is None else _seeds(one.n, one.n_constant), *cell])
+    for (name, labels, size), cell in zip(contrasts, cells, strict=True):
+        cell.insert(1, NONE if size is None else _interval(size.over_seeds, scale))
+        n_seeds = NONE if size is None else _seeds(size.n, size.n_constant)
+        rows.append([name, *labels.values(), n_seeds, *cell])
     others = [axis for axis in spec.axes if axis not in (*spec.effects, SEED)]
     note = (
         "The effect of a level is its score less that of the first level of its axis, averaged over the "
@@ -423,127 +363,120 @@ def _result_table(
     axes: Sequence[str],
 ) -> Table:
     first, scale = metrics[0], spec.report.scale
-    of_paper = {one.metric or first for one in spec.report.paper}
-    printed = {one: "paper" if one == first else f"paper {one}" for one in metrics if one in of_paper}
+    of_paper = {printed.metric or first for printed in spec.report.paper}
+    printed = {name: "paper" if name == first else f"paper {name}" for name in metrics if name in of_paper}
     names, cells = _columns(first, differences, scale) if spec.report.baseline else ([], [[]] * len(groups))
     of_printed = [column for name in printed.values() for column in (name, f"Δ {name}")]
-    header = [*axes, "seeds", *metrics, *names, *of_printed, "parameters", "minutes"]
     rows = []
     for group, cell in zip(groups, cells, strict=True):
         n_seeds = _seeds(f"{len(group.runs)} of {group.n_planned}", group.n_constant)
         row = [*(group.labels[axis] for axis in axes), n_seeds]
-        row += [*(_spread(group.spread(metric), scale) for metric in metrics), *cell]
+        for metric in metrics:
+            score = group.spread(metric)
+            deviation = "" if math.isnan(score.sd) else f" ± {score.sd * scale:.2f}"
+            row.append(f"{score.mean * scale:.2f}{deviation}" if score.n else NONE)
+        row += cell
         for metric in printed:
-            own, gain = (find(spec, group.labels, metric, first) for find in (paper_number, paper_gain))
-            row += [NONE if own is None else f"{own.value:.2f}", NONE if gain is None else f"{gain:+.2f}"]
+            number, gain = (get(spec, group.labels, metric, first) for get in (paper_number, paper_gain))
+            row += [
+                NONE if number is None else f"{number.value:.2f}",
+                NONE if gain is None else f"{gain:+.2f}",
+            ]
         done = group.runs.values()
         sizes = {run.result["n_parameters"] for run in done if "n_parameters" in run.result}
         row.append(" / ".join(f"{count / 1e6:.2f}M" for count in sorted(sizes)) or NONE)
         row.append(f"{spread([run.seconds / 60 for run in done]).mean:.1f}" if done else NONE)
         rows.append(row)
-    return Table(header, rows)
-
-
-def _spread(one: Spread, scale: float) -> str:
-    if not one.n:
-        return NONE
-    mean = f"{one.mean * scale:.2f}"
-    return mean if math.isnan(one.sd) else f"{mean} ± {one.sd * scale:.2f}"
+    return Table([*axes, "seeds", *metrics, *names, *of_printed, "parameters", "minutes"], rows)
 
 
 def _columns(
     metric: str, differences: Sequence[Difference | None], scale: float
 ) -> tuple[list[str], list[list[str]]]:
     """Names and rows of the columns of differences; p over sentences is a column if any row has it."""
-    has_sentences = any(one and one.p_sentences for one in differences)
-    has_intervals = any(one and one.interval for one in differences)
+    has_sentences = any(gain and gain.p_sentences for gain in differences)
+    has_intervals = any(gain and gain.interval for gain in differences)
     names = [f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
     names += ["95 % interval"] if has_intervals else []
     rows = []
-    for one in differences:
+    for gain in differences:
         row = [NONE] * len(names)
-        if one is not None:
-            row[:2] = f"{one.mean * scale:+.2f}", _p(one.p_seeds)
-            if one.p_sentences:
-                row[2] = f"{max(one.p_sentences):.3f}" if one.agree else "seeds disagree"
-            if one.interval:
-                row[-1] = _interval(one.interval, scale)
+        if gain is not None:
+            row[:2] = f"{gain.mean * scale:+.2f}", _p(gain.p_seeds)
+            if gain.p_sentences:
+                row[2] = f"{max(gain.p_sentences):.3f}" if gain.agree else "seeds disagree"
+            if gain.interval:
+                row[-1] = _interval(gain.interval, scale)
         rows.append(row)
     return names, rows
 
 
 def _reading(spec: Spec, metrics: Sequence[str], differences: Sequence[Difference | None]) -> str:
-    parts = ["Scores are means ± standard deviations over seeds"]
-    parts += ["A lower ter is better"] * ("ter" in metrics)
+    sentences = ["Scores are means ± standard deviations over seeds"]
+    sentences += ["A lower ter is better"] * ("ter" in metrics)
     if spec.report.baseline:
         levels = in_words(spec.report.baseline)
-        parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
-        if any(one and one.p_sentences for one in differences):
+        sentences += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
+        if any(gain and gain.p_sentences for gain in differences):
             split = "test" if metrics[0].startswith("test_") else "dev"
-            by, made = f"over examples of {split}", "predictions"
+            by, outputs = f"over examples of {split}", "predictions"
             if spec.verb == "train":
-                by, made = "of BLEU by sacreBLEU, nearly one-sided", "translations"
-            parts += [f"p (sentences) is from a paired bootstrap {by}, run for each seed"]
-            parts += [f"The largest p is shown, if all seeds have {made} and differ in one direction"]
-        if any(one and one.interval for one in differences):
-            parts += ["The 95 % interval is from a bootstrap over seeds and sentences together"]
-            parts += ["With fewer than ten seeds, it is too narrow"]
+                by, outputs = "of BLEU by sacreBLEU, nearly one-sided", "translations"
+            sentences += [f"p (sentences) is from a paired bootstrap {by}, run for each seed"]
+            sentences += [f"The largest p is shown, if all seeds have {outputs} and differ in one direction"]
+        if any(gain and gain.interval for gain in differences):
+            sentences += ["The 95 % interval is from a bootstrap over seeds and sentences together"]
+            sentences += ["With fewer than ten seeds, it is too narrow"]
     if spec.report.paper:
-        parts += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
+        sentences += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
         if spec.report.baseline:
-            parts += ["Δ paper is the paper's own gain over its own baseline, not our gain over the paper"]
-    return ". ".join(parts) + ". Minutes are by the clock and count all attempts of a run."
+            sentences += [
+                "Δ paper is the paper's own gain over its own baseline, not our gain over the paper"
+            ]
+    return ". ".join(sentences) + ". Minutes are by the clock and count all attempts of a run."
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
     """A table of trials for each study, in which the best is marked."""
-    search, names = spec.search, list(spec.search.space)
+    search, names, scale = spec.search, list(spec.search.space), spec.report.scale
     studies = {in_words(labels) or "Trials": labels for labels in spec.combinations()}
     files = file_names([f"{title}_{name}" for title in studies for name in names])
     blocks: list[Block] = []
     for title, labels in studies.items():
         trials = study_trials(spec, search, runs, labels)
         best = best_trial(search, trials)
-        metrics = dict.fromkeys([search.metric, *(name for one in trials for name in one.metrics)])
+        metrics = dict.fromkeys([search.metric, *(name for trial in trials for name in trial.metrics)])
         rows = [
             [
-                one.cell.labels["trial"] + (" (best)" if one is best else ""),
-                *(str(one.cell.settings[name]) for name in names),
-                *(_number(one.metrics.get(metric), spec.report.scale) for metric in metrics),
-                one.state + ONE_CLASS * is_constant(one),
+                trial.cell.labels[TRIAL] + " (best)" * (trial is best),
+                *(str(trial.cell.settings[name]) for name in names),
+                *(_number(trial.metrics.get(metric), scale) for metric in metrics),
+                trial.state + ONE_CLASS * is_constant(trial),
             ]
-            for one in trials
+            for trial in trials
         ]
-        blocks += [Heading(title), Table(["trial", *names, *metrics, "state"], rows)]
-        blocks += trial_figures(spec, search, title, trials, folder, files)
+        blocks += [Heading(title), Table([TRIAL, *names, *metrics, "state"], rows)]
+        of_study = {name: files[f"{title}_{name}"] for name in names}
+        blocks += trial_figures(spec, search, trials, folder, of_study)
     return blocks
 
 
-def _number(value: float | None, scale: float = 1.0) -> str:
-    return NONE if value is None else f"{scale * value:.4g}"
-
-
-def _missing_blocks(runs: Sequence[StoredRun]) -> list[Block]:
-    rows = [[_title(one.cell), one.state, one.error or ""] for one in runs if one.state != DONE]
-    return [Heading("Not measured"), Table(["run", "state", "why"], rows)] if rows else []
-
-
-def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> list[Block]:
+def _origin_blocks(spec: Spec, store: RunStore, done: Sequence[StoredRun]) -> list[Block]:
     """The run, commit and command behind each number."""
-    done = [one for one in runs if one.state == DONE]
     if not done:
         return []
     rows = []
-    for one in done:
-        scores = {name: value for name, value in one.metrics.items() if value is not None}
-        metrics = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
-        metrics += ONE_CLASS * is_constant(one)
-        place = str(store.cell_folder(one.cell).relative_to(store.folder))
-        made = [one.result.get("commit", NONE), one.result.get("precision", NONE)]
-        rows.append([place, metrics, *made, f"{one.seconds:.0f}", str(one.attempts)])
-    shared = [f"Signature {text}" for one in done for text in one.result.get("signatures", {}).values()]
-    shared += [f"Versions {json.dumps(one.result.get('versions', {}), sort_keys=True)}" for one in done]
-    shared += [f"Data {_hashes(one)}" for one in done]
+    for run in done:
+        metrics = ", ".join(f"{n} {_number(value)}" for n, value in run.metrics.items() if value is not None)
+        folder = str(store.cell_folder(run.cell).relative_to(store.folder))
+        code = [run.result.get("commit", NONE), run.result.get("precision", NONE)]
+        effort = [f"{run.seconds:.0f}", str(run.attempts)]
+        rows.append([folder, metrics + ONE_CLASS * is_constant(run), *code, *effort])
+    shared = [f"Signature {text}" for run in done for text in run.result.get("signatures", {}).values()]
+    shared += [f"Versions {json.dumps(run.result.get('versions', {}), sort_keys=True)}" for run in done]
+    for run in done:
+        hashes = [f"{what} sha256 {digest[:12]}" for what, digest in content_hashes(run).items()]
+        shared.append(f"Data {', '.join(hashes) or NONE}")
     content = json.dumps(spec.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return [
@@ -553,14 +486,27 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
             "A command is for the code of its commit; later code may have other defaults."
         ),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
-        Code("\n".join(one.result.get("command") or one.cell.command() for one in done)),
+        Code("\n".join(run.result.get("command") or run.cell.command() for run in done)),
         *map(Paragraph, dict.fromkeys(shared)),
     ]
 
 
-def _hashes(run: StoredRun) -> str:
-    return ", ".join(f"{part} sha256 {value[:12]}" for part, value in content_hashes(run).items()) or NONE
-
-
 def _title(cell: Cell) -> str:
     return in_words(cell.labels) or cell.name
+
+
+def _number(value: float | None, scale: float = 1.0) -> str:
+    return NONE if value is None else f"{scale * value:.4g}"
+
+
+def _seeds(n: int | str, n_constant: int) -> str:
+    """A number of seeds, and in how many of them a run predicts one class only."""
+    return f"{n}, {n_constant} of one class" if n_constant else str(n)
+
+
+def _p(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:.3f}"
+
+
+def _interval(interval: tuple[float, float], scale: float) -> str:
+    return NONE if math.isnan(interval[0]) else f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -74,49 +74,48 @@ class LocalExecutor:
     def __init__(self, n_jobs: int, command: Command | None = None) -> None:
         self._devices = _devices()
         self.n_jobs = one_a_device(n_jobs, len(self._devices))
-        self._command = command or own_command
+        self._command = command or cell_command
         self._slots: list[subprocess.Popen[bytes] | None] = [None] * self.n_jobs
 
     def open(self) -> None:
         """Do nothing: no connection is needed."""
 
     def start(self, folder: Path) -> subprocess.Popen[bytes]:
-        """Start the run of a folder in the first free slot; its output is appended to its LOG."""
-        slot = next(number for number, one in enumerate(self._slots) if one is None or one.poll() is not None)
-        process = self._slots[slot] = _process(self._command, folder, self._resources(slot))
-        return process
+        """Start the run of a folder in the first free slot; its output is appended to its LOG.
 
-    def _resources(self, slot: int) -> Mapping[str, str]:
-        """Variables for one of several processes: threads, unless the user has set them, and a device."""
-        given = {}
+        Threads are shared out, unless the user has set their number; each slot has a device of its own.
+        """
+        ended = (
+            number
+            for number, process in enumerate(self._slots)
+            if process is None or process.poll() is not None
+        )
+        slot, variables = next(ended), {}
         if "OMP_NUM_THREADS" not in os.environ:
-            given["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // self.n_jobs))
+            variables["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // self.n_jobs))
         if self._devices:
-            given["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
-        return given
+            variables["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
+        process = self._slots[slot] = _process(self._command, folder, variables)
+        return process
 
 
 def _process(
     command: Command, folder: Path, environment: Mapping[str, str], directory: str | None = None
 ) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **environment}
     with (folder / LOG).open("ab") as log:
         return subprocess.Popen(
-            command(folder),
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            cwd=directory,
-            env={**os.environ, **environment},
+            command(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, env=environment
         )
 
 
-def own_command(folder: Path) -> list[str]:
+def cell_command(folder: Path) -> list[str]:
     """This package's own command for one run, with the interpreter of this process."""
     return [sys.executable, "-m", "syntaxformer", "experiment", "cell", str(folder)]
 
 
 def one_a_device(n_jobs: int, n_devices: int) -> int:
-    """The number of jobs: as wanted, but at most the number of devices if there are any."""
+    """The number of jobs, but at most the number of devices if there are any."""
     if 0 < n_devices < n_jobs:
         _log.warning("jobs: %d, one for each GPU, and not %d", n_devices, n_jobs)
         return n_devices
@@ -126,8 +125,8 @@ def one_a_device(n_jobs: int, n_devices: int) -> int:
 def _devices() -> list[str]:
     """The GPUs that runs may use; CUDA reads the list up to the first negative number."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        named = takewhile(lambda one: not one.strip().startswith("-"), visible.split(","))
-        return [one for one in named if one]
+        numbers = takewhile(lambda number: not number.strip().startswith("-"), visible.split(","))
+        return list(filter(None, numbers))
     import torch
 
     return [str(number) for number in range(torch.cuda.device_count())]
@@ -148,41 +147,40 @@ class RayExecutor:
     """A run may wait for a machine, so only the run itself can measure its time."""
 
     def __init__(self, n_jobs: int, address: str | None = None, command: Command | None = None) -> None:
-        self.n_jobs, self._address, self._command = n_jobs, address, command or own_command
+        self.n_jobs, self._address, self._command = n_jobs, address, command or cell_command
         self._ray = import_ray()
-        self._connected, self._threads = False, ""
+        self._is_connected, self._threads = False, ""
         self._task: Any = None
 
     def __enter__(self) -> RayExecutor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._connected:
+        if self._is_connected:
             self._ray.shutdown()
-        self._connected, self._task = False, None
+        self._is_connected, self._task = False, None
 
     def open(self) -> None:
         """Connect, and find out which resources the cluster has for a run."""
         if self._task is not None:
             return
-        self._connected = connect(self._address, max(self.n_jobs, os.cpu_count() or 1))
+        self._is_connected = connect(self._address, max(self.n_jobs, os.cpu_count() or 1))
         with _cluster_errors(self._ray):
             machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        n_gpus = int(sum(one.get("GPU", 0) for one in machines))
+        n_gpus = int(sum(machine.get("GPU", 0) for machine in machines))
         self.n_jobs = one_a_device(self.n_jobs, n_gpus)
         n_cpus = share_of_a_run(machines, self.n_jobs)
         self._threads = os.environ.get("OMP_NUM_THREADS", str(max(1, n_cpus)))
-        self._task = self._ray.remote(_work).options(
-            num_cpus=n_cpus, num_gpus=1 if n_gpus else 0, max_retries=0
-        )
+        resources = {"num_cpus": n_cpus, "num_gpus": 1 if n_gpus else 0, "max_retries": 0}
+        self._task = self._ray.remote(_work).options(**resources)
 
     def start(self, folder: Path) -> _RayProcess:
         """Submit a run to the cluster, where it waits until a machine is free."""
         self.open()
-        places = str(folder.absolute()), str(Path.cwd())
+        variables = {"OMP_NUM_THREADS": self._threads, VARIABLE: os.environ.get(VARIABLE, "")}
+        folders = str(folder.absolute()), str(Path.cwd())
         with _cluster_errors(self._ray):
-            variables = {"OMP_NUM_THREADS": self._threads, VARIABLE: os.environ.get(VARIABLE, "")}
-            return _RayProcess(self._ray, self._task.remote(*places, variables, self._command))
+            return _RayProcess(self._ray, self._task.remote(*folders, variables, self._command))
 
 
 def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
@@ -191,12 +189,12 @@ def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
     With GPUs it is chosen so that each machine can use all of its GPUs; without, so that all runs can work at
     once, but at least one.
     """
-    with_gpus = [one for one in machines if one.get("GPU", 0) >= 1]
+    with_gpus = [machine for machine in machines if machine.get("GPU", 0) >= 1]
     if with_gpus:
-        return int(min(one.get("CPU", 0) // one["GPU"] for one in with_gpus))
-    widest = int(max((one.get("CPU", 0) for one in machines), default=1))
-    shares = range(widest, 1, -1)
-    return next((n for n in shares if sum(one.get("CPU", 0) // n for one in machines) >= n_jobs), 1)
+        return int(min(machine.get("CPU", 0) // machine["GPU"] for machine in with_gpus))
+    cpus = [machine.get("CPU", 0) for machine in machines]
+    shares = range(int(max(cpus, default=1)), 1, -1)
+    return next((share for share in shares if sum(n // share for n in cpus) >= n_jobs), 1)
 
 
 class _RayProcess:
@@ -260,21 +258,6 @@ Executor = LocalExecutor | RayExecutor
 MOST_KILLS = 2
 """After so many kills, a run is left for the next runner, because it may be what fills the memory."""
 
-STEPS = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
-EPOCHS = ("training.epochs", "data.fraction")
-"""Settings that multiply the time of training a translator, and of fine-tuning."""
-
-
-@dataclass
-class _Job:
-    """A running process."""
-
-    cell: Cell
-    process: subprocess.Popen[bytes] | _RayProcess
-    start: float
-    log_start: int
-    seconds_before: float
-
 
 def run_experiment(
     spec: Spec,
@@ -307,7 +290,8 @@ def run_experiment(
         BackendMissingError: A search needs Optuna, which is not installed.
         SyntaxformerError: Any error of `executor`; running runs are ended, and resumed the next time.
     """
-    spec.check_only(only or {})
+    only = only or {}
+    spec.check_only(only)
     check_experiment(spec, store.runs())
     store.folder.mkdir(parents=True, exist_ok=True)
     lock = store.lock()
@@ -320,22 +304,31 @@ def run_experiment(
     try:
         store.release([RUNNING])
         counts: Counter[str] = Counter()
-        stages = [(spec, only or {})]
+        stages = [(spec, only)]
         if (tuning := spec.tuning()) is not None:
-            stages.insert(
-                0, (tuning, {axis: levels for axis, levels in stages[0][1].items() if axis != SEED})
-            )
+            stages.insert(0, (tuning, {axis: levels for axis, levels in only.items() if axis != SEED}))
         executor = executor or LocalExecutor(n_jobs, command)
         for stage, of_stage in stages:
             ready = tuned(stage, store.runs())
             store.add([cell for cell in ready.cells() if ready.is_ready(cell.labels)])
             runs = own_runs(ready, store.runs())
-            wanted = [key for key, run in runs.items() if is_wanted(run.cell.labels, of_stage)]
-            store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)
+            keys = [key for key, run in runs.items() if is_wanted(run.cell.labels, of_stage)]
+            store.release([KILLED, *([FAILED] if retry_failed else [])], keys)
             counts += _Runner(ready, store, executor, of_stage).run()
         return counts
     finally:
         lock.release()
+
+
+@dataclass
+class _Job:
+    """A running process."""
+
+    cell: Cell
+    process: subprocess.Popen[bytes] | _RayProcess
+    start: float
+    log_start: int
+    seconds_before: float
 
 
 class _Runner:
@@ -346,36 +339,29 @@ class _Runner:
 
     def run(self) -> Counter[str]:
         try:
-            while (started := self._start_next()) or self.jobs:
-                if not started:
+            while True:
+                has_slot = not self.jobs or len(self.jobs) < self.executor.n_jobs
+                if has_slot and (cell := self._next()) is not None:
+                    self._start(cell)
+                elif not self.jobs:
+                    break
+                else:
                     time.sleep(POLL_S)
                 for job in list(self.jobs):
                     if (code := job.process.poll()) is not None:
                         self.jobs.remove(job)
                         self._record(job, code)
-        except BaseException:
-            self._end_children()
+        except BaseException:  # the processes of an interrupted runner end; their runs are resumed
+            for job in self.jobs:
+                with suppress(SyntaxformerError):  # the cluster may be lost, which may be why the runner ends
+                    job.process.terminate()
+            for job in self.jobs:
+                with suppress(SyntaxformerError):
+                    job.process.wait()
+                self.store.stop(job.cell.key, KILLED, self._seconds(job), "the runner was interrupted")
             raise
         runs = own_runs(self.spec, self.store.runs()).values()
         return Counter(run.state for run in runs if is_wanted(run.cell.labels, self.only))
-
-    def _start_next(self) -> bool:
-        """Start one more process if there are a free slot and a waiting run."""
-        if (self.jobs and len(self.jobs) >= self.executor.n_jobs) or (cell := self._next()) is None:
-            return False
-        self.executor.open()
-        check_recipe(own_runs(self.spec, self.store.runs()).values())  # it may be edited during runs
-        folder = self.store.cell_folder(cell)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_cell(cell, folder, self.spec.keep)
-        seconds_before = self.store.runs()[cell.key].seconds
-        self.store.start(cell.key)
-        (folder / LOG).touch()
-        log_start = (folder / LOG).stat().st_size
-        process = self.executor.start(folder)
-        self.jobs.append(_Job(cell, process, time.monotonic(), log_start, seconds_before))
-        _log.info("started %s", cell.name)
-        return True
 
     def _next(self) -> Cell | None:
         """The next waiting run of the grid, or the next trial of a search."""
@@ -385,33 +371,48 @@ class _Runner:
             if cell is not None:
                 self.store.add([cell])
             return cell
-        cells = (cell for cell in self.spec.cells() if self.spec.is_ready(cell.labels))
-        wanted = (runs[cell.key] for cell in cells if is_wanted(cell.labels, self.only))
-        return next((run.cell for run in wanted if run.state == WAITING), None)
+        ready = (cell for cell in self.spec.cells() if self.spec.is_ready(cell.labels))
+        stored = (runs[cell.key] for cell in ready if is_wanted(cell.labels, self.only))
+        return next((run.cell for run in stored if run.state == WAITING), None)
+
+    def _start(self, cell: Cell) -> None:
+        self.executor.open()
+        runs = self.store.runs()
+        check_recipe(own_runs(self.spec, runs).values())  # it may be edited during runs
+        folder = self.store.cell_folder(cell)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_cell(cell, folder, self.spec.keep)
+        self.store.start(cell.key)
+        (folder / LOG).touch()
+        log_start = (folder / LOG).stat().st_size
+        process, start = self.executor.start(folder), time.monotonic()
+        self.jobs.append(_Job(cell, process, start, log_start, runs[cell.key].seconds))
+        _log.info("started %s", cell.name)
 
     def _record(self, job: _Job, code: int) -> None:
-        folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
+        key, name, seconds = job.cell.key, job.cell.name, self._seconds(job)
+        folder = self.store.cell_folder(job.cell)
         if (folder / RESULT).exists():
-            result = read_json(folder / RESULT)
             primary = self.spec.report.primary
-            result["primary"] = {
-                self.spec.name: primary and primary.model_dump()
-            }  # None: nothing was planned
-            self.store.finish(job.cell.key, seconds, result)
-            states = Counter(one.state for one in self.store.runs().values())
+            plan = primary and primary.model_dump()  # None: nothing was planned
+            self.store.finish(key, seconds, read_json(folder / RESULT) | {"primary": {self.spec.name: plan}})
+            states = Counter(run.state for run in self.store.runs().values())
             summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, summary)
+            _log.info("done %s in %.0f s; %s", name, seconds, summary)
         elif code < 0:
-            name = signal.Signals(-code).name
-            self.kills[job.cell.key] += 1
-            self.store.stop(job.cell.key, KILLED, seconds, f"killed by {name}")
-            _log.warning("killed %s by %s", job.cell.name, name)
-            if self.kills[job.cell.key] < MOST_KILLS:
-                self.store.release([KILLED], [job.cell.key])
+            self.kills[key] += 1
+            self.store.stop(key, KILLED, seconds, f"killed by {signal.Signals(-code).name}")
+            _log.warning("killed %s by %s", name, signal.Signals(-code).name)
+            if self.kills[key] < MOST_KILLS:
+                self.store.release([KILLED], [key])
         else:
-            error = _last_error(folder / LOG, job.log_start, code)
-            self.store.stop(job.cell.key, FAILED, seconds, error)
-            _log.warning("failed %s: %s", job.cell.name, error)
+            # The last error line of this attempt, or its last line.
+            text = (folder / LOG).read_bytes()[job.log_start :].decode("utf-8", errors="replace")
+            lines = [line for line in text.splitlines() if line.strip()] or [f"exit code {code}"]
+            errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+            error = (errors or lines)[-1]
+            self.store.stop(key, FAILED, seconds, error)
+            _log.warning("failed %s: %s", name, error)
 
     def _seconds(self, job: _Job) -> float:
         """Seconds of all attempts, as measured by the runner, or by the run if it waited or had no runner."""
@@ -419,66 +420,44 @@ class _Runner:
         watched = job.seconds_before + time.monotonic() - job.start
         return counted if self.executor.waits else max(watched, counted)
 
-    def _end_children(self) -> None:
-        """End the processes of an interrupted runner; their runs are resumed the next time."""
-        for job in self.jobs:
-            with suppress(SyntaxformerError):  # the cluster may be lost, which may be why the runner ends
-                job.process.terminate()
-        for job in self.jobs:
-            with suppress(SyntaxformerError):
-                job.process.wait()
-            self.store.stop(job.cell.key, KILLED, self._seconds(job), "the runner was interrupted")
-
-
-def _last_error(log: Path, start: int, code: int) -> str:
-    """The last error line of an attempt, or its last line; earlier attempts end at byte `start`."""
-    text = log.read_bytes()[start:].decode("utf-8", errors="replace")
-    lines = [line for line in text.splitlines() if line.strip()]
-    found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return found[-1] if found else (lines[-1] if lines else f"exit code {code}")
-
 
 def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> float | None:
     """Estimated seconds by the clock on the machine of earlier runs; None if nothing is known.
+
+    The mean of runs that differ only in the seed, or else the rate of runs of the same task.
 
     Raises:
         ConfigError: The settings of the cell cannot work.
         DataError: Its recipe cannot be read.
     """
-    done = [one for one in runs.values() if one.state == DONE]
-    wanted = _but_for_seed(spec, cell)
-    same = [one.seconds for one in done if _but_for_seed(spec, one.cell) == wanted]
-    if same:
+    of_seed = set(chain.from_iterable(spec.levels(SEED).values())) if SEED in spec.axes else set()
+
+    def without_seed(cell: Cell) -> str:
+        rest = {key: value for key, value in cell.settings.items() if key not in of_seed}
+        return replace(cell, settings=rest).key
+
+    def amount(settings: Mapping[str, Any]) -> float:
+        """The number of examples or pieces trained on, up to a factor that all runs share."""
+        if cell.verb == "train":
+            return math.prod(float(settings[name]) for name in STEPS)
+        rates = settings["training.learning_rates"] if settings["training.learning_rate"] == "auto" else (1,)
+        return len(rates) * math.prod(float(settings[name]) for name in EPOCHS)
+
+    done = [run for run in runs.values() if run.state == DONE]
+    if same := [run.seconds for run in done if without_seed(run.cell) == without_seed(cell)]:
         return spread(same).mean
-    task = cell.settings.get("task")
-    like = [(one.seconds, _stored_amount(one)) for one in done if one.cell.settings.get("task") == task]
-    known = [(seconds, work) for seconds, work in like if work is not None]
-    if known:
-        whole = replace(cell, settings={**spec.searched, **cell.settings})
-        work = _amount(cell.verb, recipe_settings(resolve(whole)))
-        return work * sum(seconds for seconds, _ in known) / sum(work for _, work in known)
-    return spec.seconds
+    seconds = work = 0.0
+    for run in done:
+        if run.cell.settings.get("task") == cell.settings.get("task"):
+            with suppress(ConfigError, DataError):  # the recipe of an older run may be gone
+                work += amount(run.result.get("recipe") or recipe_settings(resolve(run.cell)))
+                seconds += run.seconds
+    if not work:
+        return spec.seconds
+    whole = replace(cell, settings={**spec.searched, **cell.settings})
+    return amount(recipe_settings(resolve(whole))) * seconds / work
 
 
-def _but_for_seed(spec: Spec, cell: Cell) -> str:
-    """The key of a run without the settings of the seed axis."""
-    levels = spec.levels(SEED).values() if SEED in spec.axes else ()
-    of_seed = {key for settings in levels for key in settings}
-    rest = {key: value for key, value in cell.settings.items() if key not in of_seed}
-    return replace(cell, settings=rest).key
-
-
-def _stored_amount(run: StoredRun) -> float | None:
-    """The amount of work of a stored run; None if the recipe of an older run is gone."""
-    try:
-        return _amount(run.cell.verb, run.result.get("recipe") or recipe_settings(resolve(run.cell)))
-    except (ConfigError, DataError):
-        return None
-
-
-def _amount(verb: str, settings: Mapping[str, Any]) -> float:
-    """The number of examples or pieces trained on, up to a factor that all runs share."""
-    if verb == "train":
-        return math.prod(float(settings[name]) for name in STEPS)
-    rates = settings["training.learning_rates"] if settings["training.learning_rate"] == "auto" else (1,)
-    return len(rates) * math.prod(float(settings[name]) for name in EPOCHS)
+STEPS = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
+EPOCHS = ("training.epochs", "data.fraction")
+"""Settings that multiply the time of training a translator, and of fine-tuning."""

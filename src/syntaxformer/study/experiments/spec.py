@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, product
@@ -56,7 +57,7 @@ class ScoredText(Section):
     )
 
     def as_settings(self) -> dict[str, str]:
-        """The given parts as a cell stores them: part → file or name."""
+        """As a cell stores it: part → file or name."""
         factors = {f"factors.{name}": str(file) for name, file in self.factors.items()}
         annotator = {} if self.annotator is None else {"annotator": self.annotator}
         return {"src": str(self.src), "ref": str(self.ref), **factors, **annotator}
@@ -132,8 +133,8 @@ class ReportConfig(Section):
         try:
             return float(level)
         except ValueError:
-            found = _ALONE.search(level)
-            return float(found[0].replace(",", "")) if found else math.nan
+            number = _ALONE.search(level)
+            return float(number[0].replace(",", "")) if number else math.nan
 
 
 _POINTLESS = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
@@ -142,10 +143,10 @@ _ALONE = re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,]
 
 def _different(values: list[Any]) -> list[Any]:
     """The values, if none is there twice; YAML reads 1e-3, without a point, as text."""
-    values = [float(one) if isinstance(one, str) and _POINTLESS.fullmatch(one) else one for one in values]
-    if len(set(map(str, values))) < len(values):
-        raise ValueError(f"expected different values, got {values}.")
-    return values
+    numbers = [float(v) if isinstance(v, str) and _POINTLESS.fullmatch(v) else v for v in values]
+    if len(set(map(str, numbers))) < len(numbers):
+        raise ValueError(f"expected different values, got {numbers}.")
+    return numbers
 
 
 Values = Annotated[list[Any], AfterValidator(_different)]
@@ -178,6 +179,19 @@ class Space(Section):
         """A first value to try."""
         return self.low if self.values is None else self.values[0]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether both bounds are whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def holds(self, value: Any) -> bool:
+        """Whether a search of this space may propose a value."""
+        if self.values is not None:
+            return json.dumps(value, default=str) in [json.dumps(v, default=str) for v in self.values]
+        if self.low is None or self.high is None or isinstance(value, bool):
+            return False
+        return isinstance(value, int if self.is_whole else int | float) and self.low <= value <= self.high
+
 
 class SearchConfig(Section):
     """A search by Optuna, with one study for each combination of levels, whose trials run one by one."""
@@ -197,10 +211,15 @@ class SearchConfig(Section):
 
     @model_validator(mode="after")
     def _grid_of_values(self) -> SearchConfig:
-        bare = [name for name, space in self.space.items() if space.values is None]
-        if self.sampler == "grid" and bare:
-            raise ValueError(f"grid: expected values for {', '.join(bare)}, got low and high.")
+        bounded = [name for name, space in self.space.items() if space.values is None]
+        if self.sampler == "grid" and bounded:
+            raise ValueError(f"grid: expected values for {', '.join(bounded)}, got low and high.")
         return self
+
+    @property
+    def n_combinations(self) -> int:
+        """The number of combinations of all values."""
+        return math.prod(len(space.values or ()) for space in self.space.values())
 
     @property
     def goal(self) -> Literal["minimize", "maximize"]:
@@ -262,150 +281,144 @@ class Spec(Section):
     _chosen: dict[str, Settings] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
-    def _fits(self) -> Spec:
-        problems = [*self._problems(), *self._report_problems()]
-        if problems:
+    def _is_consistent(self) -> Spec:
+        if problems := [*self._grid_problems(), *self._tune_problems(), *self._report_problems()]:
             raise ValueError("\n".join(problems))
         return self
 
-    def _problems(self) -> Iterator[str]:
+    def _grid_problems(self) -> Iterator[str]:
+        """Problems of verb and axes; whether the recipe takes their settings is checked with it."""
         if self.verb == "train" and self.recipe is None:
             yield "recipe: expected a recipe for the verb train, got none."
-        if self.verb == "finetune" and (self.recipe or self.test):
-            yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
         if self.verb == "train" and self.test_split is not None:
             yield f"test_split: expected none for train, got {self.test_split!r}. Give test.src and test.ref."
+        if self.verb == "finetune" and (self.recipe or self.test):
+            yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
         for axis, values in self.axes.items():
             if isinstance(values, list) and len(self.levels(axis)) < len(values):
                 yield f"axes.{axis}: expected different values, got {', '.join(map(str, values))}."
-        yield from self._too_many_runs()
-        yield from self._infusion_problems()
-        given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
-        given |= {"report.controls": self.report.controls}
-        if (primary := self.report.primary) is not None:
-            given |= {"report.primary.cell": [primary.cell], "report.primary.against": [primary.against]}
-            if primary.cell == primary.against:
-                yield f"report.primary.against: expected another cell, got {in_words(primary.cell)} twice."
-            if open_axes := [one for one in self.axes if one != SEED and one not in primary.cell]:
-                missing = ", ".join(open_axes)
-                yield f"report.primary.cell: expected a level of each axis, got none of {missing}."
-            if self.search is None and primary.seeds != (n_seeds := len(self.axes.get(SEED, ()))):
-                yield f"report.primary.seeds: expected the {n_seeds} of the axis seed, got {primary.seeds}."
-        if self.tune is not None and self.search is not None:
-            yield "tune: expected none beside a search, which also chooses settings on dev."
-        yield from self._tune_problems()
-        given |= {"report.paper": [one.cell for one in self.report.paper]}
-        for place, parts in given.items():
-            for part in parts:
-                yield from self._level_problems(place, part)
-
-    def _too_many_runs(self) -> Iterator[str]:
-        """Grids that are too large to be listed; `exclude` counts only after that."""
-        axes = {axis: len(levels) for axis, levels in self.axes.items()}
-        grids = {"axes": axes}
-        if self.tune is not None:
-            values = {key: len(values) for key, values in self.tune.space.items()}
-            grids["tune.space"] = {axis: axes[axis] for axis in axes if axis != SEED} | values
-        if self.search is not None:
-            grids["search.trials"] = axes | {"trials": self.search.trials}
-            if self.search.sampler == "grid":
-                grids["search.space"] = {key: len(one.values or ()) for key, one in self.search.space.items()}
-        for key, counts in grids.items():
-            if (n_runs := math.prod(counts.values())) > MAX_RUNS:
-                sizes = " × ".join(f"{n_levels:,} of {axis}" for axis, n_levels in counts.items())
-                yield f"{key}: expected at most {MAX_RUNS:,} runs, got {n_runs:,}: {sizes}. Leave some out."
-
-    def _tune_problems(self) -> Iterator[str]:
-        """Settings that an axis or a choice would override, and a choice by a run of the grid."""
-        if self.tune is None:
-            return
-        levels = {axis: list(self.levels(axis).values()) for axis in self.axes}
-        seeds = levels.pop(SEED, [])
-        kept, own = set(chain(*chain(*levels.values()))), self.tune.settings
-        for key in sorted(self.tune.space.keys() & kept.union(*seeds)):
-            yield f"tune.space: expected keys that no axis sets, got {key}."
-        for key in sorted(own.keys() & kept):
-            yield f"tune.settings: expected keys that no axis but {SEED} sets, got {key}."
-        if any(own.get(SEED) == one[SEED] for one in seeds or [self.settings] if SEED in one):
-            yield f"tune.settings: expected a seed that no other run has, got {own.get(SEED)}."
-
-    def _infusion_problems(self) -> Iterator[str]:
-        """Problems with axes of infusions: values that are none, and settings that these would override."""
         for axis in self._infusion_axes():
             for value in self.axes[axis]:
                 if value is not None and not isinstance(value, dict):
                     yield f"axes.{axis}: expected null or settings, as in [null, {{}}], got {value!r}."
-            others = [self.levels(one).values() for one in self.axes if one != axis]
-            given = {*self.settings, *self.searched, *(key for one in chain(*others) for key in one)}
-            for key in sorted(given):
+            levels = chain.from_iterable(self.levels(other).values() for other in self.axes if other != axis)
+            for key in sorted({*self.settings, *self.searched, *chain.from_iterable(levels)}):
                 if key == "infuse" or f"{key.removeprefix('infusion.')}.".startswith(f"{axis}."):
                     yield (
                         f"{key}: expected no such setting beside the axis {axis}, which sets all of "
                         f"infusion.{axis}, got one. Write it into the levels of the axis."
                     )
+        # Counted before they are listed, so `exclude` does not count.
+        n_levels = {axis: len(levels) for axis, levels in self.axes.items()}
+        grids = {"axes": math.prod(n_levels.values())}
+        if self.tune is not None:
+            n_values = math.prod(map(len, self.tune.space.values()))
+            grids["tune.space"] = n_values * grids["axes"] // max(1, n_levels.get(SEED, 1))
+        if self.search is not None:
+            grids["search.trials"] = grids["axes"] * self.search.trials
+            if self.search.sampler == "grid":
+                grids["search.space"] = self.search.n_combinations
+        for key, n_runs in grids.items():
+            if n_runs > MAX_RUNS:
+                yield f"{key}: expected at most {MAX_RUNS:,} runs, got {n_runs:,}. Leave some levels out."
 
-    def _infusion_axes(self) -> list[str]:
-        return [axis for axis in INFUSIONS if isinstance(self.axes.get(axis), list)]
-
-    @property
-    def effects(self) -> list[str]:
-        """The axes whose effects are shown, in the order of the file."""
-        wanted = self._infusion_axes() if self.report.effects is None else self.report.effects
-        return [axis for axis in self.axes if axis in wanted]
+    def _tune_problems(self) -> Iterator[str]:
+        """Settings that an axis or a choice would override, and a choice by a run of the grid."""
+        if self.tune is None:
+            return
+        if self.search is not None:
+            yield "tune: expected none beside a search, which also chooses settings on dev."
+        levels = {axis: list(self.levels(axis).values()) for axis in self.axes}
+        seeds = levels.pop(SEED, [])
+        axis_keys = set(chain.from_iterable(chain.from_iterable(levels.values())))
+        for key in sorted(self.tune.space.keys() & axis_keys.union(*seeds)):
+            yield f"tune.space: expected keys that no axis sets, got {key}."
+        for key in sorted(self.tune.settings.keys() & axis_keys):
+            yield f"tune.settings: expected keys that no axis but {SEED} sets, got {key}."
+        seed = self.tune.settings.get(SEED)
+        if any(settings[SEED] == seed for settings in seeds or [self.settings] if SEED in settings):
+            yield f"tune.settings: expected a seed that no other run has, got {seed}."
 
     def _report_problems(self) -> Iterator[str]:
-        """Problems with settings that a report could not show, or would leave out."""
-        report, known = self.report, self.metrics()
-        averaged = {
-            "report.baseline": report.baseline,
-            **{f"report.controls.{place}": one for place, one in enumerate(report.controls)},
-            **{f"report.paper.{place}.cell": one.cell for place, one in enumerate(report.paper)},
-        }
-        for place, part in enumerate(report.controls):
-            if not part or part == report.baseline or part in report.controls[:place]:
-                yield f"report.controls.{place}: expected levels of other rows than before, got {part}."
-        if report.controls and self.search is not None:
-            yield "report.controls: expected none for a search, whose report compares trials only."
-        for place, part in averaged.items():
-            if SEED in part:
-                yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
-        if report.effects and self.search is not None:
-            yield "report.effects: expected none for a search, whose report compares trials only."
+        """Levels and metrics that no run has, and what a report could not show or would leave out."""
+        report, search, tune = self.report, self.search, self.tune
+        averaged = [
+            ("report.baseline", report.baseline),
+            *((f"report.controls.{number}", labels) for number, labels in enumerate(report.controls)),
+            *((f"report.paper.{number}.cell", printed.cell) for number, printed in enumerate(report.paper)),
+        ]
+        for key, labels in averaged:
+            if SEED in labels:
+                yield f"{key}: expected no seed, got {labels[SEED]}. Numbers are means over seeds."
+        others = [("exclude", labels) for labels in self.exclude]
+        if (primary := report.primary) is not None:
+            others += [("report.primary.cell", primary.cell), ("report.primary.against", primary.against)]
+            if primary.cell == primary.against:
+                yield f"report.primary.against: expected another cell, got {in_words(primary.cell)} twice."
+            if missing := [axis for axis in self.axes if axis != SEED and axis not in primary.cell]:
+                names = ", ".join(missing)
+                yield f"report.primary.cell: expected a level of each axis, got none of {names}."
+            n_seeds = len(self.axes.get(SEED, ()))
+            if search is None and primary.seeds != n_seeds:
+                yield f"report.primary.seeds: expected the {n_seeds} of the axis seed, got {primary.seeds}."
+        for key, labels in (*averaged, *others):
+            yield from self._level_problems(key, labels)
+        for number, labels in enumerate(report.controls):
+            if not labels or labels in (report.baseline, *report.controls[:number]):
+                yield f"report.controls.{number}: expected levels of other rows than before, got {labels}."
+        for key in ("controls", "effects"):
+            if search is not None and getattr(report, key):
+                yield f"report.{key}: expected none for a search, whose report compares trials only."
         for axis in report.effects or ():
             if axis not in self.axes:
                 yield f"report.effects: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
             elif axis == SEED or len(self.levels(axis)) < 2:
                 yield f"report.effects: expected axes of two levels or more other than seed, got {axis}."
-        wanted = {"report.metrics": report.metrics}
-        wanted |= {"search.metric": [self.search.metric]} if self.search else {}
-        wanted |= {"tune.metric": [self.tune.metric]} if self.tune else {}
-        wanted["report.paper"] = [one.metric for one in report.paper if one.metric is not None]
-        for place, names in wanted.items():
-            for name in names:
-                if name not in known:
-                    yield f"{place}: unknown metric {name!r}. {nearest(name, known)}"
-                elif place == "tune.metric" and (name in TEST_SCORES or name.startswith("test_")):
-                    yield f"{place}: expected a metric on dev, as settings are chosen there, got {name}."
-                elif place == "report.paper" and report.metrics and name not in report.metrics:
-                    yield f"report.paper: expected a metric of report.metrics, got {name!r}. Add it there."
-        yield from self._x_problems()
-
-    def _x_problems(self) -> Iterator[str]:
-        x, given = self.report.x, self.report.x_values
-        if x is None:
-            return
-        if x == SEED:
+        metrics = [
+            *(("report.metrics", metric) for metric in report.metrics),
+            *(
+                (key, judged.metric)
+                for key, judged in (("search.metric", search), ("tune.metric", tune))
+                if judged
+            ),
+            *(("report.paper", printed.metric) for printed in report.paper if printed.metric is not None),
+        ]
+        for key, metric in metrics:
+            if metric not in self.metrics():
+                yield f"{key}: unknown metric {metric!r}. {nearest(metric, self.metrics())}"
+            elif key == "tune.metric" and (metric in TEST_SCORES or metric.startswith("test_")):
+                yield f"{key}: expected a metric on dev, as settings are chosen there, got {metric}."
+            elif key == "report.paper" and report.metrics and metric not in report.metrics:
+                yield f"{key}: expected a metric of report.metrics, got {metric!r}. Add it there."
+        if (x := report.x) == SEED:
             yield "report.x: expected an axis other than seed. Numbers are means over seeds."
-        elif x not in self.axes:
+        elif x is not None and x not in self.axes:
             yield f"report.x: unknown axis {x!r}. {nearest(x, list(self.axes))}"
-        else:
+        elif x is not None:
             levels = list(self.levels(x))
-            for level in given.keys() - set(levels):
+            for level in report.x_values.keys() - set(levels):
                 yield f"report.x_values: {x} has no level {level!r}. {nearest(level, levels)}"
-            bare = [level for level in levels if not math.isfinite(self.report.x_number(level))]
-            if bare:
+            if bare := [level for level in levels if not math.isfinite(report.x_number(level))]:
                 remedy = f"got none for {', '.join(bare)}. Give report.x_values."
                 yield f"report.x: expected a number for each level of {x}, {remedy}"
+
+    def _level_problems(self, key: str, labels: Mapping[str, str]) -> Iterator[str]:
+        for axis, level in labels.items():
+            if axis not in self.axes:
+                yield f"{key}: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
+            elif level not in self.levels(axis):
+                yield f"{key}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
+
+    def check_only(self, only: Only) -> None:
+        """Check that axes and levels exist.
+
+        Raises:
+            ConfigError: Lists all that do not.
+        """
+        pairs = [(axis, level) for axis, levels in only.items() for level in sorted(levels)]
+        problems = chain.from_iterable(self._level_problems("only", {axis: level}) for axis, level in pairs)
+        if unique := list(dict.fromkeys(problems)):
+            raise ConfigError(unique)
 
     def metrics(self) -> list[str]:
         """The names of all metrics that a run of this experiment may have."""
@@ -414,48 +427,44 @@ class Spec(Section):
         names = ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
         return [*names, *(f"test_{name}" for name in names if self.test_split is not None)]
 
-    def _level_problems(self, place: str, part: Mapping[str, str]) -> Iterator[str]:
-        for axis, level in part.items():
-            if axis not in self.axes:
-                yield f"{place}: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
-            elif level not in self.levels(axis):
-                yield f"{place}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
+    def _infusion_axes(self) -> list[str]:
+        return [axis for axis in INFUSIONS if isinstance(self.axes.get(axis), list)]
 
-    def check_only(self, only: Only) -> None:
-        """Check that axes and levels exist.
-
-        Raises:
-            ConfigError: Lists all that do not.
-        """
-        parts = [{axis: level} for axis, levels in only.items() for level in sorted(levels)]
-        problems = [problem for part in parts for problem in self._level_problems("only", part)]
-        if problems:
-            raise ConfigError(list(dict.fromkeys(problems)))
+    @property
+    def effects(self) -> list[str]:
+        """The axes whose effects are shown, in the order of the file."""
+        chosen = self._infusion_axes() if self.report.effects is None else self.report.effects
+        return [axis for axis in self.axes if axis in chosen]
 
     def levels(self, axis: str) -> dict[str, Settings]:
         """Level → settings of one axis."""
-        given = self.axes[axis]
-        if not isinstance(given, list):
-            return given
+        values = self.axes[axis]
+        if not isinstance(values, list):
+            return values
         if axis in INFUSIONS:
-            return {_level_of_infusion(value): {f"infusion.{axis}": value} for value in given}
-        return {str(value): {axis: value} for value in given}
+            return {_level_of_infusion(value): {f"infusion.{axis}": value} for value in values}
+        return {str(value): {axis: value} for value in values}
+
+    @property
+    def searched(self) -> Settings:
+        """Some value for each searched setting, or for each that is chosen before the runs of the grid."""
+        search = self.tune.as_search() if self.tune else self.search
+        return {} if search is None else {name: space.first for name, space in search.space.items()}
 
     def tuning(self) -> Spec | None:
         """The search that comes before the grid: the same combinations, without their seeds."""
         if self.tune is None:
             return None
-        search = self.tune.as_search()
         axes = {name: levels for name, levels in self.axes.items() if name != SEED}
         settings = {**self.settings, **self.tune.settings}
-        of_search = {"search": search, "tune": None, "report": ReportConfig(), "settings": settings}
-        return self.model_copy(update={**of_search, "axes": axes})
+        changes = {"search": self.tune.as_search(), "tune": None, "report": ReportConfig()}
+        return self.model_copy(update={**changes, "settings": settings, "axes": axes})
 
     def choosing(self, chosen: Mapping[str, Settings]) -> Spec:
         """The same grid with chosen settings: name of a combination, by `without_seed` → settings."""
-        made = self.model_copy()
-        made._chosen = dict(chosen)
-        return made
+        copy = self.model_copy()
+        copy._chosen = dict(chosen)
+        return copy
 
     def is_ready(self, labels: Mapping[str, str]) -> bool:
         """Whether all settings of a combination are known, so that it can be run."""
@@ -465,17 +474,11 @@ class Spec(Section):
         """All runs of the grid, in the order of the axes; none if there is a search."""
         return [self.cell(labels) for labels in self.combinations()] if self.search is None else []
 
-    @property
-    def searched(self) -> Settings:
-        """Some value for each searched setting, or for each that is chosen before the runs of the grid."""
-        search = self.tune.as_search() if self.tune else self.search
-        return {} if search is None else {name: one.first for name, one in search.space.items()}
-
     def combinations(self) -> list[dict[str, str]]:
         """Axis → level of each run, in order, without excluded combinations."""
-        names = list(self.axes)
-        rows = [dict(zip(names, row, strict=True)) for row in product(*(self.levels(name) for name in names))]
-        return [row for row in rows if not any(matches(row, part) for part in self.exclude)]
+        rows = product(*(self.levels(axis) for axis in self.axes))
+        combinations = [dict(zip(self.axes, row, strict=True)) for row in rows]
+        return [labels for labels in combinations if not any(matches(labels, part) for part in self.exclude)]
 
     def cell(self, labels: Mapping[str, str], extra: Settings | None = None) -> Cell:
         """The run of one combination; later axes and `extra` override earlier settings."""
@@ -516,40 +519,38 @@ class Cell:
         """The folder name: readable levels, and a part of the key."""
         if self.stored_name is not None:
             return self.stored_name
-        parts = ["".join(c if c.isalnum() or c in "._" else "-" for c in one) for one in self.labels.values()]
-        readable = "_".join(parts).encode()[:MAX_NAME_BYTES].decode(errors="ignore")
-        return "_".join([*([readable] if parts else []), self.key[:8]])
+        readable = re.sub(r"[^\w.]", "-", "_".join(self.labels.values()))
+        readable = readable.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+        return f"{readable}_{self.key[:8]}" if self.labels else self.key[:8]
 
     def overrides(self) -> list[str]:
         """The settings as `key=value`, except those for which the command has its own option."""
-        options = ("infuse",) if self.verb == "finetune" else ()
         return [
             f"{key}={json.dumps(value, ensure_ascii=False)}"
             for key, value in self.settings.items()
-            if key not in options
+            if not (self.verb == "finetune" and key == "infuse")
         ]
 
-    def command(self, output: str = "OUTPUT") -> str:
-        """The command line that repeats this run by hand."""
+    def command(self) -> str:
+        """The command line that repeats this run by hand, into the folder OUTPUT."""
+        texts = {key: _yaml(value) for key, value in self.settings.items()}
         if self.verb == "train":
-            settings = " ".join(quote(f"{key}={_yaml(value)}") for key, value in self.settings.items())
-            return f"syntaxformer train {quote(self.recipe or '')} {settings} output={output}"
-        rest = dict(self.settings)
-        options = [
-            f"--{key} {quote(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
-        ]
-        options += [f"--set {quote(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
-        return f"syntaxformer finetune {' '.join(options)} -o {output}"
-
-
-def without_seed(labels: Mapping[str, str]) -> str:
-    """Axes and levels other than the seed as text, a name for all seeds of one combination."""
-    return in_words({axis: level for axis, level in labels.items() if axis != SEED})
+            settings = " ".join(quote(f"{key}={text}") for key, text in texts.items())
+            return f"syntaxformer train {quote(self.recipe or '')} {settings} output=OUTPUT"
+        named = [key for key in ("task", "model", "infuse") if key in texts]
+        options = [f"--{key} {quote(str(self.settings[key]))}" for key in named]
+        options += [f"--set {quote(f'{key}={text}')}" for key, text in texts.items() if key not in named]
+        return f"syntaxformer finetune {' '.join(options)} -o OUTPUT"
 
 
 def in_words(labels: Mapping[str, str]) -> str:
     """Axes and levels as text."""
     return ", ".join(f"{axis} {level}" for axis, level in labels.items())
+
+
+def without_seed(labels: Mapping[str, str]) -> str:
+    """Axes and levels other than the seed as text, a name for all seeds of one combination."""
+    return in_words({axis: level for axis, level in labels.items() if axis != SEED})
 
 
 def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
@@ -566,32 +567,34 @@ def _level_of_infusion(section: Any) -> str:
     """The name of a level: `none`, `default`, or its settings in words."""
     if not isinstance(section, dict):
         return "none" if section is None else str(section)
-    texts = {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in section.items()}
+    texts = {
+        key: " ".join(map(str, value)) if isinstance(value, list) else value for key, value in section.items()
+    }
     return in_words(texts) or "default"
 
 
-def load_spec(path: str | Path, given: Sequence[str] = ()) -> Spec:
-    """Read an experiment from YAML; `given`, as "key.sub=value", count as if its `settings` had them.
+def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
+    """Read an experiment from YAML; `overrides`, "key.sub=value", count as if its `settings` had them.
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: Lists all problems together, or an axis or a search replaces a given setting.
+        ConfigError: Lists all problems together, or an axis or a search replaces one of `overrides`.
     """
-    content, nested = read_yaml(path), apply_overrides({}, given)
+    content, nested = read_yaml(path), apply_overrides({}, overrides)
     content.pop("relations", None)  # a file that the command line has registered
-    keys = [setting.partition("=")[0] for setting in given]
+    keys = [override.partition("=")[0] for override in overrides]
     settings = {key: reduce(lambda part, name: part[name], key.split("."), nested) for key in keys}
     if settings:
         content["settings"] = {**(content.get("settings") or {}), **settings}
     spec = validate(Spec, content, str(path))
     replacing = {f"the axis {axis}": set(chain(*spec.levels(axis).values())) for axis in spec.axes}
-    for place, keys_there in (replacing | {"search or tune": set(spec.searched)}).items():
-        for key in sorted(settings.keys() & keys_there):
-            raise ConfigError(f"--set {key}: expected a key that nothing replaces, got one of {place}.")
+    for origin, replaced in (replacing | {"search or tune": set(spec.searched)}).items():
+        for key in sorted(settings.keys() & replaced):
+            raise ConfigError(f"--set {key}: expected a key that nothing replaces, got one of {origin}.")
     names: dict[str, str] = {}
-    for cell in [spec.cell(labels, dict.fromkeys(spec.searched)) for labels in spec.combinations()]:
-        other = names.setdefault(cell.key, cell.name)
-        if other != cell.name:
+    for labels in spec.combinations():
+        cell = spec.cell(labels, dict.fromkeys(spec.searched))
+        if (other := names.setdefault(cell.key, cell.name)) != cell.name:
             raise ConfigError(
                 f"{path}: expected runs that differ in their settings, got {other} = {cell.name}."
             )
@@ -601,9 +604,7 @@ def load_spec(path: str | Path, given: Sequence[str] = ()) -> Spec:
 def _yaml(value: Any) -> str:
     """Write a value so that the command line reads it back, without quotes if possible."""
     if isinstance(value, str):
-        try:
+        with suppress(yaml.YAMLError, ValueError):
             if yaml.safe_load(value) == value:
                 return value
-        except (yaml.YAMLError, ValueError):
-            pass
     return json.dumps(value, ensure_ascii=False)

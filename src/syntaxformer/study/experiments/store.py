@@ -17,9 +17,9 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import count, product
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, Json, ValidationError
@@ -33,14 +33,10 @@ from syntaxformer.study.experiments.spec import (
     Cell,
     Only,
     SearchConfig,
-    Space,
     Spec,
     is_wanted,
     without_seed,
 )
-
-if TYPE_CHECKING:
-    import optuna
 
 WAITING, RUNNING, DONE, FAILED, KILLED = "waiting", "running", "done", "failed", "killed"
 """States. A `failed` run had an error and is tried again on request; a `killed` one is always tried again."""
@@ -88,14 +84,19 @@ class RunStore:
             DataError: The store cannot be written.
         """
         rows = [
-            (one.key, one.name, one.verb, one.recipe, _json(one.labels), _json(one.settings), _json(one.test))
-            for one in cells
+            (
+                cell.key,
+                cell.name,
+                cell.verb,
+                cell.recipe,
+                *map(_json, (cell.labels, cell.settings, cell.test)),
+            )
+            for cell in cells
         ]
         with self._open() as connection:
             connection.executemany(
-                "INSERT INTO runs (key, name, verb, recipe, labels, settings, test, state) "
-                f"VALUES (?, ?, ?, ?, ?, ?, ?, '{WAITING}') "
-                "ON CONFLICT (key) DO NOTHING",
+                "INSERT OR IGNORE INTO runs (key, name, verb, recipe, labels, settings, test, state) "
+                f"VALUES (?, ?, ?, ?, ?, ?, ?, '{WAITING}')",
                 rows,
             )
 
@@ -112,21 +113,17 @@ class RunStore:
         with self._open() as connection:
             columns = ", ".join(_Row.model_fields)
             rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid").fetchall()
-            found = {row[0]: _read(row) for row in rows}
-        left = [key for key, run in found.items() if run.state == RUNNING]
-        if left and not self._has_runner():
-            for key in left:
-                found[key] = replace(found[key], state=KILLED, error="its runner was killed")
-        return found
-
-    def _has_runner(self) -> bool:
-        lock = self.lock()
-        try:
-            lock.acquire(timeout=0)
-        except (Timeout, OSError, NotImplementedError):  # in use, or the disk has no locks
-            return True
-        lock.release()
-        return False
+            runs = {row[0]: _read(row) for row in rows}
+        if any(run.state == RUNNING for run in runs.values()):
+            lock = self.lock()
+            try:
+                lock.acquire(timeout=0)
+            except (Timeout, OSError, NotImplementedError):  # a runner has it, or the disk has no locks
+                return runs
+            lock.release()
+            killed = {"state": KILLED, "error": "its runner was killed"}
+            runs = {key: replace(run, **killed if run.state == RUNNING else {}) for key, run in runs.items()}
+        return runs
 
     def lock(self) -> FileLock:
         """The lock that a runner holds while it uses the store."""
@@ -147,12 +144,10 @@ class RunStore:
     def release(self, states: Sequence[str], keys: Collection[str] | None = None) -> None:
         """Set runs in these states to waiting again: all of them, or those with some keys."""
         marks = ", ".join("?" * len(states))
-        chosen = [key for key, run in self.runs().items() if keys is None or key in keys]
+        chosen = [(key, *states) for key in self.runs() if keys is None or key in keys]
+        change = f"UPDATE runs SET state = '{WAITING}' WHERE key = ? AND state IN ({marks})"
         with self._open() as connection:
-            connection.executemany(
-                f"UPDATE runs SET state = '{WAITING}' WHERE key = ? AND state IN ({marks})",
-                [(key, *states) for key in chosen],
-            )
+            connection.executemany(change, chosen)
 
     def _update(self, key: str, change: str, *values: object) -> None:
         with self._open() as connection:
@@ -222,14 +217,45 @@ class _Row(BaseModel):
 
 
 def _read(row: tuple[Any, ...]) -> StoredRun:
-    stored = dict(zip(_Row.model_fields, row, strict=True))
-    one, result = _Row.model_validate(stored), stored["result"]
-    cell = Cell(one.verb, one.recipe, one.labels, one.settings, one.test, one.name)
-    return StoredRun(cell, one.state, one.attempts, one.seconds, one.error, json.loads(result or "{}"))
+    columns = dict(zip(_Row.model_fields, row, strict=True))
+    run, result = _Row.model_validate(columns), json.loads(columns["result"] or "{}")
+    cell = Cell(run.verb, run.recipe, run.labels, run.settings, run.test, run.name)
+    return StoredRun(cell, run.state, run.attempts, run.seconds, run.error, result)
 
 
 MOST_REPEATS = 50
 """After so many known settings in a row, a sampler is considered to have seen the whole space."""
+
+
+def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
+    """The value by which a trial is judged; None if the trial failed, without a finite result."""
+    value = run.metrics.get(search.metric) if run.state == DONE else None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
+    """The best of the finished trials."""
+    scored = [(value, trial) for trial in trials if (value := trial_value(search, trial)) is not None]
+    sign = 1 if search.goal == "minimize" else -1
+    return min(scored, key=lambda pair: sign * pair[0])[1] if scored else None
+
+
+def study_trials(
+    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], labels: Mapping[str, str]
+) -> list[StoredRun]:
+    """The stored trials of one study, numbered in the order of the store, with its current labels.
+
+    A run belongs to a study if it has its settings and lies in its space, whichever experiment ran it first;
+    if these were edited since, it does not.
+    """
+    trials: list[StoredRun] = []
+    for run in runs.values():
+        values = {name: run.cell.settings.get(name, ...) for name in search.space}
+        in_space = all(space.holds(values[name]) for name, space in search.space.items())
+        if in_space and spec.cell(labels, values).key == run.cell.key:
+            numbered = {**labels, TRIAL: f"{len(trials):03d}"}
+            trials.append(replace(run, cell=replace(run.cell, labels=numbered)))
+    return trials
 
 
 def next_trial(
@@ -244,7 +270,7 @@ def next_trial(
         if not is_wanted(labels, only or {}):
             continue
         trials = study_trials(spec, search, runs, labels)
-        cell = next((one.cell for one in trials if one.state == WAITING), None)
+        cell = next((trial.cell for trial in trials if trial.state == WAITING), None)
         is_free = search.sampler == "grid" or all(one.state in (DONE, FAILED, KILLED) for one in trials)
         if cell is None and is_free and len(trials) < search.trials:
             cell = _propose(spec, search, labels, trials)
@@ -253,105 +279,41 @@ def next_trial(
     return None
 
 
-def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun]) -> list[Cell]:
-    """The trials that are still to be proposed, without their searched settings."""
-    cells = []
-    for labels in spec.combinations():
-        trials = study_trials(spec, search, runs, labels)
-        most = search.trials
-        if search.sampler == "grid":  # a grid ends with its last combination
-            most = min(most, math.prod(len(space.values or ()) for space in search.space.values()))
-        first, n_open = _next_number(trials), max(0, most - len(trials))
-        cells += [spec.cell({**labels, TRIAL: f"{number:03d}"}) for number in range(first, first + n_open)]
-    return cells
-
-
-def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
-    """The best of the finished trials."""
-    scored = [one for one in trials if trial_value(search, one) is not None]
-    sign = 1 if search.goal == "minimize" else -1
-    return min(scored, key=lambda one: sign * (trial_value(search, one) or 0.0), default=None)
-
-
-def study_trials(
-    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], labels: Mapping[str, str]
-) -> list[StoredRun]:
-    """The stored trials of one study, with its current labels.
-
-    A run belongs to a study if it has its settings and lies in its space, whichever experiment ran it first;
-    if these were edited since, it does not. It keeps the number of its label if that is free, or else gets
-    the smallest free one.
-    """
-    mine = [one for one in runs.values() if _belongs(spec, search, one.cell, labels)]
-    numbers: dict[str, str] = {}
-    for one in mine:
-        if (number := one.cell.labels.get(TRIAL)) is not None and number not in numbers.values():
-            numbers[one.cell.key] = number
-    free = (number for place in count() if (number := f"{place:03d}") not in numbers.values())
-    for one in mine:
-        if one.cell.key not in numbers:
-            numbers[one.cell.key] = next(free)
-    return [
-        replace(one, cell=replace(one.cell, labels={**labels, TRIAL: numbers[one.cell.key]})) for one in mine
-    ]
-
-
-def _belongs(spec: Spec, search: SearchConfig, cell: Cell, labels: Mapping[str, str]) -> bool:
-    if not search.space.keys() <= cell.settings.keys():
-        return False
-    searched = {name: cell.settings[name] for name in search.space}
-    in_space = all(_holds(space, searched[name]) for name, space in search.space.items())
-    return in_space and spec.cell(labels, searched).key == cell.key
-
-
-def _holds(space: Space, value: Any) -> bool:
-    if space.values is not None:
-        return json.dumps(value, default=str) in [json.dumps(one, default=str) for one in space.values]
-    if space.low is None or space.high is None or isinstance(value, bool):
-        return False
-    kinds = int if isinstance(space.low, int) and isinstance(space.high, int) else int | float
-    return isinstance(value, kinds) and space.low <= value <= space.high
-
-
-def _next_number(trials: list[StoredRun]) -> int:
-    return 1 + max((int(one.cell.labels[TRIAL]) for one in trials), default=-1)
-
-
-def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
-    """The value by which a trial is judged; None if the trial failed, without a finite result."""
-    value = run.metrics.get(search.metric) if run.state == DONE else None
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _propose(
     spec: Spec, search: SearchConfig, labels: Mapping[str, str], trials: list[StoredRun]
 ) -> Cell | None:
-    """Propose a trial with settings that the study has not tried."""
-    numbered = {**labels, TRIAL: f"{_next_number(trials):03d}"}
-    known = {one.cell.key: one for one in trials}
+    """A trial with settings that the study has not tried, by Optuna unless all values are tried in order.
+
+    The study of Optuna is made of the past trials; its sampler gets a new seed for each trial.
+    """
+    numbered = {**labels, TRIAL: f"{len(trials):03d}"}
+    known = {trial.cell.key: trial for trial in trials}
     if search.sampler == "grid":
-        names = list(search.space)
         rows = product(*(space.values or () for space in search.space.values()))
-        cells = (spec.cell(numbered, dict(zip(names, row, strict=True))) for row in rows)
+        cells = (spec.cell(numbered, dict(zip(search.space, row, strict=True))) for row in rows)
         return next((cell for cell in cells if cell.key not in known), None)
-    study = _study(search, trials)
-    for _ in range(MOST_REPEATS):
-        trial = study.ask(_distributions(search))
-        cell = spec.cell(numbered, dict(trial.params))
-        if cell.key not in known:
-            return cell
-        study.tell(trial, trial_value(search, known[cell.key]), state=_state(search, known[cell.key]))
-    return None
-
-
-def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
-    """An Optuna study with the past trials; its sampler gets a new seed for each trial."""
     try:
         import optuna
     except ImportError as error:
         install = 'pip install "syntaxformer[search]"'
         raise BackendMissingError("optuna, which searches settings,", install) from error
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+    from optuna.trial import TrialState
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions: dict[str, Any] = {}
+    for name, space in search.space.items():
+        kind: Any = IntDistribution if space.is_whole else FloatDistribution
+        distributions[name] = (
+            kind(space.low, space.high, log=space.log)
+            if space.values is None
+            else CategoricalDistribution(space.values)
+        )
+
+    def outcome(trial: StoredRun) -> dict[str, Any]:
+        value = trial_value(search, trial)
+        return {"value": value, "state": TrialState.FAIL if value is None else TrialState.COMPLETE}
+
     seed = (search.seed + len(trials)) % (MAX_SEED + 1)
     sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed)
     if search.sampler == "tpe":
@@ -359,32 +321,18 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
         n_random = min(10, max(1, search.trials // 3))
         sampler = optuna.samplers.TPESampler(n_startup_trials=n_random, seed=seed)
     study = optuna.create_study(direction=search.goal, sampler=sampler)
-    for one in trials:
-        params = {name: one.cell.settings[name] for name in search.space}
-        seen = {"value": trial_value(search, one), "state": _state(search, one)}
-        trial = optuna.trial.create_trial(params=params, distributions=_distributions(search), **seen)
-        study.add_trial(trial)
-    return study
-
-
-def _distributions(search: SearchConfig) -> dict[str, Any]:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    found: dict[str, Any] = {}
-    for name, space in search.space.items():
-        if space.values is not None:
-            found[name] = CategoricalDistribution(space.values)
-        elif isinstance(space.low, int) and isinstance(space.high, int):
-            found[name] = IntDistribution(space.low, space.high, log=space.log)
-        else:
-            found[name] = FloatDistribution(space.low, space.high, log=space.log)
-    return found
-
-
-def _state(search: SearchConfig, run: StoredRun) -> Any:
-    from optuna.trial import TrialState
-
-    return TrialState.FAIL if trial_value(search, run) is None else TrialState.COMPLETE
+    for trial in trials:
+        params = {name: trial.cell.settings[name] for name in search.space}
+        past = optuna.trial.create_trial(params=params, distributions=distributions, **outcome(trial))
+        study.add_trial(past)
+    for _ in range(MOST_REPEATS):
+        asked = study.ask(distributions)
+        cell = spec.cell(numbered, dict(asked.params))
+        if cell.key not in known:
+            return cell
+        past = outcome(known[cell.key])
+        study.tell(asked, past["value"], state=past["state"])
+    return None
 
 
 def tuned(spec: Spec, runs: Mapping[str, StoredRun]) -> Spec:
@@ -396,8 +344,8 @@ def tuned(spec: Spec, runs: Mapping[str, StoredRun]) -> Spec:
     for labels in tuning.combinations():
         trials = study_trials(tuning, tuning.search, runs, labels)
         best = best_trial(tuning.search, trials)
-        is_ended = all(one.state in (DONE, FAILED) for one in trials) and len(trials) == tuning.search.trials
-        if is_ended and best is not None:
+        n_ended = sum(trial.state in (DONE, FAILED) for trial in trials)
+        if best is not None and n_ended == len(trials) == tuning.search.trials:
             chosen[without_seed(labels)] = {name: best.cell.settings[name] for name in tuning.searched}
     return spec.choosing(chosen)
 
@@ -408,14 +356,13 @@ def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
     A store also keeps runs of earlier forms of the experiment, and of other experiments that share it.
     """
     if spec.search is None:
-        cells = tuned(spec, runs).cells()
-        mine = [(runs[cell.key], cell.labels) for cell in cells if cell.key in runs]
-        return {run.cell.key: replace(run, cell=replace(run.cell, labels=labels)) for run, labels in mine}
-    return {
-        one.cell.key: one
-        for labels in spec.combinations()
-        for one in study_trials(spec, spec.search, runs, labels)
-    }
+        cells = [cell for cell in tuned(spec, runs).cells() if cell.key in runs]
+        return {
+            cell.key: replace(runs[cell.key], cell=replace(runs[cell.key].cell, labels=cell.labels))
+            for cell in cells
+        }
+    studies = (study_trials(spec, spec.search, runs, labels) for labels in spec.combinations())
+    return {trial.cell.key: trial for trials in studies for trial in trials}
 
 
 def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list[Cell]:
@@ -426,10 +373,14 @@ def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list
     """
     spec.check_only(only)
     cells = tuned(spec, runs).cells()
+    if (search := spec.search) is not None:
+        n_trials = min(search.trials, search.n_combinations) if search.sampler == "grid" else search.trials
+        for labels in spec.combinations():
+            trials = study_trials(spec, search, runs, labels)
+            cells += [trial.cell for trial in trials]
+            cells += [spec.cell({**labels, TRIAL: f"{n:03d}"}) for n in range(len(trials), n_trials)]
+    planned = [cell for cell in cells if is_wanted(cell.labels, only)]
     if (tuning := spec.tuning()) is not None:
         before = {axis: levels for axis, levels in only.items() if axis != SEED}
-        return [*planned_cells(tuning, runs, before), *(one for one in cells if is_wanted(one.labels, only))]
-    if spec.search is not None:
-        trials = [one.cell for one in own_runs(spec, runs).values()]
-        cells = [*trials, *open_trials(spec, spec.search, runs)]
-    return [cell for cell in cells if is_wanted(cell.labels, only)]
+        planned = [*planned_cells(tuning, runs, before), *planned]
+    return planned

@@ -1,12 +1,17 @@
-"""A small experiment, and a store whose runs are written by hand."""
+"""A small experiment, a store whose runs are written by hand, and reports whose figures are not drawn."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from copy import deepcopy
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.study.experiments import groups
+from syntaxformer.study.experiments.report import write_report
 from syntaxformer.study.experiments.spec import Spec, load_spec
 from syntaxformer.study.experiments.store import RunStore
 
@@ -32,40 +37,72 @@ CONTENT = {
         ],
     },
 }
+FINETUNE = {
+    "verb": "finetune",
+    "recipe": None,
+    "settings": {"task": "cola", "model": "encoder", "data.dir": "x"},
+    "axes": {"system": {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}, "seed": [1, 2, 3]},
+    "report": {},
+}
 
 
-def result(bleu: float, **more: object) -> dict:
+@pytest.fixture
+def make_result():
     """What a run finds."""
-    return {
-        "metrics": {"bleu": bleu, "chrf": bleu + 20, "dev_loss": 5 - bleu / 10},
-        "curve": [{"step": 10, "value": 4.0}, {"step": 20, "value": 3.0 + bleu / 100}],
-        "n_parameters": 1_250_000,
-        "commit": "0123456789ab",
-        "command": "syntaxformer train tiny",
-        "versions": {"torch": "2"},
-        "data_sha256": {"train": "f" * 64},
-        **more,
-    }
+
+    def make(bleu: float, **more: object) -> dict:
+        return {
+            "metrics": {"bleu": bleu, "chrf": bleu + 20, "dev_loss": 5 - bleu / 10},
+            "curve": [{"step": 10, "value": 4.0}, {"step": 20, "value": 3.0 + bleu / 100}],
+            "n_parameters": 1_250_000,
+            "commit": "0123456789ab",
+            "command": "syntaxformer train tiny",
+            "versions": {"torch": "2"},
+            "data_sha256": {"train": "f" * 64},
+            **more,
+        }
+
+    return make
 
 
 @pytest.fixture
 def content() -> dict:
-    return yaml.safe_load(yaml.safe_dump(CONTENT, sort_keys=False))
+    return deepcopy(CONTENT)
 
 
 @pytest.fixture
-def write_spec(tmp_path):
-    def write(content: dict) -> Path:
+def finetune(content) -> dict:
+    content |= deepcopy(FINETUNE)
+    return content
+
+
+@pytest.fixture
+def load(tmp_path):
+    """The experiment of a content, through its file."""
+
+    def write(content: dict, overrides=()) -> Spec:
         path = tmp_path / "spec.yaml"
         path.write_text(yaml.safe_dump(content, sort_keys=False))
-        return path
+        return load_spec(path, overrides)
 
     return write
 
 
 @pytest.fixture
-def spec(content, write_spec) -> Spec:
-    return load_spec(write_spec(content))
+def problems(load):
+    """What is wrong with a content, without the path that stands before each."""
+
+    def refused(content: dict, overrides=()) -> list[str]:
+        with pytest.raises(ConfigError) as error:
+            load(content, overrides)
+        return [problem.partition("spec.yaml: ")[2] or problem for problem in error.value.problems]
+
+    return refused
+
+
+@pytest.fixture
+def spec(content, load) -> Spec:
+    return load(content)
 
 
 @pytest.fixture
@@ -74,5 +111,51 @@ def store(tmp_path) -> RunStore:
 
 
 @pytest.fixture
-def make_result():
-    return result
+def curves(monkeypatch) -> dict:
+    """File → curves of the figures of a report, which are not drawn."""
+    drawn = {}
+
+    def draw(curves, path, *_):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        drawn[path.name] = curves
+
+    monkeypatch.setattr(groups, "draw_curves", draw)
+    return drawn
+
+
+@pytest.fixture
+def report(curves, tmp_path):
+    """The text of a report."""
+    return lambda spec, store: write_report(spec, store, tmp_path / "report").read_text("utf-8")
+
+
+class InProcess:
+    """An executor whose runs are calls of a function here: folder → result, or an exit code."""
+
+    waits, n_jobs = False, 1
+
+    def __init__(self, work):
+        self.work = work
+        self.folders = []
+
+    def open(self):
+        pass
+
+    def start(self, folder):
+        self.folders.append(folder)
+        outcome = self.work(folder)
+        if isinstance(outcome, dict):
+            (folder / "result.json").write_text(json.dumps(outcome))
+        code = 0 if isinstance(outcome, dict) else outcome
+        return SimpleNamespace(poll=lambda: code, terminate=lambda: None, wait=lambda: code)
+
+
+@pytest.fixture
+def in_process():
+    return InProcess
+
+
+@pytest.fixture
+def no_devices(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

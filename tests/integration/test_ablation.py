@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from syntaxformer.study.ablation import Ablation, ablate_translator
 from syntaxformer.translation.translator import Translator
 
 
+@pytest.mark.slow
 def test_a_translator_with_spoiled_factors(cli, digits):
     test = digits.corpus / "test.en", digits.corpus / "test.de"
     command = ("evaluate", digits.sum_then_concat, "--src", test[0], "--ref", test[1], "--json")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from syntaxformer.demo import corpus
 
 SETTINGS = (
@@ -10,6 +12,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_table_examples_and_figure(cli, tmp_path, monkeypatch):
     few = {split: pairs[:1000] for split, pairs in corpus.read_pairs().items()}
     monkeypatch.setattr(corpus, "read_pairs", lambda: few)

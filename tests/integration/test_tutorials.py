@@ -15,6 +15,7 @@ import yaml
 from pretrained_translators import make_translator
 from syntaxformer.translation import backtranslation
 
+pytestmark = pytest.mark.slow
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SMALLER = {
     "train": "subwords.vocab_size=301 model.d_model=32 model.d_ff=31 model.n_heads=2 model.encoder_layers=1 "

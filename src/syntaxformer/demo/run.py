@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.demo.corpus import write_corpus
@@ -26,9 +27,13 @@ from syntaxformer.translation.scoring import (
 )
 from syntaxformer.translation.translator import Translator
 
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
 _log = logging.getLogger("syntaxformer.demo")
 
 CORPUS = "corpus"
+N_EXAMPLES = 6
 
 OWN = {"attention.png", "baseline", "cache", CORPUS, "infused"}
 """Files that the demo writes, which `--overwrite` may delete."""
@@ -79,31 +84,9 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
         SyntaxformerError: A training was killed, or ended because of a fault in this package.
     """
     data = (f"data.dir={folder / CORPUS}", f"data.cache={folder / 'cache'}")
-    given = {name: [*data, f"output={folder / name}", *own, *settings] for name, own in SYSTEMS.items()}
-    for one in given.values():
-        load_recipe("tiny", one)  # errors in the settings are reported before anything is written
-    _make_room(folder, overwrite)
-    pairs = write_corpus(folder / CORPUS)
-    quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
-    own = [sys.executable, "-m", "syntaxformer.cli.main", *quiet, "train", "tiny"]
-    seconds = _train({name: [*own, *one] for name, one in given.items()})
-    sources, references = (list(side) for side in zip(*pairs["test"], strict=True))
-    translators = {name: Translator.load(folder / name) for name in SYSTEMS}
-    scored = {name: score_translator(one, sources, references) for name, one in translators.items()}
-    outputs = {name: one.hypotheses for name, one in scored.items()}
-    systems = []
-    for name, one in translators.items():
-        n_parameters = sum(parameter.numel() for parameter in one.model.parameters())
-        systems.append(DemoSystem(name, folder / name, scored[name].scores, n_parameters, seconds[name]))
-    alike = [len(set(texts)) == 1 for texts in zip(*outputs.values(), strict=True)]
-    examples = _examples(translators["infused"], sources, references, outputs, alike)
-    figure = folder / "attention.png"
-    _, _, line = max((same, len(set(source)), source) for same, source in zip(alike, sources, strict=True))
-    draw_attention({name: cross_attention(one, line) for name, one in translators.items()}, figure)
-    return DemoReport(systems, compare_translations(*outputs.values(), references), examples, figure)
-
-
-def _make_room(folder: Path, overwrite: bool) -> None:
+    overrides = {name: [*data, f"output={folder / name}", *keys, *settings] for name, keys in SYSTEMS.items()}
+    for of_system in overrides.values():
+        load_recipe("tiny", of_system)  # errors in the settings are reported before anything is written
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     is_older_demo = CORPUS in names and OWN.issuperset(names)
     if (folder.exists() and not folder.is_dir()) or (names and not (overwrite and is_older_demo)):
@@ -114,28 +97,65 @@ def _make_room(folder: Path, overwrite: bool) -> None:
         )
     if names:
         empty_folder(folder, last=CORPUS)
+    pairs = write_corpus(folder / CORPUS)
+    quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
+    command = [sys.executable, "-m", "syntaxformer.cli.main", *quiet, "train", "tiny"]
+    seconds = _train({name: [*command, *of_system] for name, of_system in overrides.items()})
+    sources, references = (list(side) for side in zip(*pairs["test"], strict=True))
+    translators = {name: Translator.load(folder / name) for name in SYSTEMS}
+    systems, outputs = [], {}
+    for name, translator in translators.items():
+        scored = score_translator(translator, sources, references)
+        outputs[name] = scored.hypotheses
+        n_parameters = sum(parameter.numel() for parameter in translator.model.parameters())
+        systems.append(DemoSystem(name, folder / name, scored.scores, n_parameters, seconds[name]))
+    alike = [len(set(texts)) == 1 for texts in zip(*outputs.values(), strict=True)]
+    examples = _examples(translators["infused"].annotator, sources, references, outputs, alike)
+    figure = folder / "attention.png"
+    _, _, line = max((same, len(set(source)), source) for same, source in zip(alike, sources, strict=True))
+    maps = {name: cross_attention(translator, line) for name, translator in translators.items()}
+    draw_attention(maps, figure)
+    return DemoReport(systems, compare_translations(*outputs.values(), references), examples, figure)
+
+
+def _examples(
+    annotator: Annotator | None,
+    sources: Sequence[str],
+    references: Sequence[str],
+    outputs: Mapping[str, Sequence[str]],
+    alike: Sequence[bool],
+) -> list[Example]:
+    """The first sentences that all systems translate in the same way, and the first on which they differ."""
+    rows = [row for row, same in enumerate(alike) if same][: N_EXAMPLES // 2]
+    rows += [row for row, same in enumerate(alike) if not same][: N_EXAMPLES - len(rows)]
+    shown = [sources[row] for row in rows]
+    if annotator is not None:
+        for number, sentence in enumerate(annotator.annotate(shown)):
+            tags = zip(sentence.words, sentence.upos or (), strict=False)  # none without tags
+            shown[number] = " ".join(map("/".join, tags)) or shown[number]
+    return [
+        Example(text, references[row], {name: output[row] for name, output in outputs.items()})
+        for text, row in zip(shown, rows, strict=True)
+    ]
 
 
 def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Run the commands in parallel with one thread each; return the seconds that each took."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+    }
+    pipes["env"] = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     start = time.monotonic()
     with ThreadPoolExecutor(len(commands)) as pool:
         children = {
-            name: subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
-            )
+            name: subprocess.Popen(command, encoding="utf-8", errors="replace", **pipes)
             for name, command in commands.items()
         }
         try:
-            followed = {pool.submit(_follow, name, child): name for name, child in children.items()}
-            return {followed[one]: one.result() - start for one in as_completed(followed)}
+            ends = {pool.submit(_follow, name, child): name for name, child in children.items()}
+            return {ends[future]: future.result() - start for future in as_completed(ends)}
         finally:  # if one fails, or on Ctrl-C, the other is ended
             for child in children.values():
                 child.kill()
@@ -157,25 +177,3 @@ def _follow(name: str, child: subprocess.Popen[str]) -> float:
             f"training of {name}: expected a model, got exit code {code}. See its last messages above."
         )
     return time.monotonic()
-
-
-def _examples(
-    tagger: Translator,
-    sources: Sequence[str],
-    references: Sequence[str],
-    outputs: dict[str, list[str]],
-    alike: Sequence[bool],
-    n: int = 6,
-) -> list[Example]:
-    """The first sentences that all systems translate in the same way, and the first on which they differ."""
-    rows = [row for row, same in enumerate(alike) if same][: n // 2]
-    rows += [row for row, same in enumerate(alike) if not same][: n - len(rows)]
-    shown = [sources[row] for row in rows]
-    if tagger.annotator is not None:
-        read = tagger.annotator.annotate(shown)
-        tagged = (zip(one.words, one.upos or (), strict=False) for one in read)  # none without tags
-        shown = [" ".join(map("/".join, one)) or text for one, text in zip(tagged, shown, strict=True)]
-    return [
-        Example(source, references[row], {name: output[row] for name, output in outputs.items()})
-        for source, row in zip(shown, rows, strict=True)
-    ]

@@ -51,8 +51,7 @@ def test_examples_of_a_demo_without_tags_show_the_source(split):
     """`demo infusion.kind=none` has no tagger, and other factors than tags leave them out."""
     sources, outputs = ["a b", "c"], {"baseline": ["x", "y"], "infused": ["x", "z"]}
     annotator = SimpleNamespace(annotate=lambda lines: [Sentence.from_words(line.split()) for line in lines])
-    tagger = SimpleNamespace(annotator=annotator if split else None)
-    found = run._examples(tagger, sources, ["r", "s"], outputs, [True, False])
+    found = run._examples(annotator if split else None, sources, ["r", "s"], outputs, [True, False])
     assert [one.tagged for one in found] == ["a b", "c"]
 
 

@@ -28,7 +28,6 @@ from syntaxformer.syntax import (
     FACTORS,
     NO_PATH,
     NO_WORD,
-    TreeOptions,
     batch_dependency_distances,
     n_relations,
     relation_name,
@@ -79,11 +78,11 @@ def cross_attention(
     """
     if not line.strip():
         raise ValueError("line: expected text, got an empty line.")
-    own = {name: [list(values)] for name, values in (user_factors or {}).items()}
+    factors = {name: [list(values)] for name, values in (user_factors or {}).items()}
     if translation is None:
-        (best,) = translator.translate([line], user_factors=own)
-        translation = best[0].text
-    source = translator.encode([line], own)
+        (hypotheses,) = translator.translate([line], user_factors=factors)
+        translation = hypotheses[0].text
+    source = translator.encode([line], factors)
     attentions, (target,) = _cross_attentions(translator, source, [translation])
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
@@ -105,7 +104,7 @@ def _cross_attentions(
     prepared = info.preparation(info.tgt).prepare(targets)
     most = longest_input(model) - 1  # of a text that is cut into more pieces than the network has positions
     encodings = encode_pieces(translator.encoder.target_tokenizer, prepared.texts)
-    pieces = [[*one.ids[: min(most, len(one.ids) - 1)], one.ids[-1]] for one in encodings]
+    pieces = [[*coded.ids[: min(most, len(coded.ids) - 1)], coded.ids[-1]] for coded in encodings]
     longest = max(map(len, pieces))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
     batch = source_batch(source, range(len(pieces)), source_pad_id(model))
@@ -149,12 +148,21 @@ def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> En
     if infusion is not None and infusion.attends:
         with infusion.record(attention=True):
             classifier.predict([text])
-        seen = infusion.seen.attention
-        layers = [one for layer in sorted(seen) for one in seen[layer]]
+        by_layer = infusion.seen.attention
+        layers = [weights for layer in sorted(by_layer) for weights in by_layer[layer]]
     else:
-        layers = _eager(classifier, batch)
+        model: Any = classifier.model
+        encoder = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+        inputs = {name: tensor.to(model.device) for name, tensor in batch.items()}
+        with shown_attention(encoder):
+            layers = list(encoder(**inputs, output_attentions=True).attentions or [None])
+        if any(weights is None for weights in layers):
+            raise ConfigError(
+                f"model: expected an encoder that returns its attention, got {type(encoder).__name__}, "
+                "which does not."
+            )
     check_outputs(*layers)
-    return EncoderAttention(pieces, torch.stack([one[0] for one in layers]).float().cpu().numpy())
+    return EncoderAttention(pieces, torch.stack([layer[0] for layer in layers]).float().cpu().numpy())
 
 
 def _read(classifier: Classifier, text: str | tuple[str, str]) -> tuple[dict[str, Tensor], list[str]]:
@@ -168,21 +176,6 @@ def _read(classifier: Classifier, text: str | tuple[str, str]) -> tuple[dict[str
 def _mean(weights: NDArray[np.float32], head: int | None) -> NDArray[np.float32]:
     """The mean over heads, the first axis, or one head."""
     return weights.mean(0) if head is None else weights[head]
-
-
-def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
-    """The attention of a plain encoder, which only the "eager" implementation returns."""
-    model: Any = classifier.model
-    encoder = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
-    inputs = {name: tensor.to(model.device) for name, tensor in batch.items()}
-    with shown_attention(encoder):
-        output = encoder(**inputs, output_attentions=True)
-    if not (found := output.attentions) or any(one is None for one in found):
-        raise ConfigError(
-            f"model: expected an encoder that returns its attention, got {type(encoder).__name__}, "
-            "which does not."
-        )
-    return list(found)
 
 
 MEASURES = {
@@ -227,27 +220,33 @@ def attention_spread(
     """
     if translator.encoder.prepend:
         raise ConfigError("spread: expected a model without tags between its words, got one that has them.")
-    if own := [name for name in translator.encoder.factors if name not in FACTORS]:
+    if user_factors := [name for name in translator.encoder.factors if name not in FACTORS]:
+        names = ", ".join(user_factors)
         raise ConfigError(
-            f"spread: expected a model without factors of your own, got one that reads {', '.join(own)}. "
+            f"spread: expected a model without factors of your own, got one that reads {names}. "
             "Look at single sentences with `syntaxformer attend`, which takes their values with --factor."
         )
-    lines = [one.text for one in sentences]
+    lines = [sentence.text for sentence in sentences]
     if targets is None:
-        targets = [best[0].text for best in translator.translate(lines)]
+        targets = [hypotheses[0].text for hypotheses in translator.translate(lines)]
     values = {measure: np.full(len(lines), np.nan) for measure in MEASURES}
     end = translator.encoder.end_length
     order = [row for row in np.argsort([-len(line) for line in lines], kind="stable") if lines[row].strip()]
     for start in track(range(0, len(order), BATCH_LINES), "attention", unit="batches"):
         rows = [int(row) for row in order[start : start + BATCH_LINES]]
-        weights = _weights(translator, [lines[row] for row in rows], [targets[row] for row in rows], layer)
-        for row, one in zip(rows, weights, strict=True):
-            if head is not None and head >= len(one):
-                raise ConfigError(f"head: expected below {len(one)}, got {head}.")
+        source = translator.encode([lines[row] for row in rows])
+        layers, pieces = _cross_attentions(translator, source, [targets[row] for row in rows])
+        if not -len(layers) <= layer < len(layers):
+            raise ConfigError(f"layer: expected {-len(layers)} to {len(layers) - 1}, got {layer}.")
+        of_layer = layers[layer].float().cpu().numpy()
+        if head is not None and head >= of_layer.shape[1]:
+            raise ConfigError(f"head: expected below {of_layer.shape[1]}, got {head}.")
+        n_src = source.lengths.tolist()
+        for row, padded, target, length in zip(rows, of_layer, pieces, n_src, strict=True):
+            weights = _mean(padded[:, : len(target), :length], head)
             owners = source_owners(translator.encoder, [sentences[row]])
-            kept = owners.values[fitting_pieces(owners.splits, translator.longest, end_length=end)]
-            found = spread_of_weights(_mean(one, head), kept, sentences[row])
-            for measure, value in found.items():
+            fitting = fitting_pieces(owners.splits, translator.longest, end_length=end)
+            for measure, value in spread_of_weights(weights, owners.values[fitting], sentences[row]).items():
                 values[measure][row] = value
     return SpreadOfAttention(values)
 
@@ -256,6 +255,8 @@ def spread_of_weights(
     weights: NDArray[np.float32], owners: NDArray[np.int32], sentence: Sentence
 ) -> dict[str, float]:
     """The measures of one sentence, averaged over its target pieces.
+
+    Distances are Σ_ij p_i p_j d(i, j) over the pairs of words that a tree connects, by Σ_ij p_i p_j of these.
 
     Args:
         weights: `[tgt, src]`; each row sums to 1.
@@ -267,42 +268,24 @@ def spread_of_weights(
     owned = np.flatnonzero(owners != NO_WORD)
     np.add.at(of_words.T, owners[owned], weights.T[owned])
     total = of_words.sum(1)
-    kept = of_words[total > 0] / total[total > 0][:, None]
-    if not len(kept):
-        return {**dict.fromkeys(MEASURES, float("nan")), "on_words": float(total.mean())}
-    logs = np.log2(kept, out=np.zeros_like(kept), where=kept > 0)
-    places = np.arange(n_words)
-    in_words = np.abs(places[:, None] - places[None, :]).astype(float)
-    edges = float("nan")
+    measures = {**dict.fromkeys(MEASURES, float("nan")), "on_words": float(total.mean())}
+    shares = of_words[total > 0] / total[total > 0][:, None]
+    if not len(shares):
+        return measures
+    logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
+    measures["entropy"] = float(-(shares * logs).sum(1).mean())
+    words = np.arange(n_words)
+    distances = {"words": np.abs(words[:, None] - words[None, :])}
     if sentence.governors is not None:
-        between = batch_dependency_distances([sentence.governors], [n_words])[0].astype(float)
-        edges = _mean_distance(kept, between)
-    return {
-        "entropy": float(-(kept * logs).sum(1).mean()),
-        "words": _mean_distance(kept, in_words),
-        "edges": edges,
-        "on_words": float(total.mean()),
-    }
-
-
-def _mean_distance(weights: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
-    """Σ_ij p_i p_j d(i, j) over the pairs that a tree connects, averaged over rows."""
-    linked = distances != NO_PATH
-    sums = np.einsum("ti,ij,tj->t", weights, np.where(linked, distances, 0.0), weights, optimize=True)
-    shares = np.einsum("ti,ij,tj->t", weights, linked.astype(float), weights, optimize=True)
-    return float((sums / np.maximum(shares, 1e-12)).mean())
-
-
-def _weights(
-    translator: Translator, lines: Sequence[str], targets: Sequence[str], layer: int
-) -> list[NDArray[np.float32]]:
-    """The cross-attention of one layer for each line, `[heads, tgt, src]`, without padding."""
-    source = translator.encode(lines)
-    found, encoded = _cross_attentions(translator, source, targets)
-    if not -len(found) <= layer < len(found):
-        raise ConfigError(f"layer: expected {-len(found)} to {len(found) - 1}, got {layer}.")
-    sizes = zip(found[layer].float().cpu().numpy(), encoded, source.lengths.tolist(), strict=True)
-    return [one[:, : len(ids), :length] for one, ids, length in sizes]
+        distances["edges"] = batch_dependency_distances([sentence.governors], [n_words])[0]
+    for measure, between in distances.items():
+        is_linked = between != NO_PATH
+        sums, linked = (
+            np.einsum("ti,ij,tj->t", shares, values.astype(float), shares, optimize=True)
+            for values in (np.where(is_linked, between, 0), is_linked)
+        )
+        measures[measure] = float((sums / np.maximum(linked, 1e-12)).mean())
+    return measures
 
 
 FULL = "full"
@@ -379,7 +362,7 @@ class SubnetworkView:
         """The sub-networks with the largest mean weights, except "full" and those that link no pair."""
         weights = self.topical_weights().mean(0)
         order = np.argsort(-weights, kind="stable").tolist()
-        return [one for one in order if self.networks[one] != FULL and self.masks[one].any()][:n]
+        return [r for r in order if self.networks[r] != FULL and self.masks[r].any()][:n]
 
 
 def subnetwork_view(model: Classifier | Translator, text: str | tuple[str, str]) -> SubnetworkView:
@@ -396,22 +379,27 @@ def subnetwork_view(model: Classifier | Translator, text: str | tuple[str, str])
         raise ConfigError("model: expected one that was trained with masks, got one without.")
     with infusion.record(attention=True):
         if isinstance(model, Translator):
-            looked = cross_attention(model, str(text))
-            answer, pieces = looked.translation, looked.src_pieces
+            shown = cross_attention(model, str(text))
+            answer, pieces = shown.translation, shown.src_pieces
             batch = source_batch(model.encode([str(text)]), range(1), source_pad_id(model.model))
         else:
             answer = str(model.predict([text]).labels[0])
             batch, pieces = _read(model, text)
-    seen = infusion.seen
+    seen, config = infusion.seen, infusion.config.masks
     passes = [(number, layer) for number, layer in enumerate(seen.passes) if layer in infusion.masked_layers]
 
     def of_passes(by_layer: dict[int, list[Tensor]]) -> NDArray[np.float32]:
-        shown = [by_layer[layer][seen.passes[:number].count(layer)][0] for number, layer in passes]
-        return torch.stack(shown).float().cpu().numpy()
+        layers = [by_layer[layer][seen.passes[:number].count(layer)][0] for number, layer in passes]
+        return torch.stack(layers).float().cpu().numpy()
 
     topical, logits, attention = map(of_passes, (seen.weights, seen.logits, seen.attention))
-    config = infusion.config.masks
-    names, masks = _networks(batch["syntax"][0].numpy(), config)
+    reach, ids = config.max_distance, range(1, n_relations(config.max_distance))
+    names = [
+        f"{tree} {i if tree in config.relations and i < ids[-1] else relation_name(i, reach)}"
+        for tree in config.planes
+        for i in ids
+    ]
+    masks = np.stack([relations == i for relations in batch["syntax"][0].numpy() for i in ids])
     if topical.shape[-1] == len(names) + 1:
         names, masks = [*names, FULL], np.concatenate([masks, np.ones_like(masks[:1])])
     return SubnetworkView(
@@ -444,28 +432,16 @@ def plain_attention_beside(
             "Fine-tune the checkpoint with --infuse none."
         )
     plain.predict([text])  # refuses a text that the model cannot read
-    found, number = encoder_attention(plain, text), view.layers[layer]
-    n_layers, n_heads = found.weights.shape[:2]
+    beside, number = encoder_attention(plain, text), view.layers[layer]
+    n_layers, n_heads = beside.weights.shape[:2]
     if number >= n_layers or (head is not None and head >= n_heads):
         raise ConfigError(
             f"beside: expected a model with layer {number} and head {head or 0}, got {n_layers} layers of "
             f"{n_heads} heads. Choose another layer or head."
         )
-    if found.pieces != view.pieces:
+    if beside.pieces != view.pieces:
         raise ConfigError(
             f"beside: expected a model that reads the same {len(view.pieces)} pieces, got "
-            f"{len(found.pieces)} others. Use one that was fine-tuned from the same checkpoint."
+            f"{len(beside.pieces)} others. Use one that was fine-tuned from the same checkpoint."
         )
-    return _mean(found.weights[number], head)
-
-
-def _networks(relations: NDArray[np.uint8], options: TreeOptions) -> tuple[list[str], NDArray[np.bool_]]:
-    """The names and masks of all sub-networks, tree by tree."""
-    reach, own = options.max_distance, options.relations
-    ids = range(1, n_relations(reach))
-    names = [
-        f"{tree} {one if tree in own and one < ids[-1] else relation_name(one, reach)}"
-        for tree in options.planes
-        for one in ids
-    ]
-    return names, np.stack([of_tree == one for of_tree in relations for one in ids])
+    return _mean(beside.weights[number], head)

@@ -72,7 +72,7 @@ class Case:
 
     def only(self, system: int) -> tuple[int, ...]:
         """Positions of the reference words that no other system has."""
-        others = (one for place, one in enumerate(self.right) if place != system)
+        others = (right for number, right in enumerate(self.right) if number != system)
         return tuple(sorted(self.right[system].difference(*others)))
 
     def comparable(self, word: str) -> str:
@@ -128,13 +128,27 @@ def compare_cases(
         )
     chrf = CHRF(lowercase=lowercase)
     cases = []
-    alike = list(zip(*others, strict=True)) or [()] * len(references)
-    for source, reference, more, *made in zip(sources, references, alike, *outputs, strict=True):
-        scores = tuple(chrf.sentence_score(output.text, [reference.text, *more]).score for output in made)
-        right = tuple(_right_words(reference, output, lowercase) for output in made)
+    more_texts = list(zip(*others, strict=True)) or [()] * len(references)
+    for source, reference, more, *of_systems in zip(sources, references, more_texts, *outputs, strict=True):
+        texts = [reference.text, *more]
+        scores = tuple(chrf.sentence_score(output.text, texts).score for output in of_systems)
+        forms = [
+            [word.lower() if lowercase else word for word in sentence.words]
+            for sentence in (reference, *of_systems)
+        ]
+        right = tuple(frozenset(_matched(forms[0], words)) for words in forms[1:])
         rarest = min((counts[word.lower()] for word in source.words), default=None) if counts else None
-        cases.append(Case(source, reference, tuple(made), scores, right, rarest, lowercase))
+        cases.append(Case(source, reference, tuple(of_systems), scores, right, rarest, lowercase))
     return cases
+
+
+def _matched(words: Sequence[str], others: Sequence[str]) -> Iterator[int]:
+    """Positions of words that are among others; each of the others counts once."""
+    left = Counter(others)
+    for position, word in enumerate(words):
+        if left[word] > 0:
+            left[word] -= 1
+            yield position
 
 
 def group_cases(cases: Sequence[Case]) -> dict[str, list[CaseGroup]]:
@@ -149,12 +163,16 @@ def group_cases(cases: Sequence[Case]) -> dict[str, list[CaseGroup]]:
     if any(case.rarest is not None for case in cases):
         rarest = [-1 if case.rarest is None else case.rarest for case in cases]
         kinds["rarest source word"] = RARITIES, rarest
-    found: dict[str, list[CaseGroup]] = {}
-    for kind, (parts, measured) in kinds.items():
-        measures = list(zip(cases, measured, strict=True))
-        chosen = {name: [case for case, one in measures if one in part] for name, part in parts.items()}
-        found[kind] = [_group(name, members) for name, members in chosen.items() if members]
-    return found
+    systems = range(len(cases[0].scores))
+    groups: dict[str, list[CaseGroup]] = {kind: [] for kind in kinds}
+    for kind, (ranges, sizes) in kinds.items():
+        for name, of_group in ranges.items():
+            members = [case for case, size in zip(cases, sizes, strict=True) if size in of_group]
+            if members:
+                means = tuple(sum(case.scores[i] for case in members) / len(members) for i in systems)
+                gains = tuple(bootstrap_interval([case.gain(i) for case in members]) for i in systems[1:])
+                groups[kind].append(CaseGroup(name, len(members), means, gains))
+    return groups
 
 
 def tag_rows(cases: Sequence[Case]) -> list[TagRow]:
@@ -162,35 +180,12 @@ def tag_rows(cases: Sequence[Case]) -> list[TagRow]:
     total, only = Counter[str](), [Counter[str]() for _ in cases[0].outputs]
     for case in cases:
         tags = case.reference.upos
-        if tags is None:
-            continue
-        total.update(tags)
-        for system, counter in enumerate(only):
-            counter.update(tags[place] for place in case.only(system))
-    rows = [TagRow(tag, total[tag], tuple(one[tag] for one in only)) for tag in total]
+        if tags is not None:
+            total.update(tags)
+            for system, counter in enumerate(only):
+                counter.update(tags[position] for position in case.only(system))
+    rows = [TagRow(tag, total[tag], tuple(counter[tag] for counter in only)) for tag in total]
     return sorted(rows, key=lambda row: (-sum(row.only), row.tag))
-
-
-def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> frozenset[int]:
-    """Positions of the reference words that an output has; each occurrence in the output counts once."""
-    texts = [[word.lower() for word in one.words] if lowercase else one.words for one in (reference, output)]
-    return frozenset(_matched(*texts))
-
-
-def _matched(words: Sequence[str], others: Sequence[str]) -> Iterator[int]:
-    """Positions of words that are among others; each of the others counts once."""
-    left = Counter(others)
-    for place, word in enumerate(words):
-        if left[word] > 0:
-            left[word] -= 1
-            yield place
-
-
-def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
-    systems = range(len(cases[0].scores))
-    means = tuple(sum(case.scores[place] for case in cases) / len(cases) for place in systems)
-    gains = tuple(bootstrap_interval([case.gain(place) for case in cases]) for place in systems[1:])
-    return CaseGroup(name, len(cases), means, gains)
 
 
 def cases_of_lines(
@@ -217,17 +212,17 @@ def cases_of_lines(
     if any(info.tokenized for info in infos):
         parser, tagger = WordsAsGiven(parser), WordsAsGiven(tagger)
     for preparation in dict.fromkeys(info.preparation(info.src) for info in infos):
-        sources, train = [preparation.clean(one) for one in sources], map(preparation.clean, train)
+        sources, train = list(map(preparation.clean, sources)), map(preparation.clean, train)
     first, *others = checked_texts(sources, references)
     for preparation in dict.fromkeys(info.preparation(info.tgt) for info in infos):
-        first, *others = ([preparation.clean(one) for one in text] for text in (first, *others))
+        first, *others = (list(map(preparation.clean, text)) for text in (first, *others))
     tagged = iter(tagger.annotate([*first, *chain.from_iterable(outputs)], progress=True))
-    tagged_references, *parts = ([*islice(tagged, len(part))] for part in (first, *outputs))
-    read = track(parser.stream(train), "counting words")
-    counts = Counter(word.lower() for one in read for word in one.words)
+    tagged_references, *tagged_outputs = ([*islice(tagged, len(text))] for text in (first, *outputs))
+    sentences = track(parser.stream(train), "counting words")
+    counts = Counter(word.lower() for sentence in sentences for word in sentence.words)
     lowercase = any(scoring(info)["lowercase"] for info in infos)
     parsed = parser.annotate(sources, progress=True)
-    return compare_cases(parsed, tagged_references, parts, counts or None, lowercase, others)
+    return compare_cases(parsed, tagged_references, tagged_outputs, counts or None, lowercase, others)
 
 
 def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 10) -> list[Block]:
@@ -238,7 +233,7 @@ def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 1
     base, n = names[0], len(names)
     better = [[case for case in cases if case.gain(system) > 0] for system in range(n)]
     groups = group_cases(cases)
-    is_small = any(one.n < FEWEST_ROWS for of_kind in groups.values() for one in of_kind)
+    is_small = any(group.n < FEWEST_ROWS for of_kind in groups.values() for group in of_kind)
     exception = f"; groups of fewer than {FEWEST_ROWS} sentences have none (–)" if is_small else ""
     order = (*range(1, n), 0)
     counted = ", ".join(f"with {names[system]} in {len(better[system])}" for system in order)
@@ -251,8 +246,24 @@ def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 1
         ),
     ]
     for kind, of_kind in groups.items():
-        blocks += [Heading(f"By {kind}"), _group_table(kind, of_kind, names)]
-    blocks += _tag_blocks(cases, names)
+        rows = []
+        for group in of_kind:
+            row = [group.name, str(group.n), *(f"{score:.2f}" for score in group.scores)]
+            for gain in group.gains:
+                interval = f"{gain.low:+.2f} to {gain.high:+.2f}" if group.n >= FEWEST_ROWS else "–"
+                row += [f"{gain.mean:+.2f}", interval]
+            rows.append(row)
+        ends = [column for name in names[1:] for column in (f"gain {name}", "95 %")]
+        header = [kind, "sentences", *(f"chrF {name}" for name in names), *ends]
+        blocks += [Heading(f"By {kind}"), Table(header, rows)]
+    if tags := tag_rows(cases):
+        last = ["difference"] if n == 2 else []
+        rows = [
+            [row.tag, *map(str, (row.n, *row.only)), *(f"{row.only[1] - row.only[0]:+d}" for _ in last)]
+            for row in tags
+        ]
+        header = ["part of speech", "reference words", *(f"only {name}" for name in names), *last]
+        blocks += [Heading("Reference words that only one system has"), Table(header, rows)]
     for system in order:
         blocks += [Heading(f"Where {names[system]} is better")]
         chosen = sorted(better[system], key=lambda case: -case.gain(system))[:n_examples]
@@ -260,39 +271,13 @@ def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 1
     return blocks
 
 
-def _group_table(kind: str, groups: Sequence[CaseGroup], names: Sequence[str]) -> Table:
-    rows = []
-    for one in groups:
-        row = [one.name, str(one.n), *(f"{score:.2f}" for score in one.scores)]
-        for gain in one.gains:
-            interval = f"{gain.low:+.2f} to {gain.high:+.2f}" if one.n >= FEWEST_ROWS else "–"
-            row += [f"{gain.mean:+.2f}", interval]
-        rows.append(row)
-    ends = [part for name in names[1:] for part in (f"gain {name}", "95 %")]
-    return Table([kind, "sentences", *(f"chrF {name}" for name in names), *ends], rows)
-
-
-def _tag_blocks(cases: Sequence[Case], names: Sequence[str]) -> list[Block]:
-    last = ["difference"] if len(names) == 2 else []
-    rows = [
-        [one.tag, *map(str, (one.n, *one.only)), *(f"{one.only[1] - one.only[0]:+d}" for _ in last)]
-        for one in tag_rows(cases)
-    ]
-    header = ["part of speech", "reference words", *(f"only {name}" for name in names), *last]
-    return [Heading("Reference words that only one system has"), Table(header, rows)] if rows else []
-
-
 def _example(case: Case, names: Sequence[str], system: int) -> Table:
     """A case as a small table; words of the reference that a system has and another has not are bold."""
     shared = frozenset.intersection(*case.right)
     rows: list[list[str | Marked]] = [["source", case.source.text], ["reference", case.reference.text]]
     for name, output, score, right in zip(names, case.outputs, case.scores, case.right, strict=True):
-        words = [case.comparable(case.reference.words[place]) for place in sorted(right - shared)]
-        rows.append([f"{name}, {score:.1f}", _marked(case, output, words)])
+        words = [case.comparable(case.reference.words[position]) for position in sorted(right - shared)]
+        positions = _matched(list(map(case.comparable, output.words)), words)  # as many as there are
+        bold = Marked(output.text, [output.offsets[position] for position in positions])
+        rows.append([f"{name}, {score:.1f}", bold])
     return Table([f"gain {case.gain(system) if system else -case.gain(0):+.1f}", ""], rows)
-
-
-def _marked(case: Case, output: Sentence, words: Sequence[str]) -> Marked:
-    """Mark the first occurrences of words, as many of each as are given."""
-    places = _matched(list(map(case.comparable, output.words)), words)
-    return Marked(output.text, [output.offsets[place] for place in places])

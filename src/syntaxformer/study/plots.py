@@ -39,14 +39,19 @@ def draw_attention(
 
     Source: Sundararaman et al. (2019), figure 3.
     """
-    columns = sum(len(one.src_pieces) for one in maps.values())
-    rows = max(len(one.tgt_pieces) for one in maps.values())
+    columns = sum(len(shown.src_pieces) for shown in maps.values())
+    rows = max(len(shown.tgt_pieces) for shown in maps.values())
     figure = Figure(figsize=(3 + PIECE_INCHES * columns, 2 + PIECE_INCHES * rows), layout="constrained")
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
-    for panel, (title, one) in zip(panels, maps.items(), strict=True):
-        drawn = panel.imshow(one.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        panel.set_xticks(range(len(one.src_pieces)), _labels(one), rotation=90)
-        panel.set_yticks(range(len(one.tgt_pieces)), one.tgt_pieces)
+    for panel, (title, shown) in zip(panels, maps.items(), strict=True):
+        drawn = panel.imshow(shown.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        tags = shown.factors.get("pos") or ["<none>"] * len(shown.src_pieces)
+        labels = [
+            piece if tag == "<none>" else f"{piece} {tag}"
+            for piece, tag in zip(shown.src_pieces, tags, strict=True)
+        ]
+        panel.set_xticks(range(len(labels)), labels, rotation=90)
+        panel.set_yticks(range(len(shown.tgt_pieces)), shown.tgt_pieces)
         panel.set_title(title)
         panel.set_xlabel("source")
     panels[0].set_ylabel("target")
@@ -166,16 +171,6 @@ def _draw_lines(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, s
             linestyle=style, marker=marker, markersize=4, capsize=3, linewidth=1.4,
         )  # fmt: skip
     axes.grid(alpha=0.3)
-
-
-def _labels(one: CrossAttentionMap) -> list[str]:
-    tags = one.factors.get("pos")
-    if tags is None:
-        return one.src_pieces
-    return [
-        piece if tag == "<none>" else f"{piece} {tag}"
-        for piece, tag in zip(one.src_pieces, tags, strict=True)
-    ]
 
 
 def _save(figure: Figure, path: Path) -> None:

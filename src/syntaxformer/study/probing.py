@@ -43,22 +43,24 @@ class ProbeBatches:
         lengths = np.diff(treebank.splits)
         order = np.argsort(lengths, kind="stable").tolist()
         self.rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        self.lengths = [lengths[rows] for rows in self.rows]
-        self.is_word = [torch.from_numpy(np.arange(one.max()) < one[:, None]) for one in self.lengths]
-        self.where = []
-        for rows, one in zip(self.rows, self.lengths, strict=True):
-            places = treebank.splits[rows][:, None] + np.arange(one.max())
-            self.where.append(torch.from_numpy(np.minimum(places, len(vectors) - 1)))
-        places = range(len(self.rows))
-        self.gold = {
-            "distances": [self._padded(treebank.distances, place, 2) for place in places],
-            "depths": [self._padded(treebank.depths, place, 1) for place in places],
-        }
+        self.is_word, self.where = [], []
+        self.gold: dict[str, list[Tensor]] = {"distances": [], "depths": []}
+        for rows in self.rows:
+            words = np.arange(longest := lengths[rows].max())
+            self.is_word.append(torch.from_numpy(words < lengths[rows][:, None]))
+            places = np.minimum(treebank.splits[rows][:, None] + words, len(vectors) - 1)
+            self.where.append(torch.from_numpy(places))
+            distances, depths = torch.zeros(len(rows), longest, longest), torch.zeros(len(rows), longest)
+            for number, (row, n) in enumerate(zip(rows, lengths[rows], strict=True)):
+                distances[number, :n, :n] = torch.from_numpy(treebank.distances[row]).float()
+                depths[number, :n] = torch.from_numpy(treebank.depths[row]).float()
+            self.gold["distances"].append(distances)
+            self.gold["depths"].append(depths)
 
-    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
         """Vectors `[batch, words, d_model]`, zero for padding, and a mask of the words `[batch, words]`."""
-        is_word = self.is_word[place]
-        return self.vectors[self.where[place]] * is_word[..., None], is_word
+        is_word = self.is_word[number]
+        return self.vectors[self.where[number]] * is_word[..., None], is_word
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         return map(self.__getitem__, range(len(self.rows)))
@@ -66,20 +68,12 @@ class ProbeBatches:
     @torch.inference_mode()
     def predict(self, probe: nn.Module) -> list[NDArray[np.float32]]:
         """The predictions of a probe for each sentence, in the treebank's order and without padding."""
-        found: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * self.n_sentences
-        for place, (vectors, _) in enumerate(self):
-            predicted = probe(vectors).numpy()
-            for row, length, one in zip(self.rows[place], self.lengths[place], predicted, strict=True):
-                found[row] = one[(slice(length),) * one.ndim].copy()
-        return found
-
-    def _padded(self, values: Sequence[NDArray[np.int32]], place: int, n_axes: int) -> Tensor:
-        rows, longest = self.rows[place], int(self.lengths[place].max())
-        padded = torch.zeros(len(rows), *(longest,) * n_axes)
-        for number, row in enumerate(rows):
-            one = torch.from_numpy(values[row]).float()
-            padded[(number, *(slice(size) for size in one.shape))] = one
-        return padded
+        predictions: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * self.n_sentences
+        for rows, (vectors, is_word) in zip(self.rows, self, strict=True):
+            lengths = is_word.sum(1).tolist()
+            for row, length, values in zip(rows, lengths, probe(vectors).numpy(), strict=True):
+                predictions[row] = values[(slice(length),) * values.ndim].copy()
+        return predictions
 
 
 INITIAL_BOUND = 0.05
@@ -190,8 +184,8 @@ class ProbeReport:
     def as_dict(self) -> dict[str, object]:
         """The report for JSON, with None for NaN, the score that the test set leaves undefined."""
         scores = [
-            {name: None if value != value else value for name, value in asdict(one).items()}
-            for one in self.scores
+            {name: None if value != value else value for name, value in asdict(score).items()}
+            for score in self.scores
         ]
         return {**asdict(self), "scores": scores}
 
@@ -210,64 +204,70 @@ def probe_model(
         ConfigError: There is no such layer, or no sentence that the encoder can read.
     """
     config = config or ProbeConfig()
-    wanted = list(range(encoder.n_states)) if layers is None else list(layers)
-    if wrong := [layer for layer in wanted if not 0 <= layer < encoder.n_states]:
+    layers = range(encoder.n_states) if layers is None else layers
+    if wrong := [layer for layer in layers if not 0 <= layer < encoder.n_states]:
         raise ConfigError(f"layers: expected 0 to {encoder.n_states - 1}, got {', '.join(map(str, wrong))}.")
-    fitting = {id(part): _fitting(part, encoder) for part in (train, dev, test)}
-    parts = [fitting[id(part)] for part in (train, dev, test)]
+    fitting = {}
+    for treebank in _distinct((train, dev, test)):
+        lengths = encoder.owners(treebank.sentences).lengths
+        rows = np.flatnonzero(lengths <= encoder.longest).tolist()
+        if not rows:
+            raise ConfigError(f"treebank: expected a sentence of at most {encoder.longest} pieces, got none.")
+        fitting[id(treebank)] = treebank.select(rows, f"longer than {encoder.longest} pieces")
+    splits = [fitting[id(treebank)] for treebank in (train, dev, test)]
+    sentences = [sentence for treebank in fitting.values() for sentence in treebank.sentences]
     scores = []
     with TemporaryDirectory(prefix="syntaxformer-probe-") as folder:
-        sentences = [one for part in _distinct(parts) for one in part.sentences]
-        cache = cache_states(encoder, sentences, wanted, Path(folder))
-        for layer in wanted:
-            name = f"layer {layer}" if layer else "embeddings"
+        cache = cache_states(encoder, sentences, layers, Path(folder))
+        for layer in layers:
             vectors = cache.layer(layer)
-            one = probe_states(name, vectors, parts, config)
-            found = f"{name}: UUAS {100 * one.uuas:.1f}, Spearman {one.spearman:.3f}"
-            _log.info("%s, %d epochs, %.0f s", found, one.epochs, one.seconds)
-            scores.append(one)
+            score = probe_states(f"layer {layer}" if layer else "embeddings", vectors, splits, config)
+            measured = f"{score.name}: UUAS {100 * score.uuas:.1f}, Spearman {score.spearman:.3f}"
+            _log.info("%s, %d epochs, %.0f s", measured, score.epochs, score.seconds)
+            scores.append(score)
     if config.controls:
-        words = [word for one in sentences for word in one.words]
+        words = [word for sentence in sentences for word in sentence.words]
         random = random_vectors(words, vectors.shape[1], config.seed)
-        scores += [probe_states(RANDOM, random, parts, config), linear_chain(parts[2])]
-    left_out = sum((Counter(part.left_out) for part in _distinct(parts)), Counter())
-    sizes = [len(part) for part in parts]
-    rank = min(config.rank, vectors.shape[1])
+        scores += [probe_states(RANDOM, random, splits, config), linear_chain(splits[2])]
+    left_out = sum((Counter(treebank.left_out) for treebank in fitting.values()), Counter())
+    sizes, rank = map(len, splits), min(config.rank, vectors.shape[1])
     return ProbeReport(scores, *sizes, cache.n_uncovered, dict(left_out), rank, config.seed)
 
 
 def probe_states(
-    name: str, vectors: Tensor, parts: Sequence[ProbeTreebank], config: ProbeConfig
+    name: str, vectors: Tensor, splits: Sequence[ProbeTreebank], config: ProbeConfig
 ) -> ProbeScores:
-    """Train on a matrix of the word vectors of train, dev and test in turn; equal parts occur once."""
+    """Train on a matrix of the word vectors of train, dev and test in turn; equal splits occur once."""
     start = time.monotonic()
-    distinct = _distinct(parts)
-    own = vectors.split([int(part.splits[-1]) for part in distinct])
+    distinct = _distinct(splits)
+    states = vectors.split([int(treebank.splits[-1]) for treebank in distinct])
     batches = {
-        id(part): ProbeBatches(part, one, config.batch_size) for part, one in zip(distinct, own, strict=True)
+        id(treebank): ProbeBatches(treebank, of_split, config.batch_size)
+        for treebank, of_split in zip(distinct, states, strict=True)
     }
-    train, dev, test = (batches[id(part)] for part in parts)
+    train, dev, test = (batches[id(treebank)] for treebank in splits)
     torch.manual_seed(config.seed)
     rank = min(config.rank, vectors.shape[1])  # more rows could not find more
     distance = Probe(vectors.shape[1], rank, "distances")
     epochs = _fit(distance, train, dev, config)
-    depth = None
+    depths = None
     if config.depth:
         depth = Probe(vectors.shape[1], rank, "depths")
         _fit(depth, train, dev, config)
+        depths = test.predict(depth)
     seconds = time.monotonic() - start
-    return _score(name, test.predict(distance), depth and test.predict(depth), parts[2], epochs, seconds)
+    return _score(name, test.predict(distance), depths, splits[2], epochs, seconds)
 
 
-def _distinct(parts: Sequence[ProbeTreebank]) -> list[ProbeTreebank]:
-    """Each part once, because the test set may be the dev set."""
-    return list({id(part): part for part in parts}.values())
+def _distinct(splits: Sequence[ProbeTreebank]) -> list[ProbeTreebank]:
+    """Each treebank once, because the test set may be the dev set."""
+    return list({id(treebank): treebank for treebank in splits}.values())
 
 
 def linear_chain(treebank: ProbeTreebank) -> ProbeScores:
     """The control that connects neighbours: the distance is |i − j| and the depth is the position."""
-    positions = [np.arange(len(one)) for one in treebank.sentences]
-    distances = [np.abs(one[:, None] - one[None, :]) for one in positions]
+    positions = [np.arange(len(sentence)) for sentence in treebank.sentences]
+    distances = [np.abs(row[:, None] - row[None, :]) for row in positions]
     return _score(LINEAR, distances, positions, treebank, 0, 0.0)
 
 
@@ -278,15 +278,6 @@ def random_vectors(words: Sequence[str], width: int, seed: int) -> Tensor:
     return table[torch.tensor([types[word] for word in words])]
 
 
-def _fitting(treebank: ProbeTreebank, encoder: WordEncoder) -> ProbeTreebank:
-    """The sentences that the encoder can read without a cut."""
-    lengths = encoder.owners(treebank.sentences).lengths
-    rows = np.flatnonzero(lengths <= encoder.longest).tolist()
-    if not rows:
-        raise ConfigError(f"treebank: expected a sentence of at most {encoder.longest} pieces, got none.")
-    return treebank.select(rows, f"longer than {encoder.longest} pieces")
-
-
 def _fit(probe: Probe, batches: ProbeBatches, dev: ProbeBatches, config: ProbeConfig) -> int:
     """Train until dev stops improving, then `patience` times more, each with a lower rate; keep the best."""
     order = np.random.default_rng(config.seed)
@@ -295,29 +286,28 @@ def _fit(probe: Probe, batches: ProbeBatches, dev: ProbeBatches, config: ProbeCo
     n_epochs = 0
     while n_epochs < config.max_epochs:
         n_epochs += 1
-        for place in order.permutation(len(batches.rows)).tolist():
-            vectors, is_word = batches[place]
+        for number in order.permutation(len(batches.rows)).tolist():
+            vectors, is_word = batches[number]
             optimizer.zero_grad()
-            probe_loss(probe(vectors), batches.gold[probe.finds][place], is_word).backward()
+            probe_loss(probe(vectors), batches.gold[probe.finds][number], is_word).backward()
             optimizer.step()
-        found = _dev_loss(probe, dev)
-        if found < best * (1 - 1e-4):
-            best, best_map = found, {name: one.clone() for name, one in probe.state_dict().items()}
+        with torch.inference_mode():
+            pairs = zip(dev, dev.gold[probe.finds], strict=True)
+            losses = [
+                float(probe_loss(probe(vectors), gold, is_word)) * len(is_word)
+                for (vectors, is_word), gold in pairs
+            ]
+        dev_loss = sum(losses) / dev.n_sentences
+        if dev_loss < best * (1 - 1e-4):
+            best, best_map = dev_loss, probe.map.detach().clone()
         elif n_rates == config.patience:
             break
         else:
             n_rates, rate = n_rates + 1, rate * config.decay
             optimizer = torch.optim.Adam(probe.parameters(), lr=rate)
     if best_map is not None:
-        probe.load_state_dict(best_map)
+        probe.map.data.copy_(best_map)
     return n_epochs
-
-
-@torch.inference_mode()
-def _dev_loss(probe: Probe, batches: ProbeBatches) -> float:
-    pairs = zip(batches, batches.gold[probe.finds], strict=True)
-    losses = [float(probe_loss(probe(one), gold, is_word)) * len(is_word) for (one, is_word), gold in pairs]
-    return sum(losses) / batches.n_sentences
 
 
 def _score(

@@ -71,8 +71,8 @@ class ProbeTreebank:
                 f"got {len(self)}. Give a dev file (--dev) or a larger treebank."
             )
         held = range(every - 1, len(self), every)
-        kept = [row for row in range(len(self)) if row not in held]
-        return self.select(kept), replace(self.select(held), left_out={})
+        others = [row for row in range(len(self)) if row not in held]
+        return self.select(others), replace(self.select(held), left_out={})
 
 
 def read_probe_treebank(path: str | Path) -> ProbeTreebank:
@@ -90,36 +90,28 @@ def read_probe_treebank(path: str | Path) -> ProbeTreebank:
 
 def probe_treebank(sentences: Iterable[Sentence]) -> ProbeTreebank:
     """Keep the sentences that have a single tree over at least two words; count the others."""
-    by_reason: dict[str | None, list[Sentence]] = defaultdict(list)
+    left_out: Counter[str] = Counter()
+    spaced, distances, depths, is_scored = [], [], [], []
     for sentence in sentences:
-        by_reason[_problem(sentence)].append(sentence)
-    kept = list(map(_spaced, by_reason.pop(None, [])))
-    scored = [np.array([_is_scored(one, word) for word in range(len(one))]) for one in kept]
-    left_out = {str(reason): len(found) for reason, found in by_reason.items()}
-    trees = [([one.governors or ()], [len(one)]) for one in kept]
-    distances = [batch_dependency_distances(*tree)[0] for tree in trees]
-    depths = [dependency_depths(*tree)[0].astype(np.int32) - 1 for tree in trees]
-    return ProbeTreebank(kept, distances, depths, scored, left_out)
-
-
-def _problem(sentence: Sentence) -> str | None:
-    if sentence.governors is None:
-        return "without a tree"
-    if len(sentence) < 2:
-        return "shorter than two words"
-    return None if len(sentence.roots) == 1 else "of several trees"
-
-
-def _spaced(sentence: Sentence) -> Sentence:
-    """The sentence with its words joined by spaces; a space inside a word becomes "_"."""
-    words = ["_".join(word.split()) or "_" for word in sentence.words]
-    return Sentence.from_words(words, **{name: getattr(sentence, name) for name in COLUMNS})
-
-
-def _is_scored(sentence: Sentence, word: int) -> bool:
-    if sentence.upos is not None:
-        return sentence.upos[word] != PUNCTUATION
-    return any(character.isalnum() for character in sentence.words[word])
+        if sentence.governors is None:
+            left_out["without a tree"] += 1
+        elif len(sentence) < 2:
+            left_out["shorter than two words"] += 1
+        elif len(sentence.roots) != 1:
+            left_out["of several trees"] += 1
+        else:
+            # A space inside a word becomes "_".
+            words = ["_".join(word.split()) or "_" for word in sentence.words]
+            columns = {name: getattr(sentence, name) for name in COLUMNS}
+            spaced.append(Sentence.from_words(words, **columns))
+            tree = [sentence.governors], [len(sentence)]
+            distances.append(batch_dependency_distances(*tree)[0])
+            depths.append(dependency_depths(*tree)[0].astype(np.int32) - 1)
+            scored = [any(map(str.isalnum, word)) for word in words]
+            if sentence.upos is not None:
+                scored = [tag != PUNCTUATION for tag in sentence.upos]
+            is_scored.append(np.array(scored))
+    return ProbeTreebank(spaced, distances, depths, is_scored, dict(left_out))
 
 
 SPEARMAN_LENGTHS = range(5, 51)
@@ -155,10 +147,10 @@ def attachment_score(
     Source: Hewitt & Manning (2019), section 3.
     """
     n_correct = n_edges = 0
-    for one, other, kept in zip(predicted, gold, is_scored, strict=True):
-        found, wanted = (spanning_edges(side[np.ix_(kept, kept)]) for side in (one, other))
-        n_correct += len(found & wanted)
-        n_edges += len(wanted)
+    for *sides, scored in zip(predicted, gold, is_scored, strict=True):
+        edges, gold_edges = (spanning_edges(side[np.ix_(scored, scored)]) for side in sides)
+        n_correct += len(edges & gold_edges)
+        n_edges += len(gold_edges)
     return n_correct / n_edges if n_edges else float("nan")
 
 
@@ -185,13 +177,17 @@ def spearman_by_length(predicted: Sequence[Array], gold: Sequence[Array]) -> dic
     Constant rows, whose ranks are undefined, are left out.
     """
     by_length: dict[int, list[tuple[Array, Array]]] = defaultdict(list)
-    for one, other in zip(predicted, gold, strict=True):
-        by_length[len(other)].append((np.atleast_2d(one), np.atleast_2d(other)))
+    for values, gold_values in zip(predicted, gold, strict=True):
+        by_length[len(gold_values)].append((np.atleast_2d(values), np.atleast_2d(gold_values)))
     means = {}
     for length, pairs in sorted(by_length.items()):
-        rows = _row_correlations(*(np.concatenate(side) for side in zip(*pairs, strict=True)))
-        if not np.isnan(rows).all():
-            means[length] = float(np.nanmean(rows))
+        # Pearson of ranks; ties get their mean rank.
+        ranks = [rankdata(np.concatenate(side), axis=-1) for side in zip(*pairs, strict=True)]
+        first, second = (side - side.mean(-1, keepdims=True) for side in ranks)
+        spread = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+        has_spread = spread > 0
+        if has_spread.any():
+            means[length] = float(((first * second).sum(-1)[has_spread] / spread[has_spread]).mean())
     return means
 
 
@@ -202,11 +198,3 @@ def spearman_score(by_length: Mapping[int, float], lengths: range = SPEARMAN_LEN
     """
     values = [value for length, value in by_length.items() if length in lengths]
     return float(np.mean(values)) if values else float("nan")
-
-
-def _row_correlations(first: Array, second: Array) -> NDArray[np.float64]:
-    """Spearman correlation of corresponding rows, `[rows]`: Pearson of ranks; ties get their mean rank."""
-    one, other = (rankdata(side, axis=-1) for side in (first, second))
-    one, other = (ranks - ranks.mean(-1, keepdims=True) for ranks in (one, other))
-    spread = np.sqrt((one**2).sum(-1) * (other**2).sum(-1))
-    return np.divide((one * other).sum(-1), spread, out=np.full(len(one), np.nan), where=spread > 0)

@@ -155,12 +155,13 @@ def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> En
         encoder = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
         inputs = {name: tensor.to(model.device) for name, tensor in batch.items()}
         with shown_attention(encoder):
-            layers = list(encoder(**inputs, output_attentions=True).attentions or [None])
-        if any(weights is None for weights in layers):
+            attentions = encoder(**inputs, output_attentions=True).attentions
+        if not attentions or any(weights is None for weights in attentions):
             raise ConfigError(
                 f"model: expected an encoder that returns its attention, got {type(encoder).__name__}, "
                 "which does not."
             )
+        layers = list(attentions)
     check_outputs(*layers)
     return EncoderAttention(pieces, torch.stack([layer[0] for layer in layers]).float().cpu().numpy())
 

@@ -98,7 +98,7 @@ def _markdown(block: Block) -> str:
             return f"![{caption}]({file})\n\n*{caption}*"
         case Table(header, rows):
             lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-            cells = [[_written(one, "**", "**", _escaped) for one in line] for line in lines]
+            cells = [[_written(cell, "**", "**", _escaped) for cell in line] for line in lines]
             return "\n".join(f"| {' | '.join(line)} |".replace("\n", " ") for line in cells)
 
 
@@ -140,8 +140,8 @@ def _html(block: Block, folder: Path) -> str:
             image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{data}">'
             return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
         case Table(header, rows):
-            top = "".join(f"<th>{html.escape(one)}</th>" for one in header)
-            cells = [[_written(one, "<strong>", "</strong>", html.escape) for one in row] for row in rows]
-            lines = ["".join(f"<td>{one}</td>" for one in row) for row in cells]
+            top = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+            cells = [[_written(cell, "<strong>", "</strong>", html.escape) for cell in row] for row in rows]
+            lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
             inside = "".join(f"<tr>{line}</tr>\n" for line in lines)
             return f"<table><thead><tr>{top}</tr></thead><tbody>\n{inside}</tbody></table>"

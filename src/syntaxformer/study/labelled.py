@@ -40,25 +40,26 @@ def judge(
     Raises:
         DataError: A row has no label.
     """
-    kind, metrics, gold = classifier.task_type, classifier.info.metrics, [one.label for one in texts.examples]
+    kind, metrics = classifier.task_type, classifier.info.metrics
+    gold = [example.label for example in texts.examples]
     is_tested = not kind.parts and not kind.takes_lists
-    found: Judged = {}
+    judged: Judged = {}
     first: list[Any] = []
     for name, predictions in systems.items():
-        answers, told = kind.encode(predictions.labels), predictions.labels
-        found[name] = {
+        labels, answers = predictions.labels, kind.encode(predictions.labels)
+        judged[name] = {
             "scores": classifier.score(texts, predictions),
             "classes": kind.class_table(gold, answers),
-            "only": told[0] if len(told) > 1 and all(one == told[0] for one in told) else None,
+            "only": labels[0] if len(labels) > 1 and all(label == labels[0] for label in labels) else None,
             "never_predicted": kind.never_predicted(gold, answers),
             "n_trained_on": n_trained_on(folders[name], texts) if name in folders else 0,
         }
         if first and is_tested:
             pair = (first, answers) if baseline_first else (answers, first)
             tests = compare_rows(lambda *sides: kind.score(metrics, *sides), gold, *pair)
-            found[name]["against"] = {metric: test.as_dict() for metric, test in tests.items()}
+            judged[name]["against"] = {metric: test.as_dict() for metric, test in tests.items()}
         first = first or answers
-    return found
+    return judged
 
 
 def value_notes(judged: Judged, n_rows: int) -> list[str]:
@@ -70,8 +71,8 @@ def value_notes(judged: Judged, n_rows: int) -> list[str]:
         if row["only"] is not None:
             notes.append(f"{name} gives all {n_rows:,} rows the same answer, {row['only']!r}")
         if n := row["n_trained_on"]:
-            told = f"{name} was trained on {n:,} of these {n_rows:,} rows"
-            notes.append(f"{told}, so its scores say little about new ones")
+            note = f"{name} was trained on {n:,} of these {n_rows:,} rows"
+            notes.append(f"{note}, so its scores say little about new ones")
     if len(judged) > 1 and not any("against" in row for row in judged.values()):
         notes.append("no p: whether scores differ by chance is tested only for one label or score a row")
     return notes
@@ -84,7 +85,7 @@ def class_rows(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[
     for label in next(iter(tables.values())):
         for name, table in tables.items():
             *values, n_rows = table[label].values()
-            rows.append([label, *([name] * several), *(f"{one:.4f}" for one in values), f"{n_rows:,}"])
+            rows.append([label, *([name] * several), *(f"{value:.4f}" for value in values), f"{n_rows:,}"])
     return rows if len(rows) > 1 else []
 
 
@@ -96,30 +97,30 @@ def labelled_blocks(
     for name, row in judged.items():
         for metric, score in row["scores"].items():
             test = row.get("against", {}).get(metric)
-            told = difference_in_words(test, names[0], 4) if test else "–"
-            scored.append([name, metric, f"{score:.4f}", told])
-    told = (kind.encode(one.labels) if kind.parts else one.labels for one in systems.values())
-    answers = list(zip(*told, strict=True))
-    places = [place for place, row in enumerate(answers) if len(set(row)) > 1]
-    if isinstance(answers[0][0], float):
-        places.sort(key=lambda place: min(answers[place]) - max(answers[place]))
-    rows = []
-    for place in places[: n_examples * len(names)]:
-        example = texts.examples[place]
-        told = (kind.show(example.label), *answers[place])
-        rows.append([str(example.line), *map(_cell, told), " | ".join(example.texts)])
-    classes = class_rows({name: row["classes"] for name, row in judged.items()})
-    told = [
-        f"{len(texts):,} rows of {texts.source}.",
-        *(f"{one}." for one in value_notes(judged, len(texts))),
+            difference = difference_in_words(test, names[0], 4) if test else "–"
+            scored.append([name, metric, f"{score:.4f}", difference])
+    of_systems = [
+        kind.encode(predictions.labels) if kind.parts else predictions.labels
+        for predictions in systems.values()
     ]
+    answers = list(zip(*of_systems, strict=True))
+    differing = [number for number, row in enumerate(answers) if len(set(row)) > 1]
+    if isinstance(answers[0][0], float):
+        differing.sort(key=lambda number: min(answers[number]) - max(answers[number]))
+    rows = []
+    for number in differing[: n_examples * len(names)]:
+        example = texts.examples[number]
+        cells = map(_cell, (kind.show(example.label), *answers[number]))
+        rows.append([str(example.line), *cells, " | ".join(example.texts)])
+    classes = class_rows({name: row["classes"] for name, row in judged.items()})
+    notes = [f"{len(texts):,} rows of {texts.source}", *value_notes(judged, len(texts))]
     return [
         Heading(f"{', '.join(names[:-1])} and {names[-1]}, row by row", 1),
-        Paragraph(" ".join(told)),
+        Paragraph(" ".join(f"{note}." for note in notes)),
         Table(["model", "score", "value", "difference"], scored),
         *([Heading("By class"), Table(classes[0], classes[1:])] if classes else []),
         Heading("Where they differ"),
-        Paragraph(f"The answers differ on {len(places):,} rows; {len(rows):,} of them follow."),
+        Paragraph(f"The answers differ on {len(differing):,} rows; {len(rows):,} of them follow."),
         *([Table(["line", "label", *names, "text"], rows)] if rows else []),
     ]
 
@@ -127,5 +128,6 @@ def labelled_blocks(
 def _cell(answer: Any) -> str:
     """An answer, or several; of the right answers to a question (start, text) the texts."""
     if isinstance(answer, tuple):
-        return ", ".join(_cell(one[1] if isinstance(one, tuple) else one) for one in answer) or "–"
+        texts = (right[1] if isinstance(right, tuple) else right for right in answer)
+        return ", ".join(map(_cell, texts)) or "–"
     return (answer or "–") if isinstance(answer, str) else f"{answer:.4g}"

@@ -84,8 +84,8 @@ def draw_subnetwork(
     left, middle, right = figure.subplots(1, 3)
     number = view.layers[layer]
     weight = float(view.topical_weights()[layer, network])
-    own = {"the same logits without masks": view.plain_attention(layer, head)}
-    ((name, beside),) = (plain or own).items()
+    unmasked = {"the same logits without masks": view.plain_attention(layer, head)}
+    ((name, beside),) = (plain or unmasked).items()
     title = f"{view.networks[network]}, layer {number}, weight {weight:.3f}"
     maps = {title: view.sub_attention(layer, network, head), f"{name}, layer {number}": beside}
     for panel, (title, weights) in zip((left, middle), maps.items(), strict=True):
@@ -95,8 +95,8 @@ def draw_subnetwork(
         panel.set_title(title)
     shown = list(dict.fromkeys([network, *view.strongest(n_networks)]))[:n_networks]
     drawn = right.imshow(view.topical_weights()[:, shown].T, cmap="Oranges", vmin=0, aspect="auto")
-    right.set_yticks(range(len(shown)), [view.networks[one] for one in shown])
-    right.set_xticks(np.arange(len(view.layers)), [str(one) for one in view.layers])
+    right.set_yticks(range(len(shown)), [view.networks[network] for network in shown])
+    right.set_xticks(np.arange(len(view.layers)), list(map(str, view.layers)))
     right.set_xlabel("layer")
     right.set_title("topical weight, mean over pieces")
     figure.colorbar(drawn, ax=right)
@@ -126,7 +126,7 @@ def draw_curves(
     _draw_lines(axes, curves)
     if log_x:
         axes.set_xscale("log")
-        ticks = sorted({one for curve in curves.values() for one in curve.x})
+        ticks = sorted({x for curve in curves.values() for x in curve.x})
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
     elif all(float(x).is_integer() for curve in curves.values() for x in curve.x):

@@ -73,7 +73,9 @@ class Parser:
         return tuple(self.annotator.annotate(list(lines)))
 
 
-def parser_for(own: Annotator | None, name: str | None, language: str | None, tokenized: bool) -> Parser:
+def parser_for(
+    annotator: Annotator | None, name: str | None, language: str | None, tokenized: bool
+) -> Parser:
     """The parser whose trees are shown with a model: its own annotator if that parses.
 
     Loaded anew by its name, it may parse even if the model has switched that off. The bundled parser of the
@@ -82,8 +84,8 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
     from syntaxformer.annotate import WordsAsGiven, with_constituency
     from syntaxformer.annotate.annotator import SpacedWords
 
-    if own is not None and set(NEEDED_COLUMNS) <= own.provides:
-        return Parser(with_constituency(own))
+    if annotator is not None and set(NEEDED_COLUMNS) <= annotator.provides:
+        return Parser(with_constituency(annotator))
     told_by = f"source_language={language}" if language else "the text"
     text, lacks = TextLanguage(language_of(language or ""), told_by), None
     for named in (name, None) if name else (None,):
@@ -92,7 +94,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
             return Parser(WordsAsGiven(parser) if tokenized else parser)
         except SyntaxformerError as error:
             lacks = str(error)
-    return Parser(own or SpacedWords(), lacks)
+    return Parser(annotator or SpacedWords(), lacks)
 
 
 def translator_text(
@@ -111,9 +113,9 @@ def translator_text(
     assert encoded.syntax is not None, "it was asked for the words"
     read = encoded
     if encoder.factors and translator.annotator is not None:  # which may give other tags than the parser
-        (own,) = translator.annotator.annotate([sentence.text])
-        read = encoder.encode([sentence.text], WordColumns.from_sentences([own]), translator.longest)
-        if own.words == sentence.words:  # its pieces are, too, of which `prepend` makes tags
+        (tagged,) = translator.annotator.annotate([sentence.text])
+        read = encoder.encode([sentence.text], WordColumns.from_sentences([tagged]), translator.longest)
+        if tagged.words == sentence.words:  # its pieces are, too, of which `prepend` makes tags
             encoded = read
     factors = encoder.factor_values(read.factors)
     relations = _relations((sentence,), max_distance)
@@ -135,7 +137,9 @@ def classifier_text(
     sentences = tuple(map(collator.read, parser.read(lines)))
     read = {"truncation": True, "max_length": collator.max_length}
     read |= {"split_special_tokens": collator.split_special_tokens}
-    encoded: Any = collator.tokenizer(*([one.text] for one in sentences), **read)  # as the collator does
+    encoded: Any = collator.tokenizer(
+        *([sentence.text] for sentence in sentences), **read
+    )  # as the collator does
     offsets, piece_splits = segment_offsets(encoded)
     padded = [*sentences, Sentence("", (), ())][:2]
     vocabularies = collator.config.vocabularies
@@ -152,22 +156,24 @@ def classifier_text(
         if set(FACTORS[name].needs) <= words.provides
     }
     ids = piece_factors(words, owners, piece_splits, known)
-    factors = {name: one.decode(ids[:, place]) for place, (name, one) in enumerate(known.items())}
+    factors = {
+        name: vocabulary.decode(ids[:, column]) for column, (name, vocabulary) in enumerate(known.items())
+    }
     return TextView(sentences, relations, max_distance, pieces, numbered.tolist(), factors)
 
 
 def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:
     """The relations of each tree that all sentences have."""
-    found = {}
-    for kind in (name for name, one in TREES.items() if one.function is None):
-        read = columns_of_trees([kind])
-        if any(getattr(one, column) is None for one in sentences if one.words for column in read):
-            continue
-        trees = [sentence_trees(one, (kind,)) for one in sentences]
-        joined = trees[0] if len(trees) == 1 else WordTrees.of_pair(*trees)
-        matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]
-        found[kind] = matrix[: len(joined), : len(joined)]
-    return found
+    relations = {}
+    for kind in (name for name, tree in TREES.items() if tree.function is None):
+        columns = columns_of_trees([kind])
+        with_words = [sentence for sentence in sentences if sentence.words]
+        if all(getattr(sentence, column) is not None for sentence in with_words for column in columns):
+            trees = [sentence_trees(sentence, (kind,)) for sentence in sentences]
+            joined = trees[0] if len(trees) == 1 else WordTrees.of_pair(*trees)
+            matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]
+            relations[kind] = matrix[: len(joined), : len(joined)]
+    return relations
 
 
 @lru_cache(maxsize=8)

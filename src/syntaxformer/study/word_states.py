@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,11 +83,13 @@ def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
     tokenizer.padding_side = "right"  # as that of `owners`
 
     def owners(sentences: Sequence[Sentence]) -> Ragged:
-        offsets, splits = encoding_offsets(tokenizer([one.text for one in sentences], verbose=False))
+        offsets, splits = encoding_offsets(
+            tokenizer([sentence.text for sentence in sentences], verbose=False)
+        )
         return Ragged(batch_word_of_piece(offsets, splits, *encoding_offsets(sentences)), splits)
 
     def inputs(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
-        return dict(tokenizer([one.text for one in sentences], padding=True, return_tensors="pt"))
+        return dict(tokenizer([sentence.text for sentence in sentences], padding=True, return_tensors="pt"))
 
     longest = int(min(tokenizer.model_max_length, longest_input(encoder)))
     return WordEncoder(encoder, model.config.num_hidden_layers + 1, longest, owners, inputs)
@@ -105,8 +108,8 @@ def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncode
     collator.max_length = plain.longest  # the limit of fine-tuning is often too short for sentences
 
     def inputs(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
-        annotated = annotator.annotate_words([one.words for one in sentences])
-        return dict(collator([SyntaxExample((one,), None) for one in annotated]))
+        annotated = annotator.annotate_words([sentence.words for sentence in sentences])
+        return dict(collator([SyntaxExample((sentence,), None) for sentence in annotated]))
 
     return replace(plain, inputs=inputs)
 
@@ -114,10 +117,10 @@ def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncode
 def source_owners(encoder: SourceEncoder, sentences: Sequence[Sentence]) -> Ragged:
     """The word of each source piece of sentences, tags excluded, as a translator cleans and cuts them."""
     preparation = encoder.preparation
-    prepared = preparation.prepare([preparation.clean(one.text) for one in sentences])
+    prepared = preparation.prepare([preparation.clean(sentence.text) for sentence in sentences])
     offsets, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
-    cleaned = [preparation.clean_offsets(one.text, one.offsets) for one in sentences]
-    words = [place for one in cleaned for place in one], splits_of(list(map(len, cleaned)))
+    cleaned = [preparation.clean_offsets(sentence.text, sentence.offsets) for sentence in sentences]
+    words = list(chain.from_iterable(cleaned)), splits_of(list(map(len, cleaned)))
     return Ragged(batch_word_of_piece(prepared.to_raw(offsets, splits), splits, *words), splits)
 
 
@@ -126,7 +129,7 @@ def translator_words(translator: Translator) -> WordEncoder:
     encoder = translator.encoder
 
     def inputs(sentences: Sequence[Sentence]) -> Mapping[str, Tensor]:
-        lines, words = [encoder.preparation.clean(one.text) for one in sentences], None
+        lines, words = [encoder.preparation.clean(sentence.text) for sentence in sentences], None
         if translator.annotator is not None:
             annotated = translator.annotator.annotate_words([given_words(line) for line in lines])
             words = WordColumns.from_sentences(annotated)
@@ -210,14 +213,14 @@ def cache_states(
         rows = order[start : start + BATCH_SENTENCES]
         states, owners = encoder.encode([sentences[row] for row in rows])
         where = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
-        for place, layer in enumerate(layers):
+        for layer in layers:
             means, counts = word_means(states[layer], owners, [len(sentences[row]) for row in rows])
             if layer not in files:
                 shape = (int(splits[-1]), means.shape[1])
                 path = folder / f"layer{layer}.npy"
                 files[layer] = np.lib.format.open_memmap(path, "w+", np.float32, shape)
             files[layer][where] = means.float().cpu().numpy()
-            n_uncovered += int((counts == 0).sum()) if place == 0 else 0
+        n_uncovered += int((counts == 0).sum())  # of any layer: they share their pieces
     for file in files.values():
         file.flush()
     return CachedStates({layer: folder / f"layer{layer}.npy" for layer in layers}, n_uncovered)

@@ -386,7 +386,9 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
         panels.setdefault(panel, {}).update(_curve(name or "run", means, scale))
     # A curve of one point shows no more than the table.
     panels = {
-        panel: curves for panel, curves in panels.items() if any(len(one.x) > 1 for one in curves.values())
+        panel: curves
+        for panel, curves in panels.items()
+        if any(len(curve.x) > 1 for curve in curves.values())
     }
     files = file_names([panel or "all" for panel in panels])
     blocks: list[Block] = [Heading("Learning curves")] if panels else []

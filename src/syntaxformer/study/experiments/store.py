@@ -271,7 +271,7 @@ def next_trial(
             continue
         trials = study_trials(spec, search, runs, labels)
         cell = next((trial.cell for trial in trials if trial.state == WAITING), None)
-        is_free = search.sampler == "grid" or all(one.state in (DONE, FAILED, KILLED) for one in trials)
+        is_free = search.sampler == "grid" or all(trial.state in (DONE, FAILED, KILLED) for trial in trials)
         if cell is None and is_free and len(trials) < search.trials:
             cell = _propose(spec, search, labels, trials)
         if cell is not None:

@@ -285,82 +285,41 @@ def test_names_of_files_are_different():
     assert numbers.file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == names
 
 
-def _with(system, fraction, seed, **more):
-    return (system, fraction, seed), more
+BASE, SIT, SECOND = ("base", "10 %", "1"), ("sit", "10 %", "1"), ("base", "10 %", "2")
+LARGE, LARGER = ("base", "100 %", "1"), ("base", "100 %", "2")
 
 
-MIXED = {
-    "data": (
-        [_with("base", "100 %", "1", test_sha256={"src": "e" * 64}), _with("sit", "10 %", "3", test_sha256={"src": "9" * 64})],
-        "test src: ",
-        ("e" * 12, "9" * 12),
-    ),
-    "data, of one share": (
-        [_with("base", "100 %", "1", data_sha256={"train": "a" * 64}), _with("base", "100 %", "2", data_sha256={"train": "b" * 64})],
-        "train: ",
-        ("a" * 12, "b" * 12),
-    ),
-    "data, of dev": (
-        [_with("base", "100 %", "1", data_sha256={"dev": "d" * 64}), _with("base", "10 %", "2", data_sha256={"dev": "c" * 64})],
-        "dev: ",
-        ("d" * 12, "c" * 12),
-    ),
-    "recipes": (
-        [_with("base", "10 %", "1", recipe={"model.dropout": 0.1, "seed": 1}), _with("base", "10 %", "2", recipe={"model.dropout": 0.2, "seed": 2})],
-        "model.dropout: ",
-        ("0.1", "0.2"),
-    ),
-    "recipes, with a section": (
-        [_with("base", "10 %", "1", recipe={"lisa": None}), _with("base", "10 %", "2", recipe={"lisa.layers": None})],
-        "lisa: ",
-        ("null", '{"layers": null}'),
-    ),
-    "precision": (
-        [_with("base", "10 %", "1", precision="fp32"), _with("sit", "10 %", "2", precision="bf16")],
-        "training.precision: ",
-        ("fp32", "bf16"),
-    ),
-    "embedding tables": (
-        [_with("base", "10 %", "1", source_table="shared"), _with("sit", "10 %", "1", source_table="own")],
-        "table of source words: ",
-        ("shared", "own"),
-    ),
-    "scoring": (
-        [_with("base", "10 %", "1", scoring={"lowercase": False}), _with("sit", "10 %", "1", scoring={"lowercase": True})],
-        "scoring: ",
-        ('{"lowercase": false}', '{"lowercase": true}'),
-    ),
-    "scoring, on other references": (
-        [_with("base", "10 %", "1", scoring={"tokenize": "none"}), _with("sit", "10 %", "1", scoring={"tokenize": "none"}, references="refs:through")],
-        "scoring: ",
-        ('{"tokenize": "none"} refs:through',),
-    ),
-    "code": (
-        [_with("base", "10 %", "1", commit="0123456789ab, ba9876543210+")],
-        "code: ",
-        ("0123456789ab, ba9876543210+, torch 2", "0123456789ab, torch 2"),
-    ),
-    "code, of libraries": ([_with("base", "10 %", "1", versions={"torch": "9.9"})], "code: ", ("torch 9.9",)),
-}  # fmt: skip
-"""Check → results of runs that do not belong together, the property, and values that are named."""
-
-
-@pytest.mark.parametrize("case", MIXED)
-def test_runs_that_do_not_belong_together_are_named(filled, make_result, report, case):
-    (spec, store), (results, what, values) = filled, MIXED[case]
+@pytest.mark.parametrize(
+    ("check", "results", "what", "values"),
+    [
+        ("data", {LARGE: {"test_sha256": {"src": "e" * 64}}, SIT: {"test_sha256": {"src": "9" * 64}}}, "test src", ("e" * 12, "9" * 12)),
+        ("data", {LARGE: {"data_sha256": {"train": "a" * 64}}, LARGER: {"data_sha256": {"train": "b" * 64}}}, "train", ("a" * 12, "b" * 12)),
+        ("data", {LARGE: {"data_sha256": {"dev": "d" * 64}}, BASE: {"data_sha256": {"dev": "c" * 64}}}, "dev", ("d" * 12, "c" * 12)),  # of any share
+        ("recipes", {BASE: {"recipe": {"a.b": 0.1, "seed": 1}}, SECOND: {"recipe": {"a.b": 0.2, "seed": 2}}}, "a.b", ("0.1", "0.2")),
+        ("recipes", {BASE: {"recipe": {"lisa": None}}, SECOND: {"recipe": {"lisa.layers": None}}}, "lisa", ("null", '{"layers": null}')),
+        ("precision", {BASE: {"precision": "fp32"}, SIT: {"precision": "bf16"}}, "training.precision", ("fp32", "bf16")),
+        ("embedding tables", {BASE: {"source_table": "shared"}, SIT: {"source_table": "own"}}, "table of source words", ("shared", "own")),
+        ("scoring", {BASE: {"scoring": {"lowercase": False}}, SIT: {"scoring": {"lowercase": True}}}, "scoring", ('{"lowercase": false}', '{"lowercase": true}')),
+        ("scoring", {BASE: {"scoring": {"tokenize": "none"}}, SIT: {"scoring": {"tokenize": "none"}, "references": "refs:own"}}, "scoring", ("} refs:own",)),
+        ("code", {BASE: {"commit": "0123456789ab, ba9876543210+"}}, "code", ("0123456789ab, ba9876543210+, torch 2", "0123456789ab, torch 2")),
+        ("code", {BASE: {"versions": {"torch": "9.9"}}}, "code", ("torch 9.9",)),
+    ],
+)  # fmt: skip
+def test_runs_that_do_not_belong_together_are_named(
+    filled, make_result, report, check, results, what, values
+):
+    spec, store = filled
     cells = _cells(spec)
-    for labels, more in results:
+    for labels, more in results.items():
         store.finish(cells[labels].key, 1.0, make_result(10.0, **more))
     text = report(spec, store)
-    warning = text[text.index(f"## Warning: runs with different {case.partition(',')[0]}\n") :]
-    (line,) = [line for line in warning.splitlines() if line.startswith(what)]
+    warning = _section(text, f"Warning: runs with different {check}")
+    (line,) = [line for line in warning.splitlines() if line.startswith(f"{what}: ")]
     assert ", got 2: " in line
-    for value in values:
-        assert value in line
-    for labels, _ in results:
-        assert cells[labels].name in line
+    for name in (*values, *(cells[labels].name for labels in results)):
+        assert name in line
     assert text.index("## Warning") < text.index("## Results")
-    if case == "scoring":
+    if "{" in values[0]:  # of scores in two ways nothing is tested
         assert "| p (sentences) |" not in text
 
 

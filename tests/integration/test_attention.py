@@ -36,6 +36,7 @@ def test_an_empty_line_has_no_attention(digits):
         cross_attention(Translator.load(digits.none), " ")
 
 
+@pytest.mark.slow
 def test_spread_of_lines_without_text_or_trees(cli, digits, tmp_path):
     blank = tmp_path / "blank.en"
     blank.write_text("\n \n")
@@ -43,14 +44,8 @@ def test_spread_of_lines_without_text_or_trees(cli, digits, tmp_path):
     assert (done.code, done.err) == (2, f"error: {blank}: expected at least one line with text, got none.\n")
     spacy.blank("en").to_disk(tmp_path / "words")
     (tmp_path / "two.en").write_text("3 1 7\n5 2\n")
-    command = (
-        "attend",
-        digits.none,
-        "--spread",
-        tmp_path / "two.en",
-        "--annotator",
-        f"spacy:{tmp_path / 'words'}",
-    )
+    annotator = ("--annotator", f"spacy:{tmp_path / 'words'}")
+    command = ("attend", digits.none, "--spread", tmp_path / "two.en", *annotator)
     found = json.loads(cli(*command, "--json").out)[str(digits.none)]
     assert found["edges"] == {"mean": None, "low": None, "high": None}
     assert found["words"]["mean"] > 0

@@ -16,6 +16,7 @@ from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.study.experiments.store import RunStore
 from syntaxformer.translation.scoring import score_translations
 
+pytestmark = pytest.mark.slow
 SETTINGS = {
     "subwords.vocab_size": 301, "model.d_model": 32, "model.d_ff": 37, "model.n_heads": 2, "training.max_steps": 6,
     "training.max_batch_tokens": 521, "training.eval_every": 3, "training.precision": "fp32", "decoding.beam_size": 1,
@@ -38,45 +39,35 @@ def test_a_cell_and_its_report(digits, tmp_path):
     folder = store.cell_folder(cell)
     folder.mkdir(parents=True)
     write_cell(cell, folder, spec.keep)
-    found = run_cell(folder)
+    result = run_cell(folder)
     hypotheses = (folder / HYPOTHESES).read_text().splitlines()
     references = (digits.corpus / "dev.de").read_text().splitlines()
-    assert found["metrics"]["bleu"] == score_translations(hypotheses, references).bleu
-    assert found["metrics"]["chrf++"] == pytest.approx(
+    assert result["metrics"]["bleu"] == score_translations(hypotheses, references).bleu
+    assert result["metrics"]["chrf++"] == pytest.approx(
         corpus_chrf(hypotheses, [references], word_order=2).score
     )
-    assert found["metrics"]["ter"] == pytest.approx(
+    assert result["metrics"]["ter"] == pytest.approx(
         TER(case_sensitive=True).corpus_score(hypotheses, [references]).score
     )
-    assert "nw:2" in found["signatures"]["chrf++"]
-    assert [point["step"] for point in found["curve"]] == [3, 6]
-    assert found["metrics"]["dev_loss"] == min(point["value"] for point in found["curve"])
-    assert found["n_parameters"] > 10_000
-    assert found["source_table"] == "shared"
-    assert (found["recipe"]["data.fraction"], found["recipe"]["model.d_ff"]) == (0.1, 37)
+    assert "nw:2" in result["signatures"]["chrf++"]
+    assert [point["step"] for point in result["curve"]] == [3, 6]
+    assert result["metrics"]["dev_loss"] == min(point["value"] for point in result["curve"])
+    assert result["n_parameters"] > 10_000
+    assert result["source_table"] == "shared"
+    assert (result["recipe"]["data.fraction"], result["recipe"]["model.d_ff"]) == (0.1, 37)
     assert not (folder / "model" / "checkpoints").exists()
     assert run_cell(folder) == json.loads((folder / "result.json").read_text())  # done: nothing runs again
-    store.finish(cell.key, 1.0, found)
+    store.finish(cell.key, 1.0, result)
     text = write_report(spec, store, tmp_path / "report").read_text()
-    scores = [f"{found['metrics'][name]:.2f}" for name in ("bleu", "chrf++", "ter")]
+    scores = [f"{result['metrics'][name]:.2f}" for name in ("bleu", "chrf++", "ter")]
     assert f"| 1 of 1 | {' | '.join(scores)} |" in text
     assert "A lower ter is better." in text
 
 
 def test_the_gallery(digits, gallery, tmp_path, monkeypatch):
     test = digits.corpus / "test.en", digits.corpus / "test.de"
-    arguments = [
-        digits.none,
-        digits.sum_then_concat,
-        "--src",
-        test[0],
-        "--ref",
-        test[1],
-        "--lines",
-        "7",
-        "-o",
-        tmp_path,
-    ]
+    texts = ["--src", test[0], "--ref", test[1], "--lines", "7"]
+    arguments = [digits.none, digits.sum_then_concat, *texts, "-o", tmp_path]
     monkeypatch.setattr(sys, "argv", ["gallery", *map(str, arguments)])
     gallery.main()
     text = (tmp_path / "gallery.md").read_text()

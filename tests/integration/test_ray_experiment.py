@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from syntaxformer.base.errors import SyntaxformerError
-from syntaxformer.study.experiments.runner import run_experiment
+from syntaxformer.study.experiments.runner import RayExecutor, run_experiment
 from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.study.experiments.store import RunStore
 
 pytest.importorskip("ray", reason="ray is not installed")
 
-from syntaxformer.study.experiments.runner import RayExecutor
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import json, os, pathlib, signal, sys

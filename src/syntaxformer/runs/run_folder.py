@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.metadata import version
@@ -93,7 +93,7 @@ class Run(Generic[Settings]):
     Args:
         settings: Its settings, with the precision decided.
         start: When this process began, by `time.monotonic`.
-        held: Resources that end with the run: the lock of its folder and its stopwatch.
+        resources: What ends with the run: the lock of its folder and its stopwatch.
         watch: Measures the run's time; only in the process that writes, once the folder is open.
     """
 
@@ -102,7 +102,7 @@ class Run(Generic[Settings]):
     overwrite: bool
     team: PartialState
     start: float
-    held: ExitStack
+    resources: ExitStack
     watch: Stopwatch | None = None
 
     @property
@@ -118,9 +118,9 @@ class Run(Generic[Settings]):
             DataError: The folder cannot be written.
         """
         output = self.settings.output
-        self.held.enter_context(hold_run(output))
+        self.resources.enter_context(hold_run(output))
         open_run(self.settings, self.resume, self.overwrite)
-        self.watch = self.held.enter_context(Stopwatch(output / "checkpoints", start=self.start))
+        self.watch = self.resources.enter_context(Stopwatch(output / "checkpoints", start=self.start))
 
     def write_model(
         self, save: Callable[[Path], object], report: Mapping[str, Any], packages: Sequence[str]
@@ -130,8 +130,17 @@ class Run(Generic[Settings]):
         Raises:
             DataError: The folder cannot be written.
         """
-        output, seconds = self.settings.output, self.watch.stop() if self.watch else None
-        content = {**report, "seconds": seconds, **_environment(self.settings, packages)}
+        settings, output = self.settings, self.settings.output
+        content = {
+            **report,
+            "seconds": self.watch.stop() if self.watch else None,
+            "seed": settings.seed,
+            "precision": settings.training.precision,
+            "versions": {name: version(name) for name in packages},
+            "python": platform.python_version(),
+            "processor": platform.processor() or platform.machine(),
+            "threads": torch.get_num_threads(),
+        }
         with disk_errors(output), TemporaryDirectory(PARTIAL, ".", output) as temporary:
             save(Path(temporary))
             (Path(temporary) / RUN).write_text(json.dumps(content, indent=1), "utf-8")
@@ -152,7 +161,13 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     hf_logging.disable_progress_bar()
     bound_kernel_cache()
     team = process_team()
-    _check_shares(settings.training, team.num_processes)
+    n_processes = team.num_processes
+    for key, what in (("accumulate", "batches"), ("batch_size", "examples")):
+        if (value := getattr(settings.training, key, 0)) % n_processes:
+            raise ConfigError(
+                f"training.{key}: expected a multiple of {n_processes}, the number of processes, got "
+                f"{value}. It counts the {what} of all processes: set it to {n_processes} or a multiple."
+            )
     settings = settle_precision(settings, resume)
     if settings.training.compile:
         check_compiler(settings.training)
@@ -161,44 +176,20 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     if resume and not (settings.output / RECIPE).exists():
         _log.info("%s: nothing to resume: starting from the beginning", settings.output)
         resume = False
-    with ExitStack() as held:
-        run = Run(settings, resume, overwrite, team, start, held)
+    with ExitStack() as resources:
+        run = Run(settings, resume, overwrite, team, start, resources)
         try:
             yield run
         except KeyboardInterrupt:
-            _log.warning("%s: %s", settings.output, _after_interruption(run))
+            if run.watch is None:
+                advice = "nothing was changed; the same command begins again"
+            elif any(settings.output.glob(f"checkpoints/**/checkpoint-*/{MANIFEST}")):
+                advice = "with --resume the command continues from the last checkpoint"
+            else:
+                advice = "with --resume the command begins again: there is no checkpoint yet"
+            _log.warning("%s: %s", settings.output, advice)
             raise
         team.wait_for_everyone()
-
-
-def _check_shares(training: Any, n_processes: int) -> None:
-    """Check that processes can divide the batches of an update, or the examples of a batch."""
-    for key, what in (("accumulate", "batches"), ("batch_size", "examples")):
-        if (value := getattr(training, key, 0)) % n_processes:
-            raise ConfigError(
-                f"training.{key}: expected a multiple of {n_processes}, the number of processes, got "
-                f"{value}. It counts the {what} of all processes: set it to {n_processes} or a multiple."
-            )
-
-
-def _after_interruption(run: Run[Any]) -> str:
-    if run.watch is None:
-        return "nothing was changed; the same command begins again"
-    found = any(run.settings.output.glob(f"checkpoints/**/checkpoint-*/{MANIFEST}"))
-    goes_on = "continues from the last checkpoint" if found else "begins again: there is no checkpoint yet"
-    return f"with --resume the command {goes_on}"
-
-
-def _environment(settings: RunConfig, packages: Sequence[str]) -> dict[str, Any]:
-    """The seed, the versions and the machine of a run."""
-    return {
-        "seed": settings.seed,
-        "precision": settings.training.precision,
-        "versions": {name: version(name) for name in packages},
-        "python": platform.python_version(),
-        "processor": platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
 
 
 def settle_precision(recipe: Settings, resume: bool = False) -> Settings:
@@ -206,10 +197,10 @@ def settle_precision(recipe: Settings, resume: bool = False) -> Settings:
 
     A resumed run keeps its precision, even if another would be faster.
     """
-    wanted, stored = recipe.training.precision, recipe.output / RECIPE
-    if resume and wanted == "auto" and stored.exists():
-        wanted = (read_yaml(stored).get("training") or {}).get("precision", wanted)
-    training = recipe.training.model_copy(update={"precision": pick_precision(wanted)})
+    precision, stored = recipe.training.precision, recipe.output / RECIPE
+    if resume and precision == "auto" and stored.exists():
+        precision = (read_yaml(stored).get("training") or {}).get("precision", precision)
+    training = recipe.training.model_copy(update={"precision": pick_precision(precision)})
     return recipe.model_copy(update={"training": training})
 
 
@@ -226,11 +217,12 @@ def check_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) 
 
 
 def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
+    """As `check_run`, without the lock."""
     output, stored = recipe.output, recipe.output / RECIPE
     if resume and overwrite:
         raise ConfigError("resume and overwrite: expected one of them, got both.")
     if resume and stored.exists():
-        _same_run(recipe, stored)
+        _check_same_run(recipe, stored)
         return
     cache = recipe.data.cache
     if cache is not None and cache.resolve().is_relative_to(output.resolve()):
@@ -238,7 +230,12 @@ def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
             f"data.cache: expected a folder outside output, {output}, which holds a run and nothing else, "
             f"got {cache}."
         )
-    foreign = _foreign(output)
+    # Files that no run of ours wrote are never deleted.
+    names = sorted(path.name for path in output.iterdir()) if output.is_dir() else []
+    patterns = OWN if RECIPE in names else (LOCK, f".*{PARTIAL}")
+    foreign = [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)]
+    if output.exists() and not output.is_dir():
+        foreign = [output.name]
     if foreign or (stored.exists() and not overwrite):
         what = f"other files: {', '.join(foreign[:3])}" if foreign else "another run"
         remedy = "" if foreign else ", or give --resume or --overwrite"
@@ -246,22 +243,37 @@ def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
             f"output: expected a new or empty folder, got {output}, which holds {what}. "
             f"Choose another output{remedy}."
         )
-    if overwrite and (problems := _lost_inputs(recipe)):
-        raise ConfigError(problems)
+    if overwrite:
+        # Inputs in the output folder would be deleted before they are used.
+        settings = flat_settings(recipe.model_dump(mode="json", exclude={"output"}))
+        problems = [
+            f"{key}: expected a place outside output, {output}, whose files --overwrite would delete, got "
+            f"{value}. Choose another output."
+            for key, values in settings.items()
+            for value in (values if isinstance(values, list) else [values])
+            if isinstance(value, str)
+            for path in (value, value.partition(":")[2])  # as of conllu:PATH
+            if os.path.lexists(path) and Path(path).resolve().is_relative_to(output.resolve())
+        ]
+        if problems:
+            raise ConfigError(problems)
 
 
-def _lost_inputs(recipe: RunConfig) -> list[str]:
-    """Settings that name files in the output folder, which would be deleted before they are used."""
-    output, flat = recipe.output, flat_settings(recipe.model_dump(mode="json", exclude={"output"}))
-    return [
-        f"{key}: expected a place outside output, {output}, whose files --overwrite would delete, got "
-        f"{value}. Choose another output."
-        for key, values in flat.items()
-        for value in (values if isinstance(values, list) else [values])
-        if isinstance(value, str)
-        for path in (value, value.partition(":")[2])  # as of conllu:PATH
-        if os.path.lexists(path) and Path(path).resolve().is_relative_to(output.resolve())
+def _check_same_run(recipe: RunConfig, stored: Path) -> None:
+    """Check that a resumed run has the settings of the interrupted one, but for those that may change."""
+    content = read_yaml(stored)
+    with suppress(ValidationError):  # defaults for settings that an earlier version did not have
+        content = type(recipe).model_validate(content).model_dump(mode="json")
+    old, new = flat_settings(content), flat_settings(recipe.model_dump(mode="json"))
+    problems = [
+        f"resume: expected {key}={old.get(key)!r} as in the interrupted run, got {new.get(key)!r}."
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+        and key not in FREE_ON_RESUME
+        and not (key == "training.precision" and old.get(key) == "auto")
     ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def is_finished_without_checkpoints(recipe: RunConfig) -> bool:
@@ -273,11 +285,11 @@ def is_finished_without_checkpoints(recipe: RunConfig) -> bool:
     output = recipe.output
     if not (output / MANIFEST).exists() or numbered_checkpoints(output / "checkpoints"):
         return False
-    wanted, had = recipe.training.max_steps, read_yaml(output / RECIPE)["training"]["max_steps"]
-    if wanted > had:
+    max_steps, steps = recipe.training.max_steps, read_yaml(output / RECIPE)["training"]["max_steps"]
+    if max_steps > steps:
         raise ConfigError(
-            f"resume: expected checkpoints from which to train up to {wanted} updates, got {output}, a model "
-            f"that is finished with {had} and has none. Give --overwrite to train again."
+            f"resume: expected checkpoints from which to train up to {max_steps} updates, got {output}, a "
+            f"model that is finished with {steps} and has none. Give --overwrite to train again."
         )
     _log.info("%s: already finished", output)
     return True
@@ -351,8 +363,8 @@ def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -
 def move_files(folder: Path, output: Path) -> None:
     """Move the files of a finished model into the output folder, with the user's usual permissions."""
     for file in folder.iterdir():
-        for one in (file, *file.rglob("*")):
-            make_readable(one)
+        for path in (file, *file.rglob("*")):
+            make_readable(path)
         if file.is_dir() and (output / file.name).is_dir():
             shutil.rmtree(output / file.name)
         file.replace(output / file.name)
@@ -371,34 +383,8 @@ def empty_folder(folder: Path, last: str = RECIPE) -> None:
             path.unlink()
 
 
-def _foreign(output: Path) -> list[str]:
-    """Names of files in a folder that no run of ours wrote; they are never deleted."""
-    if not output.exists():
-        return []
-    if not output.is_dir():
-        return [output.name]
-    names = sorted(path.name for path in output.iterdir())
-    own = OWN if RECIPE in names else (LOCK, f".*{PARTIAL}")
-    return [name for name in names if not any(fnmatch(name, pattern) for pattern in own)]
-
-
-def _same_run(recipe: RunConfig, stored: Path) -> None:
-    old, new = (
-        flat_settings(content)
-        for content in (_with_defaults(read_yaml(stored), type(recipe)), recipe.model_dump(mode="json"))
-    )
-    changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    problems = [
-        f"resume: expected {key}={old.get(key)!r} as in the interrupted run, got {new.get(key)!r}."
-        for key in changed
-        if key not in FREE_ON_RESUME and not (key == "training.precision" and old.get(key) == "auto")
-    ]
-    if problems:
-        raise ConfigError(problems)
-
-
-def same_data(found: Mapping[str, str], stored: Mapping[str, str]) -> None:
-    """Check that a resumed run has the data of the interrupted one by the sha256 of each part.
+def same_data(hashes: Mapping[str, str], stored: Mapping[str, str]) -> None:
+    """Check that a resumed run has the data of the interrupted one, by their sha256.
 
     Hashes that an older version did not store are skipped.
 
@@ -406,9 +392,9 @@ def same_data(found: Mapping[str, str], stored: Mapping[str, str]) -> None:
         ConfigError: A part differs.
     """
     problems = [
-        f"resume: expected the {_DATA[part]} of the interrupted run, got another: its sha256 differs."
-        for part, sha256 in found.items()
-        if stored.get(part, sha256) != sha256
+        f"resume: expected the {_DATA[name]} of the interrupted run, got another: its sha256 differs."
+        for name, sha256 in hashes.items()
+        if stored.get(name, sha256) != sha256
     ]
     if problems:
         raise ConfigError(problems)
@@ -419,14 +405,6 @@ _DATA = {
     "dev": "dev text",
     "annotation": "annotation (annotator, its files, factor files)",
 }
-
-
-def _with_defaults(content: dict[str, Any], kind: type[RunConfig]) -> dict[str, Any]:
-    """A stored recipe with defaults for settings that an earlier version did not have."""
-    try:
-        return kind.model_validate(content).model_dump(mode="json")
-    except ValidationError:
-        return content
 
 
 # The total time of a run, which may take several processes one after the other if it is interrupted. Each

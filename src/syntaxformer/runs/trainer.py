@@ -54,8 +54,8 @@ from syntaxformer.runs.processes import one_device, pick_precision
 _log = logging.getLogger("syntaxformer.training")
 
 
-def run_arguments(config: RunTraining, folder: Path, seed: int, **own: Any) -> TrainingArguments:
-    """The trainer settings of a run; `own` are those that a product adds."""
+def run_arguments(config: RunTraining, folder: Path, seed: int, **more: Any) -> TrainingArguments:
+    """The trainer settings of a run; `more` are those that a product adds."""
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_grad_norm=config.max_grad_norm,
@@ -70,7 +70,7 @@ def run_arguments(config: RunTraining, folder: Path, seed: int, **own: Any) -> T
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         remove_unused_columns=False,
-        **own,
+        **more,
     )
     return one_device(arguments)
 
@@ -85,7 +85,7 @@ class RunTrainer:
         rate: Number of finished updates → factor of each parameter's learning rate.
         curves: Folder for TensorBoard.
         best_by: The key of `JUDGED_BY` for `config.patience`.
-        given: Further arguments of `Trainer`.
+        options: Further arguments of `Trainer`.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class RunTrainer:
         n_updates: int,
         curves: Path,
         best_by: str = "score",
-        **given: Any,
+        **options: Any,
     ) -> None:
         self.config, self.batches, self.rate, self.n_updates = config, batches, rate, n_updates
         self.patience = Patience(config.patience, best_by)
-        every = [Flow(batches), self.patience, ProgressLines(n_updates), Interruption()]
-        every += [Curves(curves)] if config.tensorboard else []
-        super().__init__(model, arguments, callbacks=every, **given)
+        callbacks = [Flow(batches), self.patience, ProgressLines(n_updates), Interruption()]
+        callbacks += [Curves(curves)] if config.tensorboard else []
+        super().__init__(model, arguments, callbacks=callbacks, **options)
         if config.sharded:
             shard(self)
         self.remove_callback(PrinterCallback)
@@ -134,14 +134,14 @@ class RunTrainer:
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Fused AdamW with decoupled weight decay on matrices; no bias decays, whatever its shape."""
         if self.optimizer is None:
-            found: dict[tuple[int, float, float], list[torch.nn.Parameter]] = {}
+            groups: dict[tuple[int, float, float], list[torch.nn.Parameter]] = {}
             for name, parameter in (model or self.model).named_parameters():
                 if parameter.requires_grad:
                     is_bare = parameter.dim() < 2 or "bias" in name
                     decay = 0.0 if is_bare else self.config.weight_decay
-                    found.setdefault((*self.group_of(name, parameter), decay), []).append(parameter)
+                    groups.setdefault((*self.group_of(name, parameter), decay), []).append(parameter)
             self.optimizer = torch.optim.AdamW(
-                [{"params": found[key], "lr": key[1], "weight_decay": key[2]} for key in sorted(found)],
+                [{"params": groups[key], "lr": key[1], "weight_decay": key[2]} for key in sorted(groups)],
                 lr=self.args.learning_rate,
                 betas=(self.args.adam_beta1, self.args.adam_beta2),
                 eps=self.args.adam_epsilon,
@@ -188,17 +188,21 @@ class RunTrainer:
         """
         if checkpoint is not None:
             verify_manifest(checkpoint)
-        self._delete_later_than(checkpoint)
+        self.accelerator.wait_for_everyone()  # each process has chosen where to continue
+        for path in numbered_checkpoints(Path(self.args.output_dir)) if self.args.should_save else ():
+            if checkpoint is None or step_of(path) > step_of(checkpoint):
+                _log.info("deleting %s, because training continues before it", path)
+                shutil.rmtree(path, ignore_errors=True)
         if checkpoint is None:
             self.train()
             return
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if self._is_finished(state):
+        if state.global_step >= self.n_updates or self.patience.is_out(state):
             self.state = state
         else:
             self.train(resume_from_checkpoint=str(checkpoint))
 
-    def train(self, *given: Any, **options: Any) -> Any:
+    def train(self, *arguments: Any, **options: Any) -> Any:
         """Train as transformers does; callbacks end their work also where training breaks off.
 
         If it is wanted, calls of the model in training are compiled; the model, with its names, stays itself.
@@ -211,27 +215,13 @@ class RunTrainer:
         if self.config.compile:
             self.model.compile(dynamic=True)  # batches differ in both sizes
         try:
-            return super().train(*given, **options)  # type: ignore[misc]
+            return super().train(*arguments, **options)  # type: ignore[misc]
         except BaseException:
             self.callback_handler.on_train_end(self.args, self.state, self.control)
             raise
         finally:
             self.model._compiled_call_impl = None
             products.fp32_precision = before
-
-    def _delete_later_than(self, checkpoint: Path | None) -> None:
-        """Delete checkpoints that would count as newer than those that this run will write."""
-        self.accelerator.wait_for_everyone()  # each process has chosen where to continue
-        if not self.args.should_save:
-            return
-        for path in numbered_checkpoints(Path(self.args.output_dir)):
-            if checkpoint is None or step_of(path) > step_of(checkpoint):
-                _log.info("deleting %s, because training continues before it", path)
-                shutil.rmtree(path, ignore_errors=True)
-
-    def _is_finished(self, state: TrainerState) -> bool:
-        """Whether nothing is left to train."""
-        return state.global_step >= self.n_updates or self.patience.is_out(state)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint, then delete those that are no longer needed."""
@@ -247,15 +237,15 @@ class RunTrainer:
                 save_random_states(partial_folder, random_states)
                 self.state.save_to_json(str(partial_folder / "trainer_state.json"))
             best = folder / f"checkpoint-{self.state.best_global_step}"
-            self.keep_only([best, *self._wanted_checkpoints(numbered_checkpoints(folder))])
+            self.keep_only([best, *self.retained_checkpoints(numbered_checkpoints(folder))])
         self.accelerator.wait_for_everyone()
 
-    def keep_only(self, wanted: Iterable[Path]) -> None:
+    def keep_only(self, checkpoints: Iterable[Path]) -> None:
         """Delete all other checkpoints."""
-        for old in {*numbered_checkpoints(Path(self.args.output_dir))}.difference(wanted):
+        for old in {*numbered_checkpoints(Path(self.args.output_dir))}.difference(checkpoints):
             shutil.rmtree(old, ignore_errors=True)
 
-    def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
+    def retained_checkpoints(self, numbered: list[Path]) -> list[Path]:
         """The checkpoints that are kept besides the best one: the last."""
         return numbered[-1:]
 
@@ -387,19 +377,16 @@ class Curves(TrainerCallback):
     """Writes every logged number for TensorBoard."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._writer: Any = None
+        self.folder, self._writer = folder, None
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Write the numbers of one log."""
-        if not state.is_world_process_zero:
-            return
-        if self._writer is None:
+        if state.is_world_process_zero:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(self.folder))
-        for name, value in (logs or {}).items():
-            self._writer.add_scalar(name, value, state.global_step)
+            self._writer = self._writer or SummaryWriter(str(self.folder))
+            for name, value in (logs or {}).items():
+                self._writer.add_scalar(name, value, state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write everything to disk."""
@@ -473,8 +460,8 @@ class TallyBook:
 
 def best_step(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
     """The update of the best evaluation in a trainer's log, or the first of several equal ones."""
-    found = {step: rank(log, best_by, "eval_") for step, log in evaluations(history).items()}
-    return max(found, key=lambda step: found[step])
+    ranks = {step: rank(log, best_by, "eval_") for step, log in evaluations(history).items()}
+    return max(ranks, key=lambda step: ranks[step])
 
 
 def evaluations(history: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
@@ -499,8 +486,8 @@ def rank(scores: Mapping[str, float], best_by: str, prefix: str = "") -> tuple[f
 
 def scores_at(step: int, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Loss, accuracies and BLEU of the evaluation after an update."""
-    found = {key: value for log in history if log["step"] == step for key, value in log.items()}
-    return {key[5:]: value for key, value in found.items() if key[:5] == "eval_" and key != "eval_runtime"}
+    logged = {key: value for log in history if log["step"] == step for key, value in log.items()}
+    return {key[5:]: value for key, value in logged.items() if key[:5] == "eval_" and key != "eval_runtime"}
 
 
 # Learning-rate schedules, as factors of the configured rate.
@@ -534,10 +521,10 @@ def linear(n_updates: int, warmup_frac: float) -> Callable[[int], float]:
     """
     n_warm = int(n_updates * warmup_frac)
 
-    def rate(done: int) -> float:
-        if done < n_warm:
-            return done / n_warm
-        return max(0.0, (n_updates - done) / max(1, n_updates - n_warm))
+    def rate(n_done: int) -> float:
+        if n_done < n_warm:
+            return n_done / n_warm
+        return max(0.0, (n_updates - n_done) / max(1, n_updates - n_warm))
 
     return rate
 

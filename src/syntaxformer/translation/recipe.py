@@ -251,40 +251,28 @@ class Recipe(RunConfig):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:
-        problems = self._start_problems()
-        if not problems and self.model.init_from is not None:
-            problems = self._settle_start(str(self.start))
-        problems += [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
-        if not problems and not self.is_hosted:
-            word_width, d_model = self.width_plan().word_width, self.model.d_model
-            section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
-            problems = pretrained_problems(section, word_width, d_model, tokenizer)
-        problems = problems or self._settle_annotators()
-        if problems:
+        """What a folder to start from decides is checked by `completed`, which reads that folder."""
+        if self.model.init_from is None and (problems := self._start_problems() + self.problems()):
             raise ValueError("\n".join(problems))
         return self
-
-    @property
-    def is_hosted(self) -> bool:
-        """Whether the network is a pretrained translator of transformers, and not our own."""
-        return self.start is not None and not is_own(self.start)
 
     @property
     def start(self) -> str | None:
         """Folder of the translator that training starts from, which may have to be fetched from the Hub."""
         return None if self.model.init_from is None else local_folder(self.model.init_from)
 
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the network is a pretrained translator of transformers, and not our own."""
+        return self.start is not None and not is_own(self.start)
+
     def _start_problems(self) -> list[str]:
-        """What `model.init_from` decides, and what goes only with it."""
-        own, training, start = self.model, self.training, self.model.init_from
-        if start is None:
+        """What goes only with `model.init_from`, or not with it."""
+        own, training = self.model, self.training
+        if own.init_from is None:
             alone: dict[str, Any] = {f"model.{key}": getattr(own, key) for key in _OF_START}
             alone["training.lora"] = training.lora
-            return [
-                f"{key}: expected model.init_from beside it, got none."
-                for key, value in alone.items()
-                if value
-            ]
+            return [f"{key}: expected model.init_from beside it, got none." for key in alone if alone[key]]
         try:
             is_hosted = self.is_hosted
         except ConfigError as error:
@@ -312,154 +300,32 @@ class Recipe(RunConfig):
             )
         return problems
 
-    def _settle_start(self, path: str) -> list[str]:
-        """Fill in what the folder that training starts from decides."""
-        given, hosted = self.model, self.is_hosted
-        kept = {"init_from", *_OF_START}
-        try:
-            stored = host_sections(path) if hosted else own_sections(path)
-            model = ModelConfig.model_validate(stored["model"])
-        except (ConfigError, ValueError) as error:
-            return [
-                f"model.init_from: {line.removeprefix('model.init_from: ')}"
-                for line in str(error).splitlines()[:3]
-            ]
-        fields, free = ModelConfig.model_fields, {*kept, *DROPOUTS}
-        problems = [
-            f"model.{key}: expected {getattr(model, key)!r}, as in model.init_from={path}, got {value!r}. "
-            "Leave it out."
-            for key in fields.keys() - free
-            if (value := getattr(given, key)) not in (getattr(model, key), fields[key].default)
-        ]
-        chosen = {key: getattr(given, key) for key in (*kept, *(given.model_fields_set & DROPOUTS))}
-        self.model = model.model_copy(update=chosen)
-        if self.data.normalize_punctuation is None:
-            update = {"normalize_punctuation": normalizes_punctuation(path)}
-            self.data = self.data.model_copy(update=update)
-        if "normalize" not in self.data.model_fields_set and (Path(path) / TRANSLATOR).is_file():
-            # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
-            form = read_json(Path(path) / TRANSLATOR).get("normalize", "none")
-            self.data = self.data.model_copy(update={"normalize": form})
-        if hosted:
-            problems += [
-                f"model.{key}: expected none in a {stored['kind']} model, which has one rate, "
-                f"model.dropout, got {value}."
-                for key in DROPOUTS - stored["dropouts"]
-                if (value := getattr(self.model, key)) != self.model.dropout
-            ]
-            return problems + self._keep_infusion(stored["infusion"])
-        parent = InfusionConfig.model_validate(stored["infusion"])
-        if self.embedding not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
-            problems.append(
-                f"infusion.embedding: expected that of model.init_from={path}, got {self.embedding.kind}. "
-                "Leave it out; masks, relation_bias and lisa may be added."
-            )
-        given_sections = {name: getattr(self.infusion, name) for name in self.shorthands}
-        # In part only, so that what is added takes what it does not say of trees from what is there.
-        added = {name: one.model_dump(exclude_unset=True) for name, one in given_sections.items() if one}
-        preset = {} if self.infusion.preset == "preserving" else {"preset": self.infusion.preset}
-        try:
-            self.infusion = InfusionConfig(**{**parent.model_dump(exclude_unset=True), **added, **preset})
-        except ConfigError as error:
-            problems += error.problems
-        return problems
-
-    def _keep_infusion(self, parent: InfusionConfig | None) -> list[str]:
-        """What a pretrained translator is infused with stays, and nothing more can be."""
-        if parent is None:
-            return []
-        given = self.infusion
-        if self.embedding.kind == "none":
-            given = given.model_copy(update={"embedding": None})
-        if not given.is_plain and given.model_dump() != parent.model_dump():
-            return ["infusion: expected that of model.init_from, which is infused already. Leave it out."]
-        self.infusion = parent
-        return []
-
-    def _settle_annotators(self) -> list[str]:
-        """Name the source's annotator if the user did not; return problems with the named annotators."""
-        section, tags, force = self.annotation, self.predict_target_pos, "annotation.force=true"
-        src, tgt = (language_of_side(self.data, ending) for ending in (self.data.src, self.data.tgt))
-        factors, trees = dict(self.width_plan().factors), self.syntax_inputs(training=True).needs
-        is_needed = trees or factors
-        of_tags = trees or any(FACTORS[name].needs for name in factors if name in FACTORS)
-        named = section.annotator or (src.code if src.code in BUNDLED else None)
-        if named is None and is_needed and not of_tags:
-            named = SPACES
-        self.annotation = section.model_copy(update={"annotator": named})
-        try:
-            if is_needed and not (named and section.force):
-                choose_annotator(named, src, "annotation.annotator", "data.src_language=CODE", force)
-            if tags is not None and not section.force:
-                key = "predict_target_pos.annotator"
-                choose_annotator(tags.annotator, tgt, key, "data.tgt_language=CODE", force)
-        except ConfigError as error:
-            return error.problems
-        return []
+    def problems(self) -> list[str]:
+        """Settings that do not fit each other: factors, shapes, syntax, tables, and last the annotators."""
+        problems = [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
+        if not problems and not self.is_hosted:
+            word_width, d_model = self.width_plan().word_width, self.model.d_model
+            section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
+            problems = pretrained_problems(section, word_width, d_model, tokenizer)
+        return problems or self._annotator_problems()
 
     def _factor_problems(self) -> list[str]:
-        """Problems with names and widths; the annotator is only checked when it is loaded."""
+        """Names and widths; the annotator is only checked when it is loaded."""
         try:
-            names = self.embedding.factors or [name for name, _ in self.width_plan().factors]
-            if self.embedding.kind != "none":
+            plan = self.width_plan()
+            names = self.embedding.factors or [name for name, _ in plan.factors]
+            if self.embedding.kind != "none":  # a baseline may be given files of factors, too
                 check_factors(names, PER_WORD, self.data.factor_files)
-            unused = sorted(self.data.factor_files.keys() - {*names})
-            if unused and self.embedding.kind != "none":  # a baseline may be given them, too
-                remedy = "Leave it out, or add it to infusion.factors."
-                found = ", ".join(unused)
-                return [f"data.factor_files: expected names of infusion.factors, got {found}. {remedy}"]
-            self.width_plan()
+                if unused := sorted(self.data.factor_files.keys() - {*names}):
+                    return [
+                        f"data.factor_files: expected names of infusion.factors, got {', '.join(unused)}. "
+                        "Leave it out, or add it to infusion.factors."
+                    ]
         except ConfigError as error:
             return error.problems
         except ValueError as error:
             return [str(error)]
         return []
-
-    def _syntax_problems(self) -> list[str]:
-        """Settings that the encoder lacks layers or heads for, or that a translator does not support."""
-        if self.is_hosted:
-            return self._hosted_problems() + self._unserved_problems()
-        section, lisa = self.infusion, self.infusion.lisa
-        problems = self.embedding.misplaced()
-        if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
-            problems.append(
-                "infusion.factors: expected factors of words for kind 'prepend', got subword, which is a "
-                "factor of pieces."
-            )
-        if not problems:
-            if self.embedding.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
-                section = section.model_copy(update={"lisa": None})  # its heads are in the second encoder
-            problems += layer_problems(section, self.model.encoder_layers, self.model.n_heads, "the encoder")
-        problems += self._unserved_problems()
-        if lisa is not None and lisa.keys != "head":
-            problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
-        return problems
-
-    def _unserved_problems(self) -> list[str]:
-        """What an encoder of sentences for classification has, and a translator's has not."""
-        problems = []
-        for name in ("masks", "relation_bias"):
-            trees = getattr(self.infusion, name)
-            if trees is not None and set(trees.without) >= {"parent", "child", "sibling"}:
-                # The fourth relation, pair, joins two texts of one input; a translator reads one text.
-                problems.append(f"{name}.without: expected to leave at least one relation, got none left.")
-        unused = {"seed": self.infusion.seed, "embedding.values": self.embedding.values}
-        problems += [
-            f"infusion.{key}: expected none in a translator, got {value}. The run has its own."
-            for key, value in unused.items()
-            if value
-        ]
-        return problems
-
-    def _hosted_problems(self) -> list[str]:
-        """What cannot be put into a pretrained translator; layers and heads are checked when it is loaded."""
-        kinds = ["none", *(kind for kind, one in ENCODER_KINDS.items() if one.join != "final")]
-        if self.embedding.kind not in kinds:
-            return [
-                f"infusion.kind: expected one of {', '.join(kinds)} with model.init_from, got "
-                f"{self.embedding.kind}."
-            ]
-        return self.embedding.misplaced()
 
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
@@ -476,6 +342,70 @@ class Recipe(RunConfig):
                 f"got {self.training.max_batch_tokens}."
             )
         return problems
+
+    def _syntax_problems(self) -> list[str]:
+        """Settings that the encoder lacks layers or heads for, or that a translator does not support."""
+        section, lisa, embedding = self.infusion, self.infusion.lisa, self.embedding
+        kinds = ["none", *(kind for kind, traits in ENCODER_KINDS.items() if traits.join != "final")]
+        if self.is_hosted and embedding.kind not in kinds:
+            problems = [
+                f"infusion.kind: expected one of {', '.join(kinds)} with model.init_from, got "
+                f"{embedding.kind}."
+            ]
+        else:
+            problems = embedding.misplaced()
+        if not self.is_hosted:  # a host's layers and heads are checked when it is loaded
+            if embedding.kind == "prepend" and "subword" in (embedding.factors or ()):
+                problems.append(
+                    "infusion.factors: expected factors of words for kind 'prepend', got subword, which is a "
+                    "factor of pieces."
+                )
+            if not problems:
+                if embedding.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
+                    section = section.model_copy(update={"lisa": None})  # its heads are in the second encoder
+                problems = layer_problems(
+                    section, self.model.encoder_layers, self.model.n_heads, "the encoder"
+                )
+        # What an encoder of sentences for classification has, and a translator's has not.
+        for name in ("masks", "relation_bias"):
+            trees = getattr(self.infusion, name)
+            if trees is not None and set(trees.without) >= {"parent", "child", "sibling"}:
+                # The fourth relation, pair, joins two texts of one input; a translator reads one text.
+                problems.append(f"{name}.without: expected to leave at least one relation, got none left.")
+        for key, value in {"seed": self.infusion.seed, "embedding.values": embedding.values}.items():
+            if value:
+                problems.append(
+                    f"infusion.{key}: expected none in a translator, got {value}. The run has its own."
+                )
+        if not self.is_hosted and lisa is not None and lisa.keys != "head":
+            problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
+        return problems
+
+    def annotator_name(self) -> str | None:
+        """The source's annotator: the user's, or else the bundled one of its language, or that of spaces."""
+        language = language_of_side(self.data, self.data.src)
+        name = self.annotation.annotator or (language.code if language.code in BUNDLED else None)
+        factors, trees = dict(self.width_plan().factors), self.syntax_inputs(training=True).needs
+        if name is None and factors and not trees:
+            reads_tags = any(FACTORS[factor].needs for factor in factors if factor in FACTORS)
+            return None if reads_tags else SPACES
+        return name
+
+    def _annotator_problems(self) -> list[str]:
+        """Annotators of another language than that of their side."""
+        tags, is_forced, force = self.predict_target_pos, self.annotation.force, "annotation.force=true"
+        src, tgt = (language_of_side(self.data, ending) for ending in (self.data.src, self.data.tgt))
+        name = self.annotator_name()
+        is_needed = self.width_plan().factors or self.syntax_inputs(training=True).needs
+        try:
+            if is_needed and not (name and is_forced):
+                choose_annotator(name, src, "annotation.annotator", "data.src_language=CODE", force)
+            if tags is not None and not is_forced:
+                key = "predict_target_pos.annotator"
+                choose_annotator(tags.annotator, tgt, key, "data.tgt_language=CODE", force)
+        except ConfigError as error:
+            return error.problems
+        return []
 
     @property
     def embedding(self) -> EmbeddingConfig:
@@ -504,6 +434,92 @@ class Recipe(RunConfig):
         return SyntaxInputs.of(self.infusion.tree_options, wanted, brackets=brackets)
 
 
+def completed(recipe: Recipe) -> Recipe:
+    """The recipe with what the folder that it starts from decides, and the name of its annotator.
+
+    Raises:
+        ConfigError: That folder cannot be had, or the recipe does not fit it.
+    """
+    if recipe.model.init_from is not None:
+        problems = recipe._start_problems()
+        if not problems:
+            recipe, problems = _with_start(recipe, str(recipe.start))
+        if problems := problems + recipe.problems():
+            raise ConfigError(problems)
+    annotation = recipe.annotation.model_copy(update={"annotator": recipe.annotator_name()})
+    return recipe.model_copy(update={"annotation": annotation})
+
+
+def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
+    """The recipe with what the folder that training starts from decides, and what does not fit it."""
+    settings, data, is_hosted = recipe.model, {}, recipe.is_hosted
+    try:
+        stored = host_sections(path) if is_hosted else own_sections(path)
+        model = ModelConfig.model_validate(stored["model"])
+    except (ConfigError, ValueError) as error:
+        return recipe, [
+            f"model.init_from: {line.removeprefix('model.init_from: ')}"
+            for line in str(error).splitlines()[:3]
+        ]
+    fields, own_keys = ModelConfig.model_fields, {"init_from", *_OF_START}
+    problems = [
+        f"model.{key}: expected {getattr(model, key)!r}, as in model.init_from={path}, got {value!r}. "
+        "Leave it out."
+        for key in fields.keys() - own_keys - DROPOUTS
+        if (value := getattr(settings, key)) not in (getattr(model, key), fields[key].default)
+    ]
+    chosen = {key: getattr(settings, key) for key in (*own_keys, *(settings.model_fields_set & DROPOUTS))}
+    model = model.model_copy(update=chosen)
+    if recipe.data.normalize_punctuation is None:
+        data["normalize_punctuation"] = normalizes_punctuation(path)
+    if "normalize" not in recipe.data.model_fields_set and (Path(path) / TRANSLATOR).is_file():
+        # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
+        data["normalize"] = read_json(Path(path) / TRANSLATOR).get("normalize", "none")
+    infusion, parent = recipe.infusion, stored["infusion"]
+    if is_hosted:
+        problems += [
+            f"model.{key}: expected none in a {stored['kind']} model, which has one rate, model.dropout, "
+            f"got {value}."
+            for key in DROPOUTS - stored["dropouts"]
+            if (value := getattr(model, key)) != model.dropout
+        ]
+        if parent is not None:  # what a pretrained translator is infused with stays, and nothing is added
+            if recipe.embedding.kind == "none":
+                infusion = infusion.model_copy(update={"embedding": None})
+            if not infusion.is_plain and infusion.model_dump() != parent.model_dump():
+                problems.append(
+                    "infusion: expected that of model.init_from, which is infused already. Leave it out."
+                )
+            else:
+                infusion = parent
+    else:
+        parent = InfusionConfig.model_validate(parent)
+        if recipe.embedding not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
+            problems.append(
+                f"infusion.embedding: expected that of model.init_from={path}, got {recipe.embedding.kind}. "
+                "Leave it out; masks, relation_bias and lisa may be added."
+            )
+        sections = {name: getattr(infusion, name) for name in recipe.shorthands}
+        # In part only, so that what is added takes what it does not say of trees from what is there.
+        added = {name: part.model_dump(exclude_unset=True) for name, part in sections.items() if part}
+        preset = {} if infusion.preset == "preserving" else {"preset": infusion.preset}
+        try:
+            infusion = InfusionConfig(**{**parent.model_dump(exclude_unset=True), **added, **preset})
+        except ConfigError as error:
+            problems += error.problems
+    update = {"model": model, "data": recipe.data.model_copy(update=data), "infusion": infusion}
+    return recipe.model_copy(update=update), problems
+
+
+def _read(content: Mapping[str, Any], source: str) -> Recipe:
+    """A complete recipe; the problems of each line name their source."""
+    recipe = validate(Recipe, content, source)
+    try:
+        return completed(recipe)
+    except ConfigError as error:
+        raise ConfigError([f"{source}: {problem}" for problem in error.problems]) from error
+
+
 def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from: str | None = None) -> Recipe:
     """Read a recipe from a YAML file or by the name of a bundled one, and apply settings "key.sub=value".
 
@@ -521,7 +537,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
     of_file = Recipe.in_full(of_file)
     content = apply_overrides(of_file, settings)
     try:
-        return validate(Recipe, content, str(path))
+        return _read(content, str(path))
     except ConfigError as error:
         if overrides_from is None:
             raise
@@ -529,12 +545,13 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from:
         if isinstance(model, dict) and key in model:  # nobody asks the Hub for one that settings replace
             of_file = {**of_file, "model": {**model, key: content["model"].get(key)}}
         try:
-            validate(Recipe, of_file, str(path))
-            own = []
+            _read(of_file, str(path))
+            of_file_alone = []
         except ConfigError as without:
-            own = [one for one in without.problems if key not in one]
+            of_file_alone = [problem for problem in without.problems if key not in problem]
         problems = [
-            one if one in own else f"{overrides_from}{one.removeprefix(str(path))}" for one in error.problems
+            problem if problem in of_file_alone else f"{overrides_from}{problem.removeprefix(str(path))}"
+            for problem in error.problems
         ]
         raise ConfigError(problems) from error
 

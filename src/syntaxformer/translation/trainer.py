@@ -223,7 +223,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         self.state.best_metric = scores_at(best, self.state.log_history)[JUDGED_BY[self.config.best_by][0]]
         return best == self.state.global_step
 
-    def _wanted_checkpoints(self, numbered: list[Path], n_last: int | None = None) -> list[Path]:
+    def retained_checkpoints(self, numbered: list[Path], n_last: int | None = None) -> list[Path]:
         """The newest, the last ones, as many as are kept or averaged, and those around the best one."""
         n_last, evaluated = n_last or self.config.keep_checkpoints, evaluations(self.state.log_history)
         judged = [path for path in numbered if step_of(path) in evaluated]
@@ -233,7 +233,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
     def clear_checkpoints(self) -> None:
         """At the end of a run, delete what resuming it for more updates would not read; with 0 kept, all."""
         numbered = numbered_checkpoints(Path(self.args.output_dir))
-        self.keep_only(self._wanted_checkpoints(numbered, 1) if self.config.keep_checkpoints else ())
+        self.keep_only(self.retained_checkpoints(numbered, 1) if self.config.keep_checkpoints else ())
 
     def choose_checkpoints(self) -> tuple[list[Path], dict[str, Any]]:
         """The checkpoints whose mean becomes the model, and its dev scores; every process must call this.

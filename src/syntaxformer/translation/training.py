@@ -82,7 +82,7 @@ from syntaxformer.translation.prepare import (
     target_tags,
 )
 from syntaxformer.translation.pretrained_tables import PieceVectors, check_tables, load_vectors, start_tables
-from syntaxformer.translation.recipe import DROPOUTS, Recipe
+from syntaxformer.translation.recipe import DROPOUTS, Recipe, completed
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import BpeDropout
@@ -131,7 +131,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         DataError: The data cannot be used, or the disk is full.
         BackendMissingError: The annotator is not installed.
     """
-    with running(recipe, resume, overwrite) as run:
+    with running(completed(recipe), resume, overwrite) as run:
         _train(run)
     return recipe.output
 
@@ -197,31 +197,11 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     if resume:  # an older run's lines are read as it began
         form = {"normalize": read_info(recipe.output).normalize}
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=form)})
-    data, splits = recipe.data, (recipe.data.train_splits[0], recipe.data.dev)
-    dev_text = read_split(data, data.dev)
-    every = read_train(data)
-    train_text, report = report_train(data, nested_fraction(every, data.fraction), dev_text)
-    of_subwords = every if recipe.subwords.of_all_pairs else train_text
-    factors = tuple(name for name, _ in recipe.width_plan().factors)
-    syntax, tags = recipe.syntax_inputs(training=True), recipe.predict_target_pos
-    annotator = _annotator(recipe, factors, syntax) if factors or syntax.needs else None
-    train_words = dev_words = None
-    if annotator is not None:
-        of_factors = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
-        # Phrases take their heads from the parse if there is one, as they do when a line is translated.
-        of_trees = {*syntax.needs, "governors"} if syntax.needs else set()
-        settings = (factors, recipe.annotation.processes, of_trees | of_factors)
-        train_words, dev_words = (
-            annotated_columns(text, annotator, data, split, *settings)
-            for text, split in zip((train_text, dev_text), splits, strict=True)
-        )
-        if syntax.brackets is not None:
-            syntax = syntax.model_copy(update={"brackets": parse_labels(train_words)})
-    of_target = tags and target_annotator(tags.annotator, data.tokenized)
-    annotators = [one for one in (annotator, of_target) if one is not None]
-    identities = [_annotators(data, factors, annotators, split) for split in splits]
-    annotation = hashlib.sha256(json.dumps(identities).encode()).hexdigest()
-    hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation}
+    data = recipe.data
+    dev_text, all_pairs = read_split(data, data.dev), read_train(data)
+    train_text, report = report_train(data, nested_fraction(all_pairs, data.fraction), dev_text)
+    annotation = _annotate(recipe, train_text, dev_text)
+    hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation.sha256}
     start, parent, parent_info = _open_start(recipe)
     if resume:
         info = read_info(recipe.output)
@@ -229,109 +209,183 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder = load_source_encoder(recipe.output, info)
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
-        encoder, start = _new_encoder(recipe, of_subwords, train_words or [], factors, start, parent, report)
-        info = _info(recipe, encoder, annotator, hashes, parent_info, scripts_of(train_text.src))
-    encoder.syntax = syntax
+        of_subwords = all_pairs if recipe.subwords.of_all_pairs else train_text
+        encoder, start = _new_encoder(recipe, of_subwords, annotation, start, parent, report)
+        scripts = scripts_of(train_text.src)
+        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
+    encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
-    train_tags = dev_tags = None
-    if of_target is not None:
-        processes = recipe.annotation.processes
-        train_tags = target_columns(train_text, of_target, data, data.train_splits[0], processes)
-        dev_tags = target_columns(dev_text, of_target, data, data.dev, processes)
-    texts = (train_text.src, data.preparation(data.src)), (train_text.tgt, data.preparation(data.tgt))
-    tokenizers = encoder.tokenizer, target.tokenizer
-    add_long(report, zip(tokenizers, [prepared_parts(*one) for one in texts], strict=True), data.max_pieces)
-    if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
-        given, parts = Checkpoint("", *tokenizers, 0, 0), [prepared_parts(*one) for one in texts]
-        report.add(UNKNOWN, {*given.missing_characters(parts, spelled=False)[1]})
-    sides = (train_text, encoder, train_words, data.max_pieces, target, train_tags)
+    _report_pieces(report, recipe, train_text, encoder, target)
+    sides = (train_text, encoder, annotation.train, data.max_pieces, target, annotation.train_tags)
     if keeps_on_disk(data):
-        train = stored_pairs(data.cache, *sides, annotators=identities[0])
+        train = stored_pairs(data.cache, *sides, annotators=annotation.identity)
     else:
         train = encode_pairs(*sides)
     if recipe.subwords.dropout:
         train.again = _cuts_anew(recipe, sides)
     # A pretrained translator has no positions for longer lines.
     longest = start.longest if start is not None else None
-    dev = encode_pairs(dev_text, encoder, dev_words, longest, target, dev_tags)
+    dev = encode_pairs(dev_text, encoder, annotation.dev, longest, target, annotation.dev_tags)
     encoder.unseen.warn()
     check_tags(train.tgt, target)
+    annotator = annotation.annotator
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, report, start)
 
 
-def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
-    """What encodes the training pairs with BPE-dropout for an epoch; `sides` as `encode_pairs` takes them.
+@dataclass(frozen=True)
+class _Annotation:
+    """Who annotates the text of a run, what its encoder reads of that, and the annotated words.
 
-    Raises:
-        ConfigError: The pairs are kept on disk, or the pieces are not of byte-pair encoding.
+    Args:
+        identity: All that the annotation of the training text depends on, except that text.
+        sha256: Hash of this, and of the same for dev.
     """
+
+    annotator: Annotator | None
+    factors: tuple[str, ...]
+    syntax: SyntaxInputs
+    identity: list[str]
+    sha256: str
+    train: Sequence[WordColumns] | None = None
+    dev: Sequence[WordColumns] | None = None
+    train_tags: Sequence[WordColumns] | None = None
+    dev_tags: Sequence[WordColumns] | None = None
+
+
+def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) -> _Annotation:
+    """Annotate the source for factors and trees, and the target if the decoder learns its tags."""
+    from syntaxformer import annotate
+
+    data, section, tags = recipe.data, recipe.annotation, recipe.predict_target_pos
+    splits = data.train_splits[0], data.dev
+    factors = tuple(name for name, _ in recipe.width_plan().factors)
+    syntax, annotator = recipe.syntax_inputs(training=True), None
+    words: list[Sequence[WordColumns] | None] = [None, None]
+    if factors or syntax.needs:
+        annotator = annotate.prepare(
+            section.annotator or "",
+            needs=syntax.needs,
+            words_given=data.tokenized,
+            annotated=section.annotated,
+        )
+        check_syntax(syntax, annotator.provides, annotator.name)
+        check_factors(factors, annotator.provides, data.factor_files, annotator=annotator.name)
+        columns = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
+        if syntax.needs:  # phrases take their heads from the parse, as they do when a line is translated
+            columns |= {*syntax.needs, "governors"}
+        words = [
+            annotated_columns(text, annotator, data, split, factors, section.processes, columns)
+            for text, split in zip((train_text, dev_text), splits, strict=True)
+        ]
+        if syntax.brackets is not None:
+            syntax = syntax.model_copy(update={"brackets": parse_labels(words[0] or [])})
+    tagger, target_words = None, [None, None]
+    if tags is not None:
+        tagger = target_annotator(tags.annotator, data.tokenized)
+    identities = [
+        [
+            *(
+                fact
+                for who in (annotator, tagger)
+                if who is not None
+                for fact in (who.name, annotate.annotator_for(who, split).version)
+            ),
+            *(
+                f"{name} {hash_file(find_file(data.dir or Path(), split, data.factor_files[name]))}"
+                for name in factors
+                if name in data.factor_files and data.dir is not None
+            ),
+        ]
+        for split in splits
+    ]
+    if tagger is not None:
+        target_words = [
+            target_columns(text, tagger, data, split, section.processes)
+            for text, split in zip((train_text, dev_text), splits, strict=True)
+        ]
+    sha256 = hashlib.sha256(json.dumps(identities).encode()).hexdigest()
+    return _Annotation(annotator, factors, syntax, identities[0], sha256, *words, *target_words)
+
+
+def _report_pieces(
+    report: DataReport, recipe: Recipe, text: ParallelText, encoder: SourceEncoder, target: SourceEncoder
+) -> None:
+    """Add pairs that are too long, or have characters that a tokenizer of the user's does not know."""
+    data, tokenizers = recipe.data, (encoder.tokenizer, target.tokenizer)
+    sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
+    add_long(report, zip(tokenizers, [prepared_parts(*side) for side in sides], strict=True), data.max_pieces)
+    if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
+        lines = [prepared_parts(*side) for side in sides]
+        rows = Checkpoint("", *tokenizers, 0, 0).missing_characters(lines, spelled=False)[1]
+        report.add(UNKNOWN, {*rows})
+
+
+def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
+    """What encodes the training pairs with BPE-dropout for an epoch; `sides` as `encode_pairs` takes them."""
     if keeps_on_disk(recipe.data):
         raise ConfigError(
             "subwords.dropout: expected a training text in memory, which is cut anew in each epoch, got one "
             "on disk. Set data.on_disk=false, or subwords.dropout=0."
         )
     text, encoder, words, limit, target, tags = sides
-    encoder, target = (replace(one, unseen=UnseenValues()) for one in (encoder, target))  # counted already
+    encoder, target = (replace(side, unseen=UnseenValues()) for side in (encoder, target))  # counted already
     longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None)) - bool(text.tag)
 
     def again(epoch: int) -> EncodedPairs:
         cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
         return encode_pairs(text, encoder, words, limit, target, tags, cut)
 
-    for one in (encoder, target):
-        BpeDropout(recipe.subwords.dropout, 0, longest)(one.tokenizer, [])  # whether it can
+    for side in (encoder, target):
+        BpeDropout(recipe.subwords.dropout, 0, longest)(side.tokenizer, [])  # whether it can
     return again
 
 
 def _new_encoder(
     recipe: Recipe,
     text: ParallelText,
-    words: Sequence[WordColumns],
-    factors: Sequence[str],
+    annotation: _Annotation,
     start: Checkpoint | None,
     parent: SourceEncoder | None,
     report: DataReport,
 ) -> tuple[SourceEncoder, Checkpoint | None]:
-    """Pieces and factors of a run: learned on its text, or those of the translator that it starts from.
-
-    Raises:
-        ConfigError: No tokenizer can be had or learned.
-    """
+    """Pieces and factors of a run: learned on its text, or those of the translator that it starts from."""
     data = recipe.data
     if start is None:
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
         tokenizer.backend_tokenizer.add_special_tokens([data.tag] if data.tag else [])
     else:
-        two_own = parent is not None and parent.own_target is not None and not recipe.is_hosted
-        if recipe.model.add_characters and two_own:
+        if recipe.model.add_characters and parent is not None and parent.own_target and not recipe.is_hosted:
             raise ConfigError(
                 "model.add_characters: expected false, as the sides of model.init_from have two vocabularies."
             )
         start = fit_characters(start, text, data, recipe.model.add_characters, report)
         tokenizer, own_target = start.source, start.target
-    encoder = SourceEncoder(tokenizer, build_vocabularies(words, factors, recipe.embedding.min_count))
-    if parent is not None and parent.vocabularies:
-        encoder.vocabularies = parent.vocabularies
-    encoder.preparation = data.preparation(data.src)
-    encoder.own_target = None if parent is not None and parent.own_target is None else own_target
-    encoder.prepend = recipe.embedding.tag_place
+    vocabularies = build_vocabularies(annotation.train or [], annotation.factors, recipe.embedding.min_count)
+    if parent is not None:
+        vocabularies = parent.vocabularies or vocabularies
+        own_target = None if parent.own_target is None else own_target
+    encoder = SourceEncoder(
+        tokenizer,
+        vocabularies,
+        preparation=data.preparation(data.src),
+        own_target=own_target,
+        prepend=recipe.embedding.tag_place,
+    )
     return encoder, start
 
 
 def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None, FolderInfo | None]:
-    """The translator that training starts from, and how it encodes its source if `train` wrote it.
-
-    Raises:
-        ConfigError: It cannot be read, or it prepares lines in another way.
-    """
-    own, data = recipe.model, recipe.data
+    """The translator that training starts from, and how it encodes its source if `train` wrote it."""
+    model, data = recipe.model, recipe.data
     if (path := recipe.start) is None:
         return None, None, None
     languages = tuple(language_of_side(data, side).code for side in (data.src, data.tgt))
-    sides = tuple(one or side for one, side in zip(languages, (data.src, data.tgt), strict=True))
+    sides = tuple(code or side for code, side in zip(languages, (data.src, data.tgt), strict=True))
     if not (Path(path) / TRANSLATOR).is_file():
-        start = open_checkpoint(path, languages, (own.src_code, own.tgt_code), own.add_codes, own.prompt)
-        known = infusion.vocabularies if (infusion := stored_infusion(path)) is not None else {}
+        codes = model.src_code, model.tgt_code
+        start = open_checkpoint(path, languages, codes, model.add_codes, model.prompt)
+        infusion = stored_infusion(path)
+        known = infusion.vocabularies if infusion is not None else {}
         return start, SourceEncoder(start.source, known, own_target=start.target), None
     verify_folder(Path(path), TRANSLATOR)
     info = read_info(Path(path))
@@ -365,37 +419,24 @@ def fit_characters(
     This also compares a tokenizer that had to be rebuilt with the original.
     """
     sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
-    first = [preparation.prepare(lines[:N_COMPARED]).texts for lines, preparation in sides]
-    compare(start, first)
+    compare(start, [preparation.prepare(lines[:N_COMPARED]).texts for lines, preparation in sides])
     counts, rows = start.missing_characters([prepared_parts(*side) for side in sides])
     report.add(UNKNOWN, set(rows))
     if not counts:
         return start
-    shown = " ".join(f"{one!r} ({count})" for one, count in counts.most_common(10))
-    found = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
-    found += f", in {len(rows)} line{'s' * (len(rows) > 1)}: {shown}"
-    if not adds:
-        _log.warning(
-            "model.init_from: the checkpoint's tokenizer does not know %s. The model %s; "
-            "model.add_characters=true learns them.",
-            found,
-            "spells them by their bytes" if start.spells_bytes else "cannot read or write them",
-        )
-        return start
-    _log.info("model.add_characters: pieces are added for %s", found)
-    return start.with_characters(counts)
-
-
-def _annotators(
-    data: CorpusConfig, factors: Sequence[str], annotators: Sequence[Annotator], split: str
-) -> list[str]:
-    """Everything that the annotations of a split depend on, except the text."""
-    from syntaxformer.annotate import annotator_for
-
-    found = [told for one in annotators for told in (one.name, annotator_for(one, split).version)]
-    own = [name for name in factors if name in data.factor_files and data.dir is not None]
-    paths = [find_file(data.dir or Path(), split, data.factor_files[name]) for name in own]
-    return [*found, *(f"{name} {hash_file(path)}" for name, path in zip(own, paths, strict=True))]
+    shown = " ".join(f"{character!r} ({count})" for character, count in counts.most_common(10))
+    unknown = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
+    unknown += f", in {len(rows)} line{'s' * (len(rows) > 1)}: {shown}"
+    if adds:
+        _log.info("model.add_characters: pieces are added for %s", unknown)
+        return start.with_characters(counts)
+    _log.warning(
+        "model.init_from: the checkpoint's tokenizer does not know %s. The model %s; "
+        "model.add_characters=true learns them.",
+        unknown,
+        "spells them by their bytes" if start.spells_bytes else "cannot read or write them",
+    )
+    return start
 
 
 def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
@@ -550,19 +591,6 @@ def finish(
 
     run.write_model(save, metrics, PACKAGES)
     _log.info("wrote %s from %s", run.settings.output, ", ".join(metrics["checkpoints"]))
-
-
-def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
-    """The recipe's annotator; phrases are made from its dependency parses if it gives none."""
-    from syntaxformer import annotate
-
-    section, words_given = recipe.annotation, recipe.data.tokenized
-    annotator = annotate.prepare(
-        section.annotator or "", needs=syntax.needs, words_given=words_given, annotated=section.annotated
-    )
-    check_syntax(syntax, annotator.provides, annotator.name)
-    check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
-    return annotator
 
 
 _OF_LINES = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation", "normalize")

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch.optim.lr_scheduler import LambdaLR
 
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
-from syntaxformer.base.files import MANIFEST, atomic_folder, read_json, verify_manifest, write_manifest
+from syntaxformer.base.files import MANIFEST, atomic_folder, read_json, verify_manifest
 from syntaxformer.runs.checkpoints import (
     average_weights,
     check_finite,
@@ -26,8 +26,6 @@ from syntaxformer.runs.checkpoints import (
     save_optimizer,
     save_random_states,
 )
-
-PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
 
 
 def _optimizer(seed: int = 1):
@@ -70,15 +68,6 @@ def test_the_optimizer_of_another_model_is_refused(tmp_path):
         load_optimizer(tmp_path, other, LambdaLR(other, lambda step: 1.0))
 
 
-def test_altered_groups_are_refused(tmp_path):
-    model, optimizer, scheduler = _optimizer()
-    _steps(model, optimizer, scheduler, 1, 11)
-    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
-    (tmp_path / "optimizer.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="expected the optimizer of this model, got: 'param_groups'"):
-        load_optimizer(tmp_path, optimizer, scheduler)
-
-
 def _draw() -> tuple:
     return (
         random.random(),
@@ -96,16 +85,6 @@ def test_random_state_comes_back(tmp_path):
     random.seed(5), np.random.seed(5), torch.manual_seed(5)
     load_random_state(tmp_path, 0, seed=1)
     assert [_draw(), _draw()] == expected
-
-
-def test_each_process_has_its_own_random_state(tmp_path):
-    torch.manual_seed(1)
-    first = random_state()
-    expected = torch.rand(3).tolist()
-    save_random_states(tmp_path, [first, random_state()])
-    torch.rand(7)
-    load_random_state(tmp_path, 0, seed=1)
-    assert torch.rand(3).tolist() == expected
 
 
 def test_a_process_more_than_before_starts_from_seed_and_number(tmp_path):
@@ -136,16 +115,6 @@ def test_damaged_random_state_is_refused(tmp_path):
     (tmp_path / "0.random.json").unlink()
     with pytest.raises(CheckpointError, match=r"0\.random\.json: expected a file, found none\."):
         load_random_state(tmp_path, 0, seed=1)
-
-
-def test_no_file_is_a_pickle(tmp_path):
-    model, optimizer, scheduler = _optimizer()
-    _steps(model, optimizer, scheduler, 2, 11)
-    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
-    save_random_states(tmp_path, [random_state()])
-    files = sorted(tmp_path.iterdir())
-    assert {file.suffix for file in files} == {".json", ".safetensors"}
-    assert not any(file.read_bytes().startswith(PICKLE_MAGICS) for file in files)
 
 
 def test_tensors_that_are_none(tmp_path):
@@ -180,11 +149,8 @@ def test_weights_of_other_models_have_no_average(tmp_path, other):
     for name, weights in (("1", {"w": torch.zeros(2)}), ("2", other)):
         (tmp_path / name).mkdir()
         save_file(weights, tmp_path / name / "model.safetensors")
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(CheckpointError, match="expected the weights of the other"):
         average_weights([tmp_path / "1", tmp_path / "2"])
-    assert str(caught.value) == (
-        f"{tmp_path / '2'}: expected the weights of the other checkpoints, got another model's."
-    )
 
 
 def _folder(path):
@@ -301,22 +267,11 @@ def test_no_folder_and_bad_json(tmp_path):
         read_json(tmp_path / "x.json")
 
 
-def test_a_manifest_lists_files_only(tmp_path):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "f").write_text("abc")
-    write_manifest(tmp_path)
-    assert list(json.loads((tmp_path / MANIFEST).read_text())["files"]) == ["f"]
-
-
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers(wrong):
     check_finite({"a": torch.ones(3), "n": torch.tensor(5)}, "checkpoint-7")
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=r"training\.learning_rate:"):
         check_finite({"a": torch.ones(3), "b": torch.tensor([1.0, wrong])}, "checkpoint-7")
-    assert str(caught.value) == (
-        "training.learning_rate: expected one that keeps weights finite, got NaN or infinity in b of "
-        "checkpoint-7. Lower it."
-    )
 
 
 def test_the_largest_seed_has_a_next_one(tmp_path):

@@ -77,7 +77,5 @@ def test_compile_is_refused_where_there_is_no_compiler(processor):
 
 
 def test_compile_is_refused_beside_shards():
-    with pytest.raises(
-        ConfigError, match=r"^training\.compile: expected false with training\.sharded=true, "
-    ):
+    with pytest.raises(ConfigError, match=r"^training\.compile: expected false with"):
         check_compiler(RunTraining(compile=True, sharded=True))

@@ -15,7 +15,7 @@ from syntaxformer.translation.prepare import parse_labels
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.trees import Sentence, tree_of_column
+from syntaxformer.trees import Sentence
 from syntaxformer.trees.phrase_structure import linearised
 from syntaxformer.trees.sentence import OF_PARSE
 
@@ -44,11 +44,6 @@ def _model(**settings):
 )
 def test_a_tree_as_a_sequence_by_hand(tree, sequence):
     assert linearised(tree) == sequence.split()
-
-
-def test_words_of_trees_without_labels_are_x():
-    tree = tree_of_column("( ( ( girls ) ) dance )")
-    assert linearised(tree) == ["(", "(", "X", ")", "X", ")"]
 
 
 def test_a_parse_is_converted_first():
@@ -151,7 +146,5 @@ def test_only_the_share_of_the_batches_has_it():
 
 def test_a_translator_that_training_starts_from_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "marian"}')
-    with pytest.raises(
-        ConfigError, match=r"parse_task: expected none with model\.init_from, the folder of a "
-    ):
+    with pytest.raises(ConfigError, match=r"parse_task: expected none with model\.init_from, the folder of"):
         load_recipe("tiny", [f"model.init_from={tmp_path}", "parse_task={}", "subwords=null"])

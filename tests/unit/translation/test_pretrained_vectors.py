@@ -48,12 +48,8 @@ def test_input_vectors_are_the_rows_of_the_tokenizer(bert):
 
 
 def test_another_tokenizer_is_refused(bert):
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="expected a row for each of the tokenizer's"):
         input_vectors(bert, 13)
-    assert str(caught.value) == (
-        "expected a row for each of the tokenizer's 13 pieces, got an encoder with 11 rows, which belongs to "
-        "another tokenizer."
-    )
 
 
 def test_contextual_vectors_are_means_over_places_whatever_the_batch(bert, tokenizer):

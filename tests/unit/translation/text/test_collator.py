@@ -36,15 +36,6 @@ def test_no_mask_where_nothing_is_padded_and_no_factors_where_there_are_none():
     assert set(source_batch(_text([[5, 2], [6, 2]]), [0, 1], 0)) == {"input_ids"}
 
 
-def test_a_row_may_stand_twice():
-    assert source_batch(_text([[5, 2], [6, 7, 2]]), [1, 1], 0)["input_ids"].tolist() == [[6, 7, 2]] * 2
-
-
-def test_an_item_is_its_row_number():
-    pairs = EncodedPairs(_text([[5, 2], [6, 2]]), _text([[7, 2], [8, 2]]))
-    assert [pairs[row] for row in range(len(pairs))] == [0, 1]
-
-
 def test_sides_of_different_length_are_refused():
     with pytest.raises(ValueError, match=r"^pairs: expected as many sources as targets, got 1 and 2\."):
         EncodedPairs(_text([[5, 2]]), _text([[7, 2], [8, 2]]))

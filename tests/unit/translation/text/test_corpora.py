@@ -46,10 +46,6 @@ def test_splits_are_joined_cleaned_and_counted(folder, caplog):
     ]
 
 
-def test_a_single_split_without_exclusion_is_the_file(folder):
-    assert read_train(CorpusConfig(dir=folder, train="news")).rows is None
-
-
 def test_what_is_left_out_keeps_its_place_in_the_file(folder):
     config = CorpusConfig(dir=folder, train="news", exclude=["dev"])
     text = read_train(config)
@@ -64,16 +60,6 @@ def test_held_out_lines_with_other_spaces_are_left_out(folder):
     settings = {"dir": folder, "train": "crawl", "exclude": ["held"]}
     assert read_train(CorpusConfig(**settings)).src == ["A B", "c"]
     assert read_train(CorpusConfig(**settings, lowercase=True)).src == ["c"]
-
-
-def test_nothing_left_is_an_error(folder):
-    _write(folder, same=(["B"], ["b"]))
-    with pytest.raises(DataError) as caught:
-        read_train(CorpusConfig(dir=folder, train="same", exclude=["dev"]))
-    assert (
-        str(caught.value)
-        == f"{folder / 'same.en'}: expected pairs that data.exclude does not remove, got none."
-    )
 
 
 @pytest.mark.parametrize(
@@ -134,13 +120,6 @@ def test_splits_and_columns_that_are_not_there(parquet, settings, message):
     with pytest.raises(ConfigError) as caught:
         read_train(CorpusConfig(dataset=str(parquet), **settings))
     assert message in str(caught.value)
-
-
-def test_a_dataset_that_is_not_there(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"data.dataset: expected the split train of .*give a folder if offline"
-    ):
-        read_train(CorpusConfig(dataset=str(tmp_path / "none")))
 
 
 def test_rows_without_text_and_splits_without_rows(tmp_path):

@@ -80,9 +80,7 @@ def test_from_its_home(mirror, tmp_path, monkeypatch):
     fetch_corpus("toy", tmp_path / "out", None)
     assert asked == ["https://home/tr.de.gz", "https://home/tr.en.gz"]
     monkeypatch.setattr(fetch, "_download", lambda address, path: path.write_bytes(b"<html>"))
-    with pytest.raises(
-        DataError, match=r"https://home/tr\.de\.gz: expected tr\.de\.gz, got: Not a gzipped file"
-    ):
+    with pytest.raises(DataError, match=r"https://home/tr\.de\.gz: expected tr\.de\.gz, got: Not a gzipped"):
         fetch_corpus("toy", tmp_path / "new", None)
 
 
@@ -163,9 +161,7 @@ def test_homes_of_the_real_table(homes, tmp_path):
 
 def test_a_home_that_has_something_else_is_refused(homes, tmp_path):
     _tar(homes, {"readme": "moved"})
-    with pytest.raises(
-        DataError, match=r"de-en\.tgz: expected de-en/train\.tags\.de-en\.de, got: .*not found"
-    ):
+    with pytest.raises(DataError, match=r"de-en\.tgz: expected de-en/train\.tags\.de-en\.de, got: .*not"):
         fetch_corpus("iwslt14", tmp_path / "iwslt14", None)
     (homes / "deu-eng.zip").write_text("<html>")
     with pytest.raises(DataError, match=r"deu-eng\.zip: expected deu\.txt, got: File is not a zip file"):

@@ -83,13 +83,6 @@ def test_the_plain_form_is_the_same_of_any_form_and_a_second_time():
         assert len(words.clean(line).split(" ")) == n_words, "the user's own factors still fit"
 
 
-def test_offsets_of_plain_lines_stay():
-    prepared = TextPreparation(lowercase=True).prepare(["A Cat"])
-    offsets = np.array([[0, 1], [1, 5]], np.int32)
-    assert prepared.texts == ["a cat"]
-    np.testing.assert_array_equal(prepared.to_raw(offsets, np.array([0, 2])), offsets)
-
-
 def test_moses_words_point_at_the_raw_line():
     raw = ['He said, "don\'t".', "", "U.S. law"]
     prepared = TextPreparation("en", moses=True, lowercase=True).prepare(raw)

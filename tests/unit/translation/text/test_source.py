@@ -56,18 +56,6 @@ def test_factors_of_each_piece_by_hand(tokenizer, annotator):
     assert encoded.factors.dtype == encoded.pieces.dtype == np.int32
 
 
-def test_without_factors_there_is_no_column(tokenizer):
-    encoded = SourceEncoder(tokenizer).encode(["the cat"])
-    assert encoded.factors.shape == (len(encoded.pieces), 0)
-
-
-def test_columns_stand_in_the_order_of_the_vocabularies(tokenizer, annotator):
-    lines = ["The cat"]
-    one = _encoder(tokenizer, annotator, lines, ("pos", "case")).encode(lines, _columns(annotator, lines))
-    other = _encoder(tokenizer, annotator, lines, ("case", "pos")).encode(lines, _columns(annotator, lines))
-    assert one.factors.tolist() == other.factors[:, ::-1].tolist()
-
-
 def test_unseen_values_are_counted_in_one_warning(tokenizer, annotator):
     encoder = SourceEncoder(tokenizer, {"deprel": FactorVocabulary("deprel", ("root",))})
     lines = ["the cat sat .", "cats purrs"]
@@ -76,14 +64,6 @@ def test_unseen_values_are_counted_in_one_warning(tokenizer, annotator):
     message = r"^factor deprel: 4 values rare or unseen in training read as <unk>: 'dep' 4x$"
     with pytest.warns(UnseenFactorValueWarning, match=message):
         encoder.unseen.warn()
-
-
-def test_factors_need_words(tokenizer, annotator):
-    encoder = _encoder(tokenizer, annotator, ["the cat"])
-    with pytest.raises(
-        ValueError, match=r"^words: expected an annotation for the factors pos, case, subword, got none\."
-    ):
-        encoder.encode(["the cat"])
 
 
 def test_words_of_other_lines_are_refused(tokenizer, annotator):

@@ -166,9 +166,7 @@ def test_what_they_need_and_cannot_have(config, tmp_path, annotator):
     report.write_text(json.dumps({"src": "de", "tgt": "en"}))
     with pytest.raises(ConfigError, match=r"^data\.synthetic: expected translated sources, en, and real targets, got the reverse in .*more\. Give `syntaxformer backtranslate` a model of de to en\.$"):  # fmt: skip
         read_train(config)
-    with pytest.raises(
-        ConfigError, match=r"^data\.dir: expected translated sources, en, and real targets, got"
-    ):
+    with pytest.raises(ConfigError, match=r"^data\.dir: expected translated sources, en, and real targets,"):
         read_train(config.model_copy(update={"dir": config.synthetic, "synthetic": None}))
     report.unlink()
     assert find_file(config.dir, "train", "en").name == "train.en"
@@ -176,8 +174,6 @@ def test_what_they_need_and_cannot_have(config, tmp_path, annotator):
     with pytest.raises(ConfigError, match=r"expected one training split for parsed files .* data\.train=train, data\.synthetic\."):  # fmt: skip
         annotated_columns(read_train(config), annotator, config, "train", ("pos",))
     for setting in ("pretrained_embeddings.source.model=bert", "pretrained_embeddings.target.model=bert"):
-        with pytest.raises(
-            ConfigError, match=r"data\.synthetic_tag: expected false with a model's own pieces, got true"
-        ):
+        with pytest.raises(ConfigError, match=r"data\.synthetic_tag: expected false with a model's own"):
             load_recipe("tiny", ["data.dir=a", "data.synthetic=b", setting])
     load_recipe("tiny", ["data.dir=a", "data.synthetic=b", "data.synthetic_tag=false", setting])

@@ -9,7 +9,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.factors import UnseenFactorValueWarning
 from syntaxformer.translation import prepare as target
-from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
+from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import (
     check_tags,
@@ -60,7 +60,7 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
         return encode_pairs(_text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)])
 
     found = pairs("DET", "STTS", "VERB", "PUNCT")
-    with pytest.warns(UnseenFactorValueWarning, match="factor pos: 1 value rare or unseen .*'STTS' 1x"):
+    with pytest.warns(UnseenFactorValueWarning, match=r"factor pos: 1 value rare or unseen .*'STTS' 1x"):
         check_tags(found.tgt, side)
     labels = TranslationCollator(found, 0)([0])["target_tags"]
     assert {target_tags()[one] for one in labels.flatten().tolist() if one >= 0} == {"DET", "VERB", "PUNCT"}
@@ -72,24 +72,13 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
     )
 
 
-def test_without_the_task_there_are_no_tags(config):
-    encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
-    pairs = encode_pairs(_text(), encoder, None, None, target_encoder(encoder, config, tagged=False))
-    assert isinstance(pairs, EncodedPairs)
-    assert "target_tags" not in TranslationCollator(pairs, 0)([0])
-
-
 def test_an_annotator_without_tags_is_refused(monkeypatch):
     class Parser:
         name, version, provides = "conllu:x", "1", frozenset({"governors"})
 
     monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: Parser())
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=r"predict_target_pos\.annotator:"):
         target_annotator("conllu:x", False)
-    assert str(caught.value) == (
-        "predict_target_pos.annotator: expected one that gives parts of speech, got conllu:x, which gives "
-        "governors. The target side would have no tags."
-    )
 
 
 def test_lines_without_tags_are_refused(annotator, config, monkeypatch):
@@ -101,9 +90,5 @@ def test_lines_without_tags_are_refused(annotator, config, monkeypatch):
             target.WordColumns(one.texts, one.row_splits, one.starts, one.ends) for one in annotated(*args)
         ],
     )
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match="predict_target_pos:"):
         target_columns(_text(), annotator, config, "train")
-    assert str(caught.value) == (
-        "predict_target_pos: expected tags on the target side, train.en, got none in 1 of 1 parts of it. "
-        "Choose another predict_target_pos.annotator."
-    )

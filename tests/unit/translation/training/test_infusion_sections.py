@@ -75,11 +75,6 @@ def test_the_header_says_what_is_trained():
     assert describe(plain, model, data) == f"none: {width} (word) = {width}; {counts}"
 
 
-def test_lisa_in_the_second_encoder_alone():
-    recipe = load_recipe("tiny", ["infusion.kind=pos_encoder", "lisa={layers: []}"])
-    assert recipe.infusion.lisa.layers == ()
-
-
 def test_shorthands_stand_for_parts_of_the_infusion():
     short = [
         "infusion.kind=concat",
@@ -91,13 +86,6 @@ def test_shorthands_stand_for_parts_of_the_infusion():
             "infusion.masks={}", "infusion.lisa.weight=0.3"]  # fmt: skip
     assert load_recipe("tiny", short) == load_recipe("tiny", full)
     assert load_recipe("tiny", ["infusion.masks={}", "masks=null"]).infusion.masks is None
-
-
-def test_places_of_tags():
-    assert load_recipe("tiny", ["infusion.kind=add"]).embedding.tag_place is None
-    assert load_recipe("tiny", ["infusion.kind=prepend"]).embedding.tag_place == "interleaved"
-    recipe = load_recipe("tiny", ["infusion.kind=prepend", "infusion.place=prefix"])
-    assert recipe.embedding.tag_place == "prefix"
 
 
 @pytest.mark.parametrize(

@@ -813,9 +813,7 @@ def test_a_module_in_the_working_directory_is_not_imported(tagged, tmp_path, mon
     assert f"would import 'evilpackage' from {home}. " in _refusal(Translator.load, folder)
     (home / "evilpackage" / "meta.json").unlink()
     monkeypatch.setattr("syntaxformer.annotate.wrappers.getsitepackages", lambda: [str(home)])
-    with pytest.raises(
-        BackendMissingError, match=r"^the spaCy pipeline 'evilpackage' is not installed\. Run: "
-    ):
+    with pytest.raises(BackendMissingError, match=r"^the spaCy pipeline 'evilpackage' is not installed\."):
         Translator.load(folder)
     assert "evilpackage" not in sys.modules
 

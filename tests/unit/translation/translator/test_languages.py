@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -223,13 +221,6 @@ def test_a_bundled_annotator_of_another_language_is_refused_unless_forced(named)
     ).annotation.annotator.startswith("spacy")
 
 
-def test_an_annotator_of_ones_own_language_in_lower_case():
-    assert (
-        _recipe("data.src=de", "data.tgt=en", "annotation.annotator=de_lower").annotation.annotator
-        == "de_lower"
-    )
-
-
 def test_the_target_of_predicted_tags_is_judged_too():
     settings = ("infusion.kind=none", "data.tgt=deu", "predict_target_pos.annotator=en")
     with pytest.raises(ConfigError) as caught:
@@ -253,35 +244,8 @@ def test_nobody_is_needed_where_no_tag_and_no_tree_is_read(settings):
 
 @pytest.mark.parametrize("syntax", ["masks={}", "relation_bias={}", "lisa={}"])
 def test_trees_need_one(syntax):
-    with pytest.raises(
-        ConfigError, match=r"annotation\.annotator: expected an annotator's name, as data\.src=src names no"
-    ):
+    with pytest.raises(ConfigError, match=r"annotation\.annotator: expected an annotator's name, as"):
         _recipe("data.src=src", "infusion.kind=none", syntax)
-
-
-def test_the_command_says_it_in_one_line_and_writes_nothing(capsys, tmp_path, monkeypatch):
-    from syntaxformer.cli.main import main
-
-    output = tmp_path / "run"
-    arguments = [
-        "train",
-        "tiny",
-        f"data.dir={tmp_path}",
-        f"output={output}",
-        "infusion.kind=add",
-        "data.src=de-DE",
-        "data.tgt=en",
-    ]
-    monkeypatch.setattr("sys.argv", ["syntaxformer", *arguments, "annotation.annotator=en"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(
-        r"annotation\.annotator: expected an annotator for de, .* got en\. Set annotation\.annotator=de, or ",
-        line,
-    )
-    assert not output.exists()
 
 
 def test_a_model_trained_with_another_languages_annotator_says_so(translator_folder, table):
@@ -329,46 +293,9 @@ def test_models_of_other_directions_are_not_compared(
         )
 
 
-@pytest.mark.parametrize(("sides", "shown"), [(("src", "tgt"), None), (("tgt", "src"), "tgt → src")])
-def test_endings_that_are_no_language_tell_the_direction_too(sides, shown, translator_folder, texts):
-    folders = translator_folder("src", tgt="tgt"), translator_folder(sides[0], "second", tgt=sides[1])
-    done = CliRunner().invoke(app, ["evaluate", str(folders[0]), "--baseline", str(folders[1]), *texts])
-    assert (str(done.exception) if shown else done.exit_code) == (
-        f"--baseline: expected models of the same direction, got src → tgt and {shown}." if shown else 0
-    )
-
-
 @pytest.mark.parametrize(
     ("ending", "tokenize"),
     [("zho", "zh"), ("cmn_Hans", "zh"), ("zh-CN", "zh"), ("deu", "13a"), ("src", "13a")],
 )
 def test_words_of_a_score_are_those_of_the_language(ending, tokenize, translator_folder):
     assert scoring(read_info(translator_folder("en", tgt=ending)))["tokenize"] == tokenize
-
-
-def test_another_parser_for_a_plain_model_of_the_service(translator_folder):
-    from syntaxformer.serve.engines import ExplainSettings, explain_translation, load_engine
-
-    engine = load_engine("model", translator_folder("src"), annotator="de")
-    found = explain_translation(engine, GERMAN, ExplainSettings())
-    assert _tree(found.sentences[0]) == _tree(loaded_once("de").annotate([GERMAN])[0])
-    assert engine.description.annotator is None
-    of_french = load_engine("model", translator_folder("fr", "french"), annotator="de")
-    found = explain_translation(of_french, "Le chien.", ExplainSettings())
-    assert found.missing["trees"] == _refused("fr", "--annotator", told_by="source_language=fr")
-
-
-@pytest.mark.parametrize(("task", "lacks"), [("cola", False), ("classify", True)])
-def test_a_classifiers_trees_are_english_where_its_task_is(task, lacks, monkeypatch):
-    from syntaxformer.serve import engines as explanations
-
-    asked = []
-    monkeypatch.setattr(
-        "syntaxformer.study.text_view.parser_for",
-        lambda own, name, language, tokenized: asked.append(language) or 1 / 0,
-    )
-    classifier = SimpleNamespace(annotator=None, info=SimpleNamespace(task=task))
-    engine = SimpleNamespace(classifier=classifier, classify=lambda items: [None], parser=None)
-    with pytest.raises(ZeroDivisionError):
-        explanations.explain_classification(engine, ("A text.",), explanations.ExplainSettings())
-    assert asked == [None if lacks else "en"]

@@ -13,8 +13,6 @@ from syntaxformer.translation import scoring
 from syntaxformer.translation import translator as model_folder
 from syntaxformer.translation.translator import Translator
 
-PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
-
 
 def _message(folder, **arguments) -> str:
     with pytest.raises(CheckpointError) as caught:
@@ -35,12 +33,6 @@ def test_a_loaded_model_translates_as_before(plain, folder):
     lines = ["the cat sat", "", "cats sit ."]
     expected = [best[0].text for best in plain.translate(lines)]
     assert [best[0].text for best in Translator.load(folder).translate(lines)] == expected
-
-
-def test_the_folder_holds_no_pickle(folder):
-    files = sorted(folder.iterdir())
-    assert {file.suffix for file in files} == {".json", ".safetensors"}
-    assert not any(file.read_bytes().startswith(PICKLE_MAGICS) for file in files)
 
 
 def test_a_truncated_model(folder):
@@ -74,31 +66,6 @@ def test_a_broken_tokenizer(folder, content):
     (folder / "tokenizer.json").write_text(content)
     write_manifest(folder)
     assert _message(folder).startswith(f"{folder / 'tokenizer.json'}: ")
-
-
-def test_weights_that_do_not_fit_the_config(folder):
-    _rewrite(folder, "config.json", lambda config: config.update(d_ff=19))
-    assert _message(folder).startswith(f"{folder}: expected weights that fit config.json, got: ")
-
-
-def test_weights_that_are_missing(folder, plain):
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    weights.pop(min(weights, key=lambda name: weights[name].numel()))
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    write_manifest(folder)
-    assert _message(folder).startswith(f"{folder}: expected weights of this model, got other names: ")
-
-
-def test_weights_by_pickle_are_not_read(folder):
-    import torch
-    from safetensors.torch import load_file
-
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    write_manifest(folder)
-    assert "in model.safetensors, got also pytorch_model.bin" in _message(folder)
 
 
 @pytest.mark.parametrize(
@@ -149,12 +116,8 @@ def test_a_folder_of_models(folder):
 
 
 def test_a_model_of_the_other_kind(folder, tmp_path):
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(CheckpointError, match="expected a fine-tuned model, which"):
         verify_folder(folder, CLASSIFIER)
-    assert str(caught.value) == (
-        f"{folder}: expected a fine-tuned model, which `syntaxformer finetune` writes, got a translator. "
-        "Use it with `syntaxformer translate` or `evaluate`."
-    )
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "classifier.json").write_text("{}")
     assert _message(tmp_path / "labels") == (
@@ -190,15 +153,6 @@ def test_a_factor_vocabulary_that_was_altered(infused, save_translator, tmp_path
     assert _message(folder).endswith("It was altered.")
 
 
-def test_a_factor_that_the_network_does_not_have(infused, save_translator, tmp_path):
-    folder = save_translator(infused, tmp_path / "model")
-    _rewrite(folder, "syntaxformer.json", lambda info: info["factors"].pop())
-    assert _message(folder) == (
-        f"{folder / 'syntaxformer.json'}: expected the factors {{'pos': 20, 'case': 4, 'subword': 6}} of "
-        "config.json, got {'pos': 20, 'case': 4}."
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
@@ -220,8 +174,3 @@ def test_another_version_of_the_annotator_is_reported(new_translator, save_trans
     message = r"^annotator: the model was trained with table 2, this is table 3; tags may differ\.$"
     with pytest.warns(UserWarning, match=message):
         Translator.load(folder)
-
-
-def test_a_device_that_is_not_there(folder):
-    with pytest.raises(ConfigError, match=r"^device: expected a device of this machine, got quantum\. "):
-        Translator.load(folder, device="quantum")

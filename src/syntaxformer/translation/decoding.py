@@ -33,10 +33,7 @@ class DecodingConfig(Section):
         default=2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"
     )
     no_repeat_ngram_size: int | None = Field(
-        default=None,
-        ge=2,
-        le=1000,
-        description="no n-gram of so many pieces twice in a line; null: any",
+        default=None, ge=2, le=1000, description="no n-gram of so many pieces twice in a line; null: any"
     )
     batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
 

@@ -26,13 +26,7 @@ from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
 from syntaxformer.nn.lisa import governor_hits
 from syntaxformer.nn.transformer import DecoderLayer
-from syntaxformer.translation.auxiliary import (
-    CACHE,
-    Auxiliary,
-    TranslationOutput,
-    label_task,
-    shift_right,
-)
+from syntaxformer.translation.auxiliary import CACHE, Auxiliary, TranslationOutput, label_task, shift_right
 from syntaxformer.translation.encoder import Encoder
 from syntaxformer.translation.model_config import Stack, SyntaxTransformerConfig, asked
 

@@ -28,13 +28,7 @@ from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
-from syntaxformer.translation.source import (
-    Cutter,
-    EncodedText,
-    SourceEncoder,
-    TextPreparation,
-    encode_pieces,
-)
+from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, TextPreparation, encode_pieces
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,

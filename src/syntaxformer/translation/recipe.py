@@ -121,8 +121,7 @@ class LoraConfig(Section):
         default=None, description="names of the linear maps that get one; null: all of encoder and decoder"
     )
     keep_adapter: bool = Field(
-        default=False,
-        description="also write OUTPUT/lora, in PEFT's layout; the model itself has it merged",
+        default=False, description="also write OUTPUT/lora, in PEFT's layout; the model itself has it merged"
     )
 
 

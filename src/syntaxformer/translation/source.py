@@ -503,11 +503,7 @@ def fitting_pieces(
 
 
 def with_tags(
-    pieces: IntArray,
-    splits: IntArray,
-    owners: IntArray,
-    tags: NDArray[np.integer[Any]],
-    place: TagPlace,
+    pieces: IntArray, splits: IntArray, owners: IntArray, tags: NDArray[np.integer[Any]], place: TagPlace
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
     """Put tags into lines. A word without pieces gets no tag.
 

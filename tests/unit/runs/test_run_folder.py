@@ -79,12 +79,6 @@ def test_a_linked_folder_is_emptied_and_stays_a_link(recipe, tmp_path):
     assert [path.name for path in (tmp_path / "disk").iterdir()] == ["recipe.yaml"]
 
 
-def test_a_file_in_its_place(recipe, tmp_path):
-    (tmp_path / "run").write_text("x")
-    with pytest.raises(ConfigError, match=r"which holds other files: run\."):
-        check_run(recipe())
-
-
 def test_overwriting(recipe, tmp_path):
     open_run(recipe())
     (tmp_path / "run" / "model.safetensors").write_text("old")
@@ -154,14 +148,6 @@ def test_overwriting_that_was_cut_short_can_be_done_again(recipe, tmp_path, monk
         with suppress(KeyboardInterrupt):
             open_run(recipe("seed=2"), overwrite=True)
     open_run(recipe("seed=2"), overwrite=True)
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
-
-
-def test_a_run_killed_before_its_recipe_was_stored_can_be_started_again(recipe, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".recipe.yaml.x.partial").write_text("seed: ")
-    check_run(recipe(), resume=True)
-    open_run(recipe())
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
 
 
@@ -245,11 +231,6 @@ def test_resuming_where_nothing_was_begun_begins_but_not_among_other_files(recip
         check_run(recipe(), resume=True)
 
 
-def test_resume_or_overwrite(recipe):
-    with pytest.raises(ConfigError, match=r"^resume and overwrite: expected one of them, got both\.$"):
-        check_run(recipe(), resume=True, overwrite=True)
-
-
 def test_a_folder_that_cannot_be_made(recipe, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match=r"file/run: expected to write the folder, got: Not a directory\."):
@@ -311,15 +292,6 @@ def test_the_lock_of_a_killed_command_holds_nothing(recipe, tmp_path, stored):
     with hold_run(folder):
         open_run(recipe(), overwrite=stored)
     assert [path.name for path in folder.iterdir()] == ["recipe.yaml"]
-
-
-def test_a_disk_without_locks_holds_nothing(tmp_path, monkeypatch):
-    def refuse(self, *arguments, **options):
-        raise NotImplementedError("FileSystem does not appear to support flock")
-
-    monkeypatch.setattr(run_folder.FileLock, "acquire", refuse)
-    with hold_run(tmp_path / "run"), hold_run(tmp_path / "run"):
-        assert list((tmp_path / "run").iterdir()) == []
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])

@@ -53,11 +53,7 @@ def call(tmp_path, monkeypatch):
 
 SOURCES = ["iewz\tsnie", "ierd", "reiv", "fnüf", "c b a", "KO"]
 TARGETS = ["eins zwei", "drei", "vier", "fünf", "a b c", "OK"]
-LEFT_OUT = {
-    "untranslated copies": 1,
-    "with a loop": 1,
-    "with an empty side": 2,
-}
+LEFT_OUT = {"untranslated copies": 1, "with a loop": 1, "with an empty side": 2}
 
 
 def _check(tmp_path):
@@ -155,16 +151,3 @@ def test_foreign_folders_are_refused(call, tmp_path):
     with pytest.raises(ConfigError, match=r"expected a new folder, .*pairs, with another train\.en\."):
         call()
     assert (tmp_path / "pairs" / "train.en").read_text() == "mine\n"
-
-
-def test_settings_that_the_search_refuses_leave_nothing_behind(call, tmp_path):
-    def refusing(lines, **_):
-        raise ConfigError("temperature: expected …")
-        yield
-
-    translator = Reverser()
-    translator.translate = refusing
-    with pytest.raises(ConfigError, match="temperature"):
-        call(translator, temperature=-1)
-    call(temperature=1.0)
-    _check(tmp_path)

@@ -112,16 +112,6 @@ def test_rebuilt_tokenizers_cut_odd_text_as_the_original(
     assert not caplog.messages
 
 
-def test_a_tokenizer_that_differs_is_said(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
-    """The count and a line."""
-    checkpoint = _open(folders["marian"]).with_characters("c")
-    caplog.set_level(logging.WARNING, "syntaxformer.data")
-    wrong = Checkpoint(checkpoint.path, checkpoint.target, checkpoint.source, 0, 0)
-    compare(wrong, (["I saw three cats."], []))
-    assert "1 of 1 source lines" in caplog.text
-    assert "I saw three cats." in caplog.text
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_offsets_are_those_of_the_line(kind: str, folders: dict[str, Path]) -> None:
     """Each piece's characters are its own, also behind double spaces and wide letters."""
@@ -130,14 +120,6 @@ def test_offsets_are_those_of_the_line(kind: str, folders: dict[str, Path]) -> N
     covered = "".join(line[start:end] for start, end in encoding.offsets)
     assert covered.replace(" ", "") == line.replace(" ", "")
     assert all(start == end for start, end in encoding.offsets[-1:])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_text_comes_back(kind: str, folders: dict[str, Path]) -> None:
-    """Decoding leaves out codes and end pieces."""
-    target = _open(folders[kind]).target
-    ids = target.backend_tokenizer.encode("Ich sehe drei Katzen.").ids
-    assert target.decode(ids, skip_special_tokens=True).strip() == "Ich sehe drei Katzen."
 
 
 @pytest.mark.parametrize("kind", ["marian", "t5", "mbart", "m2m100", "nllb"])
@@ -268,24 +250,6 @@ def test_characters_are_added_as_the_normaliser_writes_them(folders: dict[str, P
         assert "\u03bc" in counts
         more = checkpoint.with_characters(counts)
         assert more.missing_characters([[lines], [[]]])[0].total() == 0
-
-
-def test_pieces_of_the_other_side_are_put_together_as_by_the_original(folders: dict[str, Path]) -> None:
-    """A model may write any piece of the joint vocabulary."""
-    original, ours = AutoTokenizer.from_pretrained(folders["marian"]), _open(folders["marian"]).target
-    both = set(original.spm_target.id_to_piece(list(range(original.spm_target.get_piece_size()))))
-    ids = [number for piece, number in original.encoder.items() if piece not in both][:40]
-    wanted = original.decode(ids, skip_special_tokens=True)
-    assert ours.decode(ids, skip_special_tokens=True).split() == wanted.split()
-
-
-def test_two_vocabularies_are_refused(tmp_path: Path) -> None:
-    """One table would be longer than the other."""
-    folder = make_translator("marian", tmp_path / "two")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "share_encoder_decoder_embeddings": False}))
-    with pytest.raises(ConfigError, match="expected one vocabulary for both sides"):
-        _open(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])

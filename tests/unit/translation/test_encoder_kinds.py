@@ -231,30 +231,6 @@ def test_injection_happens_outside_training_and_only_if_wanted():
         assert same != differs
 
 
-def test_an_added_head_is_told_outside_training_alone():
-    batch = _batch()
-    turned = {**batch, "governors": (batch["governors"] + 1) % 7}
-    for training in (True, False):
-        model = _model(lisa={"inject": "gold", "supervised": False, "head": "added"}).train(training)
-        torch.nn.init.normal_(model.infusion.lisa["1"].output.weight)
-        same = torch.allclose(*(model(**b).encoder_last_hidden_state for b in (batch, turned)))
-        assert same == training
-
-
-def test_left_out_relations_play_no_part():
-    settings = {"max_distance": DISTANCE, "without": ["sibling", "constituency"], "preset": "paper"}
-    model, batch = _open(_model(masks=settings)), _batch()
-    batch["syntax"] = batch["syntax"][:, :1].clone()
-    before = model(**batch).logits
-    is_sibling = (batch["syntax"] > 2 * DISTANCE) & (batch["syntax"] <= 3 * DISTANCE)
-    torch.testing.assert_close(
-        model(**{**batch, "syntax": batch["syntax"].masked_fill(is_sibling, 0)}).logits,
-        before,
-        atol=1e-5,
-        rtol=1e-5,
-    )
-
-
 @pytest.mark.parametrize("masks", [{}, {"masks": {"max_distance": DISTANCE, "without": ["sibling", "pair"]}}])
 def test_left_out_relations_have_no_bias(masks):
     without = {"max_distance": DISTANCE, "without": ["sibling", "pair"]}
@@ -380,16 +356,6 @@ def test_reentrant_checkpointing_cannot_supervise(kind, lisa):
     unsupervised(**_batch(kind)).loss.backward()
 
 
-@pytest.mark.parametrize("trees", ["masks", "relation_bias"])
-def test_lisa_in_the_second_encoder_beside_trees_in_the_first(trees):
-    """The loss has the weight that the second encoder was given; the first has no heads of LISA."""
-    model = _model("pos_encoder", lisa={"layers": [], "weight": 0.5}, **{trees: {}}).train()
-    model(**_batch("pos_encoder")).loss.backward()
-    pointing = [one for one in model.encoder.tags.modules() if isinstance(one, BiaffineHead)]
-    assert pointing
-    assert all(one.grad is not None for head in pointing for one in head.parameters())
-
-
 def _count_calls(module: torch.nn.Module) -> list[int]:
     calls: list[int] = []
     module.register_forward_hook(lambda *_: calls.append(1))
@@ -473,16 +439,6 @@ def test_an_added_head_is_a_sum_beside_the_others_that_starts_at_zero(tmp_path, 
     again = SyntaxTransformer.from_pretrained(tmp_path).eval()
     assert again.config.lisa["head"] == "added"
     assert torch.equal(again(**batch).logits, model(**batch).logits)
-
-
-def test_an_added_head_replaces_none():
-    with pytest.raises(ConfigError, match=r"^lisa\.head: expected replaced with attn_head or keys, got"):
-        _model(lisa={"head": "added", "attn_head": 1})
-
-
-def test_layers_and_heads_that_are_not_there_are_refused():
-    with pytest.raises(ConfigError, match=r"masks\.layers:"):
-        _model(lisa={"attn_head": 2}, masks={"layers": [2]})
 
 
 def test_a_translator_is_infused_like_any_encoder(tmp_path: Path):

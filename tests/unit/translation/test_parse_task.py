@@ -6,13 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.prepare import parse_labels
-from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.trees import Sentence
@@ -142,9 +140,3 @@ def test_only_the_share_of_the_batches_has_it():
     _, pairs = _pairs()
     collate = TranslationCollator(pairs, 0, parse_share=0.5, draws=Draws())
     assert ["parse" in collate([row]) for row in (0, 2)] == [True, False]
-
-
-def test_a_translator_that_training_starts_from_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "marian"}')
-    with pytest.raises(ConfigError, match=r"parse_task: expected none with model\.init_from, the folder of"):
-        load_recipe("tiny", [f"model.init_from={tmp_path}", "parse_task={}", "subwords=null"])

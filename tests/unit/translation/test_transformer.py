@@ -84,22 +84,6 @@ def test_padding_has_no_influence() -> None:
     torch.testing.assert_close(model(**batch).logits[0], alone[0], atol=1e-5, rtol=1e-5)
 
 
-def test_beam_score_is_the_log_probability_of_the_hypothesis() -> None:
-    model, batch = _model("sum_then_concat"), _batch("sum_then_concat")
-    inputs = {name: batch[name] for name in ("input_ids", "factor_ids")}
-    found = model.generate(
-        **inputs, num_beams=3, num_return_sequences=2, max_new_tokens=6, length_penalty=1.0,
-        return_dict_in_generate=True, output_scores=True, **{CACHE: TranslationCache()},
-    )  # fmt: skip
-    for row, sequence in enumerate(found.sequences):
-        pieces = sequence[1:]
-        end = (pieces == 2).nonzero()
-        pieces = pieces[: int(end[0]) + 1] if len(end) else pieces
-        source = {name: tensor[row // 2 : row // 2 + 1] for name, tensor in inputs.items()}
-        loss = model(**source, labels=pieces[None]).loss
-        torch.testing.assert_close(found.sequences_scores[row], -loss, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("name", ["past_key_values", "cache"])
 def test_a_cache_is_taken_under_its_old_name_and_its_new_one(name: str) -> None:
     model, batch = _model(), _batch()
@@ -180,22 +164,6 @@ def test_one_hot_tags_begin_on_the_scale_of_words(n_pieces: int, tmp_path: Path)
     torch.testing.assert_close(
         SyntaxTransformer.from_pretrained(tmp_path).encoder.embedding.map.weight, weight
     )
-
-
-def test_forward_needs_a_target() -> None:
-    with pytest.raises(ValueError, match=r"forward: expected decoder_input_ids or labels, got neither\."):
-        _model()(input_ids=torch.tensor([[4, 5]]))
-
-
-def test_a_vocabulary_of_its_own_begins_with_its_own_spread():
-    torch.manual_seed(1)
-    config = SyntaxTransformerConfig(
-        vocab_size=50, source_vocab_size=3000, d_model=24, d_ff=31, n_heads=2, encoder_layers=1, decoder_layers=1,
-        infusion=plan_widths("none", 24, None, width=5).as_dict(), factor_sizes={},
-    )  # fmt: skip
-    model = SyntaxTransformer(config)
-    for table, rows in ((model.encoder.embedding.word, 3000), (model.decoder.embedding, 50)):
-        assert float(table.weight.detach().abs().max()) == pytest.approx(math.sqrt(6 / (rows + 24)), rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -132,14 +132,6 @@ def test_quantizations_translate(model_folder, load, tmp_path, quantization):
     assert sum(map(bool, texts[:11])) > 5, "rounding may end a line of an untrained network at once"
 
 
-def test_blank_lines_alone_have_scores(model_folder, load, tmp_path):
-    """As of a served export that is asked for the scores of an empty text."""
-    translator = load(export_translator(model_folder("add"), tmp_path / "exported"))
-    for n_best in (1, 2):
-        found = translator.translate(["", " "], n_best=n_best, scored=True)
-        assert [best[0].text for best in found] == ["", ""]
-
-
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_result_does_not_depend_on_the_batch(model_folder, load, tmp_path, beam_size):
     translator = load(export_translator(model_folder("concat"), tmp_path / "exported"))
@@ -232,15 +224,6 @@ def test_what_cannot_be_exported_is_refused_by_name(changed, name):
     (reason,) = why_not(SyntaxTransformerConfig(**changed))
     assert reason.startswith(f"{name}: expected a model that CTranslate2 can compute, got one with ")
     assert reason.endswith(". Translate with the trained folder.")
-
-
-def test_a_model_that_cannot_be_exported(model_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "syntaxformer.translation.export_ctranslate2.why_not", lambda *_: ["lisa: expected …"]
-    )
-    with pytest.raises(ConfigError, match=r"^lisa: expected …$"):
-        export_translator(model_folder(), tmp_path / "exported")
-    assert not (tmp_path / "exported").exists()
 
 
 def test_an_export_that_computes_something_else_is_not_written(model_folder, tmp_path, monkeypatch):

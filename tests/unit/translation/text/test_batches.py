@@ -55,11 +55,6 @@ def test_source_lengths_do_not_change_what_is_together_by_target_length():
     assert list(TokenBudgetBatches(src, tgt, 15, shuffle=False)) == [[1, 3, 5], [4, 2, 0]]
 
 
-def test_no_rows_give_no_batches():
-    empty = np.zeros(0, np.int64)
-    assert list(TokenBudgetBatches(empty, empty, BUDGET)) == []
-
-
 def test_a_row_over_the_budget_is_refused():
     with pytest.raises(ValueError, match=r"^max_batch_tokens: expected at least the longest target, 13"):
         TokenBudgetBatches(np.array([2]), np.array([13]), 11)

@@ -85,12 +85,6 @@ def test_cuts_are_as_frequent_as_those_of_the_papers_algorithm(abc):
         assert abs(found[one] - count) < 5 * (2 * max(count, 5)) ** 0.5, one
 
 
-def test_where_no_merge_is_left_out_pieces_and_offsets_are_the_tokenizers(learned):
-    cut = BpeDropout(0.0, 1, NO_LIMIT)(learned, LINES)
-    for one, other in zip(cut, encode_pieces(learned, LINES), strict=True):
-        assert (one.ids, one.offsets) == (other.ids, other.offsets)
-
-
 def test_the_text_stays_and_the_seed_decides_the_cuts(learned):
     cuts = {}
     for seed in ((1, 0), (1, 1), (1, 0)):

@@ -102,12 +102,6 @@ def test_a_dataset_of_translations(parquet):
     assert read_split(config, "validation").src == ["V"]
 
 
-def test_a_dataset_with_a_column_a_language(tmp_path):
-    pq.write_table(pa.table({"left": ["x"], "right": ["y"]}), tmp_path / "train.parquet")
-    config = CorpusConfig(dataset=str(tmp_path), columns={"en": "left", "de": "right"})
-    assert (read_train(config).src, read_train(config).tgt) == (["x"], ["y"])
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -157,21 +151,6 @@ def test_other_columns_of_a_table_are_not_read(tmp_path):
     (tmp_path / "train.csv").write_text("en,de,score\na,b,1\n")
     with pytest.raises(ConfigError, match=r"data\.columns: .* for fr, got fr\. Known: en, de, score\."):
         read_split(CorpusConfig(dataset=str(tmp_path), tgt="fr"), "train")
-
-
-def test_a_tsv_that_is_quoted_like_csv_is_told_of(tmp_path, caplog):
-    (tmp_path / "train.tsv").write_text('en\tde\n"He said ""no""."\t"Nein."\n')
-    read_split(CorpusConfig(dataset=str(tmp_path)), "train")
-    assert "train: 1 texts are quoted as in CSV. Only there are quotes no part of the text" in caplog.text
-
-
-def test_one_column_for_both_sides_is_refused(parquet):
-    columns = {"en": "translation.en", "de": "translation.en"}
-    with pytest.raises(DataError) as caught:
-        read_split(CorpusConfig(dataset=str(parquet), columns=columns), "train")
-    assert str(caught.value).endswith(
-        "expected a target unlike the source, got the same text. Check data.columns."
-    )
 
 
 def test_a_table_whose_split_has_another_name_is_read_as_the_others(tmp_path):

@@ -141,12 +141,6 @@ def test_what_most_of_a_text_has_is_a_warning(caplog):
     assert "100% of the pairs are also in dev. Check the files" in caplog.text
 
 
-def test_rows_that_are_found_after_cleaning_keep_their_lines():
-    report = data_report.DataReport("a", 5, lines=[3, 5, 7, 11, 13], kept=[1, 4])
-    report.add(data_report.LONG, [1, 0])
-    assert report.to_dict()["faults"][data_report.LONG] == {"pairs": 2, "share": 0.4, "lines": [6, 14]}
-
-
 def test_only_a_sample_of_languages_is_identified_and_that_is_said(monkeypatch):
     monkeypatch.setattr(data_report, "LANGUAGE_SAMPLE", 3)
     pairs = [f"This is the house number {n}." for n in range(7)], [FRENCH[n] for n in range(7)]
@@ -184,13 +178,6 @@ def test_without_room_for_the_identifier_the_report_says_so(monkeypatch):
     report = report_pairs("a", (["A cat."], ["Une chat."]), ("en", "de"))
     assert LANGUAGE not in report.faults
     assert f"The language of the lines was not checked: {error}. {remedy}" in str(report)
-
-
-def test_files_of_unlike_length_are_refused(tmp_path):
-    (tmp_path / "a.en").write_text("one\ntwo\n")
-    (tmp_path / "a.de").write_text("eins\n")
-    with pytest.raises(DataError, match=r"a\.de, got 2 and 1\. Line n of one file"):
-        read_pair_files(tmp_path / "a.en", tmp_path / "a.de")
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

@@ -51,12 +51,6 @@ def test_files_come_from_the_mirror_and_unknown_checksums_are_recorded(mirror, t
     assert [path.stat().st_mtime_ns for path in fetch_corpus("toy", output, mirror)] == stamps
 
 
-def test_an_archive_in_a_mirror_is_a_file_as_others(mirror, tmp_path):
-    (mirror / "m" / "raw.zip").write_bytes(TEXT)
-    (_, packed, _) = fetch_corpus("toy", tmp_path / "out", mirror)
-    assert (packed.name, gzip.decompress(packed.read_bytes())) == ("raw.zip.gz", TEXT)
-
-
 @pytest.mark.parametrize("name", ["train.de.gz", "extra.de"])
 def test_another_content_is_refused_and_not_kept(mirror, tmp_path, name):
     output = tmp_path / "out"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.translation.corpora import CorpusConfig, find_file, hash_lines, read_split, read_train
+from syntaxformer.translation.corpora import CorpusConfig, find_file, read_split, read_train
 
 
 def _write(folder: Path, src: bytes, tgt: bytes) -> CorpusConfig:
@@ -22,13 +22,6 @@ def test_lines_in_pairs(tmp_path):
     assert text.src == ["A cat.", "", "A dog."]
     assert text.tgt == ["Eine Katze.", "", "Ein Hünd."]
     assert len(text) == 3
-
-
-def test_packed_files_and_mixed_ones(tmp_path):
-    config = _write(tmp_path, b"", b"x\ny\n")
-    (tmp_path / "train.en").unlink()
-    (tmp_path / "train.en.gz").write_bytes(gzip.compress(b"a\nb\n"))
-    assert read_split(config, "train").src == ["a", "b"]
 
 
 def test_a_plain_file_and_a_packed_one_of_one_name_are_refused(tmp_path):
@@ -100,13 +93,6 @@ def test_a_corpus_without_a_pair_is_refused(tmp_path, src, tgt, n_lines):
 def test_selection_keeps_pairs_together(tmp_path):
     text = read_split(_write(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n"), "train").select([2, 0])
     assert (text.src, text.tgt) == (["c", "a"], ["z", "x"])
-
-
-def test_the_hash_tells_lines_and_sides_apart():
-    assert hash_lines(["a b"]) != hash_lines(["a", "b"])
-    assert hash_lines(["a"], ["b"]) != hash_lines(["b"], ["a"])
-    assert hash_lines(["a", "b"], []) != hash_lines(["a"], ["b"])
-    assert hash_lines(["a"], ["b"]) == hash_lines(["a"], ["b"])
 
 
 def test_a_text_is_no_translation_of_itself(tmp_path):

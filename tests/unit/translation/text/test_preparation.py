@@ -46,12 +46,6 @@ def test_lower_case_keeps_characters_in_place():
     assert lower_case("İzmir A") == "izmir a"  # "İ".lower() has two characters
 
 
-def test_clean_is_what_the_annotator_sees():
-    preparation = TextPreparation("de", tokenized=True, unescape=True, lowercase=True)
-    assert preparation.clean("Er  sagt\t: &quot; Ja &quot;") == 'Er sagt : " Ja "'
-    assert TextPreparation("de").clean("a\tb  c") == "a b  c"
-
-
 @pytest.mark.parametrize(
     ("line", "plain"),
     [

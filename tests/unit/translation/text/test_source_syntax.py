@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import MaskConfig
 from syntaxformer.syntax import (
     SyntaxInputs,
     TreeOptions,
@@ -93,14 +92,6 @@ def test_one_tree(tokenizer, trees):
     assert one["syntax"][:, 0].equal(both["syntax"][:, place])
 
 
-def test_a_row_does_not_depend_on_its_batch(tokenizer):
-    encoded = _encode(tokenizer, BOTH)
-    together, alone = source_batch(encoded, [0, 2, 0], 0), source_batch(encoded, [2], 0)
-    assert together["syntax"][1, :, :3, :3].equal(alone["syntax"][0])
-    assert together["governors"][1, :3].equal(alone["governors"][0])
-    assert together["syntax"][0].equal(together["syntax"][2])
-
-
 def test_selecting_lines(tokenizer):
     encoded = _encode(tokenizer, BOTH)
     picked = encoded.select(np.array([2, 0, 1, 2, 0, 1]))
@@ -180,11 +171,3 @@ def test_an_annotator_without_trees_is_refused(tokenizer):
     bare = replace(_columns(), governors=None)
     with pytest.raises(ConfigError, match="expected governors from the annotator, got none from the"):
         SourceEncoder(tokenizer, syntax=BOTH).encode(LINES, bare)
-
-
-def test_what_a_section_says_beside_its_trees_stays_with_the_model():
-    inputs = SyntaxInputs.of(MaskConfig(max_distance=7, topical=False), governors=False)
-    assert inputs == SyntaxInputs(trees=TreeOptions(max_distance=7))
-    assert SyntaxInputs().needs == ()
-    assert SyntaxInputs(governors=True).needs == ("governors",)
-    assert SyntaxInputs.model_validate_json(BOTH.model_dump_json()) == BOTH

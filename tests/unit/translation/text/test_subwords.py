@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.translation.source import encode_pieces
@@ -30,12 +29,6 @@ def test_ids_of_the_special_pieces(tokenizer):
     assert (tokenizer.eos_token_id, tokenizer.unk_token_id) == (2, 3)
     assert tokenizer.convert_tokens_to_ids("<0x00>") == 4
     assert tokenizer.convert_tokens_to_ids("<0xFF>") == 259
-
-
-def test_frequent_words_are_one_piece_with_their_space(tokenizer):
-    (encoding,) = encode_pieces(tokenizer, ["the cat"])
-    assert encoding.tokens[0] == "▁the"
-    assert encoding.offsets[0] == (0, 3)
 
 
 def test_punctuation_stands_alone(tokenizer):
@@ -91,8 +84,3 @@ def test_what_a_special_piece_is_does_not_depend_on_earlier_use(tokenizer):
 def test_learning_is_deterministic(tokenizer):
     again = train_subwords(LINES, SubwordConfig(vocab_size=353))
     assert again.get_vocab() == tokenizer.get_vocab()
-
-
-def test_the_vocabulary_must_hold_the_bytes():
-    with pytest.raises(ValidationError, match="greater than 300"):
-        SubwordConfig(vocab_size=300)

@@ -13,8 +13,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.syntax.inputs import SyntaxInputs, TreeOptions
 from syntaxformer.translation import prepare as prepare_module
-from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file, read_split, read_train
-from syntaxformer.translation.data_report import report_train
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file, read_train
 from syntaxformer.translation.prepare import annotated_columns, encode_pairs, nested_fraction
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
@@ -137,20 +136,6 @@ def test_they_come_last_without_the_sentences_of_dev(config, on_disk, caplog):
     assert list(share.src) == [*without.src, *list(text.src)[-6:]]
     assert (len(share), share.n_synthetic) == (16, 6)
     assert share.select([0, 10, 15]).n_synthetic == 2
-
-
-def test_the_report_counts_them_and_clean_acts_on_them(config):
-    dev = read_split(config, "dev")
-    with (config.synthetic / "train.en").open("a") as src, (config.synthetic / "train.de").open("a") as tgt:
-        src.write("a plain copy\n")
-        tgt.write("a plain copy\n")
-    text, report = report_train(config, read_train(config), dev)
-    assert "data.synthetic: the last 8 of 48 pairs, tag: <bt>." in report.to_dict()["notes"]
-    config = config.model_copy(update={"clean": True, "synthetic_tag": False})
-    text, report = report_train(config, read_train(config), dev)
-    assert "untranslated copies   lines 48" in str(report)
-    assert text.n_synthetic <= 7
-    assert f"data.synthetic: the last {text.n_synthetic} of {len(text)} pairs, tag: none." in report.notes
 
 
 def test_what_they_need_and_cannot_have(config, tmp_path, annotator):

@@ -14,7 +14,6 @@ from syntaxformer.translation.corpora import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import (
     check_tags,
     encode_pairs,
-    target_annotator,
     target_columns,
     target_encoder,
     target_tags,
@@ -70,15 +69,6 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
         "predict_target_pos: expected tags of Universal Dependencies on the target side, got factor pos: 5 "
         "values rare or unseen in training read as <unk>: 'STTS' 5x. Choose another predict_target_pos.annotator."
     )
-
-
-def test_an_annotator_without_tags_is_refused(monkeypatch):
-    class Parser:
-        name, version, provides = "conllu:x", "1", frozenset({"governors"})
-
-    monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: Parser())
-    with pytest.raises(ConfigError, match=r"predict_target_pos\.annotator:"):
-        target_annotator("conllu:x", False)
 
 
 def test_lines_without_tags_are_refused(annotator, config, monkeypatch):

@@ -21,19 +21,6 @@ def _problems(*overrides: str) -> list[str]:
     return [problem.partition(".yaml: ")[2] or problem for problem in caught.value.problems]
 
 
-def test_sections_are_off_by_default_and_on_with_defaults():
-    recipe = load_recipe("tiny")
-    infusion = recipe.infusion
-    assert (infusion.lisa, infusion.masks, infusion.relation_bias) == (None, None, None)
-    assert recipe.syntax_inputs(training=True).needs == ()
-    recipe = load_recipe("tiny", ["lisa={}", "masks.max_distance=7"])
-    assert recipe.infusion.masks.trees == ("dependency", "constituency")
-    assert recipe.syntax_inputs(training=True).needs == ("governors", "constituency")
-    assert recipe.syntax_inputs(training=True).governors
-    assert not recipe.syntax_inputs(training=False).governors
-    assert recipe.syntax_inputs(training=False).trees.max_distance == 7
-
-
 @pytest.mark.parametrize(
     ("settings", "in_training", "outside"),
     [
@@ -135,26 +122,12 @@ def test_shorthands_stand_for_parts_of_the_infusion():
             ["relation_bias={without: [parent, child, sibling]}"],
             ["relation_bias.without: expected to leave at least one relation, got none left."],
         ),
-        (
-            ["infusion.seed=3"],
-            ["infusion.seed: expected none in a translator, got 3. The run has its own."],
-        ),
+        (["infusion.seed=3"], ["infusion.seed: expected none in a translator, got 3. The run has its own."]),
         (["lisa.wieght=2"], ["infusion.lisa.wieght: unknown key. Nearest: weight."]),
     ],
 )
 def test_what_is_refused(settings, problems):
     assert _problems(*settings) == problems
-
-
-def test_an_unknown_key_hides_no_arithmetic():
-    assert _problems(
-        "infusion.kind=sum_then_concat", "infusion.width=200", "infusion.wdith=3", "modle=1"
-    ) == [
-        "infusion.wdith: unknown key. Nearest: width.",
-        "modle: unknown key. Nearest: model.",
-        "infusion widths: expected a word width of at least 1 and a sum of d_model = 128, got -72 (word) + 200 (pos + "
-        "case + subword, summed) = 128. Change infusion.width, infusion.widths or infusion.word_width.",
-    ]
 
 
 def test_tallies_are_sums_over_batches():

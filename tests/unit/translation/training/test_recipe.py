@@ -172,13 +172,6 @@ def test_factors_and_widths(settings, problem):
     assert _problems(*settings) == [problem]
 
 
-def test_a_user_factor_is_known_by_its_file():
-    recipe = load_recipe(
-        "tiny", ["infusion.kind=add", "infusion.factors=[ner]", "data.factor_files={ner: ner}"]
-    )
-    assert recipe.width_plan().factors == (("ner", 128),)
-
-
 def test_a_folder_of_a_recipes_name_does_not_hide_it(tmp_path, monkeypatch):
     (tmp_path / "tiny").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -210,15 +203,6 @@ def test_every_field_is_described():
     assert [name for name, description in fields(Recipe) if not description] == []
 
 
-def test_every_key_of_multi30k_is_a_key():
-    """The file, not only what the model makes of it: no key of it is left without effect."""
-    content = yaml.safe_load(FROM_NOTHING[0].read_text())
-    dumped = yaml.safe_load(load_recipe(FROM_NOTHING[0]).to_yaml())
-    for section, values in content.items():
-        for key in values if isinstance(values, dict) else ():
-            assert key in (dumped[section]["embedding"] if section == "infusion" else dumped[section])
-
-
 def test_a_setting_is_added_to_the_section_of_the_file_whatever_its_spelling(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text("output: x\ndata: {dir: d, src: en, tgt: de}\nmasks: {max_distance: 5, topical: false}\n")
@@ -226,13 +210,6 @@ def test_a_setting_is_added_to_the_section_of_the_file_whatever_its_spelling(tmp
     masks = recipe.infusion.masks
     assert (masks.max_distance, masks.topical, masks.trees) == (5, False, ("dependency",))
     assert recipe.embedding.kind == "add"
-
-
-def test_one_setting_in_two_spellings_is_refused(tmp_path):
-    path = tmp_path / "recipe.yaml"
-    path.write_text("output: x\ndata: {dir: d, src: en, tgt: de}\nmasks: {}\ninfusion: {masks: {}}\n")
-    with pytest.raises(ConfigError, match=r"infusion.masks: expected it once, got its shorthand masks as"):
-        load_recipe(path)
 
 
 def test_labels_that_the_decoder_writes_are_read_in_training_only():

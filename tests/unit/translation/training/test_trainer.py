@@ -305,14 +305,6 @@ def test_the_best_checkpoint_by_bleu_and_early_stopping(tiny_trainer, tmp_path, 
     assert {path.name for path in kept} == {f"checkpoint-{best}", f"checkpoint-{last}"}
 
 
-def test_the_last_update_is_evaluated_and_saved(tiny_trainer, tmp_path):
-    trainer = tiny_trainer(training__keep_checkpoints=3)  # 13 updates, evaluation at each fifth
-    trainer.train()
-    assert [log["step"] for log in trainer.state.log_history if "eval_loss" in log] == [5, 10, 13]
-    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
-    assert [path.name for path in kept] == ["checkpoint-5", "checkpoint-10", "checkpoint-13"]
-
-
 def test_a_checkpoint_holds_no_pickle_and_names_no_file_it_lacks(tiny_trainer, tmp_path):
     tiny_trainer(training__max_steps=5).train()
     folder = tmp_path / "run" / "checkpoints" / "checkpoint-5"
@@ -387,20 +379,6 @@ def test_a_damaged_checkpoint_does_not_outlive_the_whole_ones_before_it(tiny_tra
     kept, problems = complete_checkpoints(folder)
     assert {path.name for path in kept} == {f"checkpoint-{again.state.best_global_step}", "checkpoint-20"}
     assert problems == []
-
-
-def test_bf16_training_learns_as_fp32_does(tiny_trainer, tmp_path):
-    runs = {}
-    for precision in ("fp32", "bf16"):
-        trainer = tiny_trainer(
-            training__precision=precision, output=tmp_path / precision, training__max_steps=20,
-            training__warmup_steps=0, training__learning_rate=0.01,
-        )  # fmt: skip
-        trainer.train()
-        runs[precision] = _losses(trainer)
-        assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
-    assert runs["bf16"][20] == pytest.approx(runs["fp32"][20], rel=0.02)
-    assert runs["bf16"][20] < runs["bf16"][1]
 
 
 def test_activation_checkpointing_of_a_recipe_runs_layers_again_and_changes_no_loss(tiny_trainer):

@@ -12,7 +12,6 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
 from syntaxformer.translation.recipe import load_recipe
-from syntaxformer.translation.scoring import scoring
 from syntaxformer.translation.translator import Translator, read_info
 
 SPELLINGS = {
@@ -50,10 +49,6 @@ def _tree(sentence):
     """Tags and relations, which the annotators of two languages do not give alike."""
     get = sentence.get if isinstance(sentence, dict) else lambda name: getattr(sentence, name)
     return list(get("upos")), list(get("deprels"))
-
-
-def test_the_bundled_annotators_do_not_agree_on_a_german_sentence():
-    assert _tree(loaded_once("de").annotate([GERMAN])[0]) != _tree(loaded_once("en").annotate([GERMAN])[0])
 
 
 def _recipe(*settings):
@@ -127,16 +122,6 @@ def test_evaluate(ending, translator_folder, table, texts):
 
 
 @each_spelling
-def test_compare(ending, translator_folder, loaded, texts, tmp_path):
-    folder = translator_folder(ending, tgt="eng-GB")
-    done = CliRunner().invoke(app, ["compare", str(folder), str(tmp_path / "outputs"), *texts])
-    if SPELLINGS[ending] in ("de", "en"):
-        assert (done.exit_code, loaded) == (0, [SPELLINGS[ending], "en"]), done.exception
-    else:
-        assert str(done.exception) == _refused(ending, "--annotator")
-
-
-@each_spelling
 def test_serve(ending, translator_folder):
     """The explorer's trees, of a model that reads none itself."""
     from fastapi.testclient import TestClient
@@ -167,21 +152,6 @@ def test_the_target_is_tagged_in_its_own_language(ending, translator_folder, loa
         assert loaded == ["en", SPELLINGS[ending]]
     else:
         assert str(done.exception) == _refused(ending, "--target-annotator", told_by=f"data.tgt={ending}")
-
-
-@pytest.mark.parametrize(("ending", "language"), [("de_DE", "de"), ("eng", "en"), ("hyp.sgm", None)])
-def test_files_without_a_model_tell_their_language(ending, language, loaded, tmp_path):
-    for name in (f"src.{ending}", f"ref.{ending}", "one", "two"):
-        (tmp_path / name).write_text(f"{name} .\n")
-    files = [str(tmp_path / name) for name in ("one", "two")]
-    sides = ["--src", str(tmp_path / f"src.{ending}"), "--ref", str(tmp_path / f"ref.{ending}")]
-    done = CliRunner().invoke(app, ["compare", *files, *sides])
-    if language:
-        assert loaded == [language, language]
-    else:
-        assert str(done.exception).startswith(
-            "--annotator: expected an annotator's name, as src.hyp.sgm names no "
-        )
 
 
 def test_a_language_that_is_given_goes_before_the_ending():
@@ -230,16 +200,6 @@ def test_the_target_of_predicted_tags_is_judged_too():
         "Set predict_target_pos.annotator=de, or data.tgt_language=CODE, or annotation.force=true."
     )
     assert _recipe(*settings, "annotation.force=true").predict_target_pos.annotator == "en"
-
-
-@pytest.mark.parametrize("settings", [["infusion.kind=none"], ["infusion.kind=none", "data.tgt=bpe"]])
-def test_nobody_is_needed_where_no_tag_and_no_tree_is_read(settings):
-    recipe = _recipe("data.src=src", *settings)
-    assert recipe.annotation.annotator is None
-    assert (
-        load_recipe("tiny", ["data.src=fr", "annotation.annotator=null", *settings]).annotation.annotator
-        is None
-    )
 
 
 @pytest.mark.parametrize("syntax", ["masks={}", "relation_bias={}", "lisa={}"])
@@ -291,11 +251,3 @@ def test_models_of_other_directions_are_not_compared(
             str(done.exception)
             == f"{option}: expected models of the same direction, got en → de and {shown}."
         )
-
-
-@pytest.mark.parametrize(
-    ("ending", "tokenize"),
-    [("zho", "zh"), ("cmn_Hans", "zh"), ("zh-CN", "zh"), ("deu", "13a"), ("src", "13a")],
-)
-def test_words_of_a_score_are_those_of_the_language(ending, tokenize, translator_folder):
-    assert scoring(read_info(translator_folder("en", tgt=ending)))["tokenize"] == tokenize

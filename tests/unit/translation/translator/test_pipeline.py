@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import syntaxformer as sf
-from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.base.errors import CheckpointError, DataError
 from syntaxformer.encoders.classifier import Classifier, Predictions
 from syntaxformer.encoders.task_types import OneLabel, Score
 from syntaxformer.pipelines import ClassificationPipeline
@@ -89,29 +89,6 @@ def test_classification():
     assert classifier.seen[2] == classifier.seen[3] == classifier.seen[4] == [("a", "pair")]
 
 
-def test_scores():
-    classify = ClassificationPipeline(_classifier(None, [2.5, 3.0]))
-    assert classify(["a", "b"]) == [{"label": "score", "score": 2.5}, {"label": "score", "score": 3.0}]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("runs/none", "translating"), "got 'translating'. Nearest: translation."),
-        (("translation", "runs/none"), "got 'runs/none'. The folder is given first."),
-    ],
-)
-def test_another_task(given, message):
-    with pytest.raises(ConfigError) as caught:
-        sf.pipeline(*given)
-    assert str(caught.value) == f"task: expected one of translation, classification, {message}"
-
-
-def test_the_task_of_the_other_product(folder):
-    with pytest.raises(CheckpointError, match=r"expected a fine-tuned model, which .* writes, got a"):
-        sf.pipeline(folder, task="classification")
-
-
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -137,14 +114,6 @@ def test_folders_that_are_no_product(files, message, tmp_path):
     with pytest.raises(CheckpointError) as caught:
         sf.pipeline(folder)
     assert str(caught.value) == f"{folder}: expected a translator or a fine-tuned model, {message}"
-
-
-def test_a_folder_of_models_and_a_file(folder, tmp_path):
-    with pytest.raises(CheckpointError, match=r"got one that holds models: "):
-        sf.pipeline(folder.parent)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match=r"expected a model folder, got a file\."):
-        sf.pipeline(tmp_path / "file")
 
 
 def test_a_name_on_the_hub_is_looked_up_in_its_cache(folder, monkeypatch, tmp_path):

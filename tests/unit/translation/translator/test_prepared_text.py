@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from syntaxformer.annotate import WordsAsGiven
-from syntaxformer.base.errors import CheckpointError
 from syntaxformer.cli.main import main
 from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.model import SyntaxTransformer
@@ -104,20 +103,6 @@ def test_each_side_has_its_vocabulary_and_table(folder):
     assert encoder.target_tokenizer.eos_token == "</s>"
 
 
-def test_the_report_has_the_scores_that_chose_the_checkpoint(folder):
-    report = json.loads((folder / "run.json").read_text())
-    history = json.loads((folder / "checkpoints" / "checkpoint-2" / "trainer_state.json").read_text())
-    chosen = [one for one in history["log_history"] if one["step"] == report["best_step"]]
-    assert {"eval_loss": report["dev_loss"], "eval_bleu": report["dev_bleu"]}.items() <= chosen[-1].items()
-
-
-def test_whoever_reads_one_file_of_the_model_reads_all(folder):
-    (folder / "probe").touch()
-    wanted = (folder / "probe").stat().st_mode
-    (folder / "probe").unlink()
-    assert (folder / "model.safetensors").stat().st_mode == wanted
-
-
 def test_lines_are_prepared_as_in_training(folder):
     translator = Translator.load(folder)
     raw, prepared = translator.encode(["Das  ist &quot; gut"]), translator.encode(['das ist " gut'])
@@ -154,13 +139,3 @@ def test_scores_are_those_of_the_prepared_text(folder, tmp_path, capsys, monkeyp
     report = json.loads(capsys.readouterr().out)
     assert "case:lc" in report["bleu_signature"]
     assert "tok:none" in report["bleu_signature"]
-
-
-def test_a_target_tokenizer_that_is_gone_is_one_line(folder):
-    info = read_info(folder)
-    (folder / "target_tokenizer.json").rename(folder / "gone.json")
-    try:
-        with pytest.raises(CheckpointError, match=r"expected a tokenizer, got: "):
-            load_source_encoder(folder, info)
-    finally:
-        (folder / "gone.json").rename(folder / "target_tokenizer.json")

@@ -20,7 +20,6 @@ from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.pretrained_tables import _some
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import score_translations
-from syntaxformer.translation.subwords import encoder_tokenizer
 from syntaxformer.translation.training import train_translator
 from syntaxformer.translation.translator import Translator
 
@@ -110,18 +109,6 @@ def test_a_narrow_table_is_mapped_up_and_resumes(bert, train):
     word = SyntaxTransformer.from_pretrained(folder).encoder.embedding.word
     assert (word.weight.shape[1], tuple(word.map.weight.shape)) == (5, (14, 5))
     assert word(torch.tensor([[4, 5, 6]])).shape == (1, 3, 14)
-
-
-def test_the_target_table_and_its_own_pieces(bert, train):
-    folder = train(f"pretrained_embeddings.target.model={bert}", "model.d_model=18")
-    report = json.loads((folder / "run.json").read_text("utf-8"))["pretrained_embeddings"]
-    assert set(report) == {"target"}
-    assert report["target"]["explained_variance"] == 1.0
-    translator = Translator.load(folder)
-    target = translator.encoder.target_tokenizer
-    assert target.convert_ids_to_tokens(target("die Katze")["input_ids"])[-1] == "[SEP]"
-    assert target("die Katze")["input_ids"][0] != target.bos_token_id
-    assert len(list(translator.translate(["a cat"]))) == 1
 
 
 def test_contextual_vectors_of_the_target_are_those_of_whole_lines(bert, train):
@@ -347,13 +334,6 @@ def test_a_refused_encoder_leaves_the_older_run_as_it_was(bert, train, vectors, 
         train(*of_target, "model.d_model=20", overwrite=True)
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     verify_folder(folder, TRANSLATOR)
-
-
-def test_a_tokenizer_without_an_end_is_refused(tmp_path):
-    backend = Tokenizer(models.WordLevel({"a": 0, "[PAD]": 1}, unk_token="a"))
-    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]").save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="pretrained_embeddings:"):
-        encoder_tokenizer(str(tmp_path), target=False)
 
 
 def test_what_is_fine_tuned_pads_on_the_right(tmp_path):

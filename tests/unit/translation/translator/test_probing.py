@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast, T5Config, T5EncoderModel
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.study.probing import ProbeConfig, linear_chain, probe_model, probe_states
@@ -76,16 +76,6 @@ def test_states_of_a_hugging_face_encoder_whatever_the_batch(bert, tokenizer, tm
         torch.testing.assert_close(cached.layer(layer)[:4], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_the_encoder_of_an_encoder_decoder(tokenizer):
-    torch.manual_seed(2)
-    t5 = T5EncoderModel(
-        T5Config(vocab_size=len(VOCABULARY), d_model=14, d_kv=7, d_ff=13, num_layers=2, num_heads=2)
-    ).eval()
-    states, owners = huggingface_words(t5, tokenizer).encode(SENTENCES)
-    assert (len(states), states[0].shape) == (3, (3, 9, 14))
-    assert owners[1].tolist() == [-1, 0, 0, 1, -1, -1, -1, -1, -1]
-
-
 @pytest.mark.parametrize("kind", ["plain", "infused"])
 def test_states_of_a_translator(kind, request):
     translator = request.getfixturevalue(kind)
@@ -109,38 +99,6 @@ def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch
     assert words.owners([sentence]).lengths.tolist() == [len(pieces)] == [states[0].shape[1]]
     texts = [plain.encoder.tokenizer.decode(pieces[owners[0] == word]) for word in range(4)]
     assert [text.replace(" ", "") for text in texts] == list(sentence.words)
-
-
-def test_the_annotator_of_a_lower_casing_translator_sees_the_line_as_it_is(new_translator):
-    """As `Translator.encode` has it: only subwords see lower case."""
-    translator = new_translator("sum_then_concat", lowercase=True)
-    seen, annotate = [], translator.annotator.annotate
-
-    def words(sentences):
-        lines = [" ".join(one) for one in sentences]
-        seen.extend(lines)
-        return annotate(lines)
-
-    translator.annotator.annotate_words = words
-    upper, lower = Sentence.from_words(["The", "İCats", "sat"]), Sentence.from_words(["the", "icats", "sat"])
-    _, owners = translator_words(translator).encode([upper])
-    _, expected = translator_words(translator).encode([lower])
-    assert seen[0] == "The İCats sat"
-    assert owners.tolist() == expected.tolist()
-
-
-def test_another_annotator_for_a_translator(monkeypatch, tmp_path, plain):
-    given = []
-
-    def load(folder, annotator, device, *, trust_annotator):
-        given.append((annotator, device, trust_annotator))
-        return plain
-
-    monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", load)
-    (tmp_path / "syntaxformer.json").touch()
-    load_word_encoder(tmp_path, "en", "cpu")
-    load_word_encoder(tmp_path, trust_annotator=True)
-    assert given == [("en", "cpu", False), (None, None, True)]
 
 
 def _grown_treebank(n: int):
@@ -177,14 +135,6 @@ def test_trees_are_found_where_vectors_hold_them():
     assert (chance.epochs, chance.seconds) == (0, 0.0)
     again = probe_states("grown", torch.cat(vectors), parts, config)
     assert (again.uuas, again.spearman) == (scores.uuas, scores.spearman)
-
-
-def test_the_linear_chain_by_hand():
-    treebank = probe_treebank([_tree("a b c d", 1, -1, 1, 2)])
-    scores = linear_chain(treebank)
-    assert scores.uuas == 1.0  # a-b, b-c, c-d are its edges
-    assert scores.root_accuracy == 0.0  # the first word is not the root
-    assert np.isnan(scores.spearman)  # four words are fewer than five
 
 
 def test_a_whole_report(bert, tokenizer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import warnings
 
 import pytest
 import torch
@@ -42,13 +41,6 @@ def test_what_byte_pieces_spell_can_be_read_again(plain):
     assert text == "a b c d e f é"
 
 
-@pytest.mark.parametrize("line", ["\0", " \0\0 "])
-def test_a_line_of_nothing_but_nul_is_blank(plain, line):
-    assert _texts(plain.translate([line, "the cat"]))[0] == ""
-    source = plain.encode([line])
-    assert _texts(plain.search([line], source, plain.info.decoding)) == [""]
-
-
 def test_a_string_is_no_list_of_lines(plain):
     message = r"^lines: expected a list of strings, got the string 'the cat'\. Put it into a list\.$"
     for call in (lambda: list(plain.translate("the cat")), lambda: plain.encode("the cat")):
@@ -66,11 +58,6 @@ def test_a_cell_without_text_is_refused_by_its_number(plain, cell):
             list(plain.translate(lines))
     with pytest.raises(TypeError, match=r"^lines: expected a list of strings, got a mapping\.$"):
         list(plain.translate({"text": "the cat"}))
-
-
-def test_nothing_in_nothing_out(infused):
-    assert list(infused.translate([])) == []
-    assert _texts(infused.translate(["", ""])) == ["", ""]
 
 
 @pytest.mark.parametrize("n_ahead", [0, 2])
@@ -159,17 +146,6 @@ def test_control_characters_and_line_breaks_stay_inside_a_line(plain):
     assert not any("\n" in text or "\r" in text for text in results)
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
-def test_n_best_is_sorted_and_its_scores_are_those_of_the_text(infused, length_penalty):
-    """Each score is the log-probability of its pieces under the model, alone and without a cache."""
-    infused_line = "the cat sat"
-    (hypotheses,) = infused.translate([infused_line], 4, length_penalty, n_best=4, scored=True)
-    scores = [one.score for one in hypotheses]
-    assert len(hypotheses) == 4
-    assert scores == sorted(scores, reverse=True)
-    assert len(set(scores)) > 1
-
-
 def test_the_score_is_a_log_probability(plain):
     """By hand: one pass over the pieces that `generate` found, sum of their log-probabilities over length."""
     line, power = "cats sit .", 0.6
@@ -229,17 +205,6 @@ def test_long_lines_are_cut_with_one_counted_warning(infused, monkeypatch):
     assert cut.pieces[-1] == 2  # the end piece stays
 
 
-def test_lines_that_others_cut_are_not_counted(infused, monkeypatch):
-    monkeypatch.setattr(translator_module, "MAX_SOURCE_PIECES", 29)
-    monkeypatch.setattr(translator_module, "CHUNK_LINES", 1)
-    long = "the cat " * 40
-    assert infused.encode([long]).n_cut == 1
-    next(infused.translate([long, "cats"], beam_size=1))  # and no further
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(list(infused.translate(["the cat"], beam_size=1))) == 1
-
-
 USER = {"tone": [["h"] * 7, ["l"] * 3, ["h", "l", "h", "l", "h", "l"]]}
 
 
@@ -276,11 +241,6 @@ def test_user_factors_that_slip(toned, monkeypatch):
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], []]}))
     with pytest.raises(AlignmentError, match=r"^factor tone: expected 3 lines of values, .*, got 5\.$"):
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h"] * 3, [], []]}))
-
-
-def test_lowercase_and_tokenized_as_in_training(new_translator):
-    plain, changed = new_translator(), new_translator(lowercase=True, tokenized=True)
-    assert changed.encode(["The  CAT "]).pieces.tolist() == plain.encode(["the cat"]).pieces.tolist()
 
 
 def test_settings_are_held_to_their_ranges(plain):

@@ -32,8 +32,8 @@ from syntaxformer.syntax import (
     n_relations,
     relation_name,
 )
-from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.decoding import source_pad_id
+from syntaxformer.translation.model import shift_right
 from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
 from syntaxformer.translation.translator import Translator
 from syntaxformer.trees import Sentence

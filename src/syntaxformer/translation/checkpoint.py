@@ -34,10 +34,9 @@ from syntaxformer.runs.loading import (
     quiet_loading,
     verify_folder,
 )
-from syntaxformer.translation.auxiliary import TranslationOutput, shift_right
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, host_config
 from syntaxformer.translation.decoding import own_generation
-from syntaxformer.translation.model import OF_INFUSION
+from syntaxformer.translation.model import OF_INFUSION, TranslationOutput, shift_right
 
 _OF_TASKS = re.compile(r"target_tagger\.|parse_labels\.")
 _MAY_LACK = re.compile(f"{OF_INFUSION.pattern}|{_OF_TASKS.pattern}")

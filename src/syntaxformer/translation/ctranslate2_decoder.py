@@ -76,33 +76,30 @@ class CTranslate2Decoder:
                 f"temperature: expected none with an export, which searches, got {search.temperature:g}. "
                 "Sample with the folder from which it was exported."
             )
-        limits = longest_translations(source.text_lengths[list(rows)], search.max_length_factor)
-        ends = limits.clip(max=self.longest - 1).tolist()
+        # A limit counts the end piece; where `max_pieces` is lower, a search may stop there without it.
+        ends = longest_translations(source.text_lengths[list(rows)], search.max_length_factor)
+        ends = ends.clip(max=self.longest - 1).tolist()
         limits = [min(end, search.max_pieces or end) for end in ends]
-        tokens = self.tokens(source, rows)
-        waiting = []
+        tokens, results = self.tokens(source, rows), []
         # Few lines are divided so that no thread is idle, but not into tiny batches.
         share = max(SMALLEST_SHARE, -(-len(tokens) // self.network.num_translators))
-        size = max(1, min(search.batch_size, share))
-        for batch in batches_of(source.lengths[list(rows)], size):
-            waiting += self._search(tokens[batch], max(limits[batch]), search)
-        results = [one.result() for one in waiting]
+        for batch in batches_of(source.lengths[list(rows)], max(1, min(search.batch_size, share))):
+            results += self._search(tokens[batch], max(limits[batch]), search)
+        results = [result.result() for result in results]
         again = {}
         for row, (limit, end) in enumerate(zip(limits, ends, strict=True)):
-            lengths = list(map(len, results[row].hypotheses))
-            if limit < end:  # they stop at the limit, without their end piece
+            lengths = [len(hypothesis) for hypothesis in results[row].hypotheses]
+            if limit < end:
                 search.check_length(max(lengths) + 2)
             # A line's result must not depend on the longest line of its batch. Scores take a greedy search
             # 4 % longer: it has some only where it looks as if a logit is NaN, which repeats a piece.
-            usual = range(1, limit - 1) if search.beam_size == 1 else range(limit)
-            if limit == end and any(length not in usual for length in lengths):
+            elif any(n >= limit or (search.beam_size == 1 and not 0 < n < limit - 1) for n in lengths):
                 again[row] = self._search([tokens[row]], limit, search)[0]
-        for row, searched in again.items():
-            results[row] = searched.result()
+        results = [again[row].result() if row in again else result for row, result in enumerate(results)]
         if any(math.isnan(score) for result in results for score in result.scores):
             raise CheckpointError(NOT_FINITE)
         names = [hypothesis for result in results for hypothesis in result.hypotheses]
-        pieces = [[self._ids[name] for name in one] for one in names]
+        pieces = [[self._ids[name] for name in hypothesis] for hypothesis in names]
         scores = self._scores(tokens, names, search) if search.scored and names else None
         return n_best_lists(pieces, scores, search.n_best)
 

@@ -35,7 +35,6 @@ from syntaxformer.runs.export import check_difference, copy_side_files, need_pac
 from syntaxformer.runs.loading import TRANSLATOR, check_outputs, longest_input, verify_folder
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.syntax.ragged import splits_of
-from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.ctranslate2_decoder import (
     EXPORT,
     SEPARATOR,
@@ -44,7 +43,7 @@ from syntaxformer.translation.ctranslate2_decoder import (
     read_names,
 )
 from syntaxformer.translation.decoding import longest_translations
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, shift_right
 from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
 from syntaxformer.translation.translator import (
     MAX_SOURCE_PIECES,

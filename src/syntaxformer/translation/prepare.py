@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -24,7 +24,7 @@ from syntaxformer.runs.config import FRACTION_SEED, Section
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
 from syntaxformer.syntax.factors import FactorVocabulary
-from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
+from syntaxformer.syntax.inputs import LineSyntax
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
@@ -92,17 +92,17 @@ def get_tokenizers(
             chosen_for = len(text), len(set(chain.from_iterable(lines)))
             size = size_for(*chosen_for)
             _log.info("subwords.vocab_size: %d, chosen for %d pairs and %d characters", size, *chosen_for)
-        own = config.model_copy(update={"vocab_size": size})
+        settings = config.model_copy(update={"vocab_size": size})
 
         def train() -> PreTrainedTokenizerFast:
-            lines = chain.from_iterable(part for name in names for part in prepared_parts(*sides[name]))
-            return train_subwords(lines, own, raw, key)
+            parts = (lines for name in names for lines in prepared_parts(*sides[name]))
+            return train_subwords(chain.from_iterable(parts), settings, raw, key)
 
         if not isinstance(text.src, StoredLines):
             return train()
         prepared = {name: asdict(sides[name][1]) for name in names}
         made_from = {"text": text.sha256, "raw": raw, "sides": prepared}
-        made_from |= own.model_dump(mode="json", exclude={"dropout"})
+        made_from |= settings.model_dump(mode="json", exclude={"dropout"})
         return stored_subwords(corpus.cache, made_from, train)
 
     if any(pretrained):
@@ -111,34 +111,30 @@ def get_tokenizers(
             encoder_tokenizer(of_source, target=False) if of_source else learn("src"),
             encoder_tokenizer(of_target, target=True) if of_target else learn("tgt"),
         )
-    if config.tokenizer is not None:
-        tokenizer = given_tokenizer(config.tokenizer)
-        for side in sides.values():
-            _say_losses(tokenizer, prepared_parts(*side))
-        return tokenizer, None
-    return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
+    if config.tokenizer is None:
+        return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
+    tokenizer = given_tokenizer(config.tokenizer)
+    for side in sides.values():
+        n_lines, n_lost, example = 0, 0, ""
+        for lines in prepared_parts(*side):
+            ids = [encoding.ids for encoding in encode_pieces(tokenizer, lines)]
+            again = tokenizer.batch_decode(ids, skip_special_tokens=True)
+            n_lines += len(lines)
+            lost = [line for line, other in zip(lines, again, strict=True) if line.strip() != other.strip()]
+            n_lost, example = n_lost + len(lost), example or "".join(lost[:1])
+        if n_lost:
+            _log.warning(
+                "subwords.tokenizer: %d of %d lines come back changed from their pieces, and would be "
+                "translated so, such as: %s",
+                *(n_lost, n_lines, example[:80]),
+            )
+    return tokenizer, None
 
 
 def prepared_parts(lines: Sequence[str], preparation: TextPreparation) -> Iterator[list[str]]:
     """Lines as subwords see them, `CHUNK_LINES` at a time."""
     for start in range(0, len(lines), CHUNK_LINES):
         yield preparation.prepare(lines[start : start + CHUNK_LINES]).texts
-
-
-def _say_losses(tokenizer: PreTrainedTokenizerFast, parts: Iterable[Sequence[str]]) -> None:
-    """Say how many lines are not what they were when their pieces are put together again."""
-    n_lines, n_lost, first = 0, 0, ""
-    for lines in parts:
-        ids = [one.ids for one in encode_pieces(tokenizer, lines)]
-        back = tokenizer.batch_decode(ids, skip_special_tokens=True)
-        lost = [line for line, one in zip(lines, back, strict=True) if line.strip() != one.strip()]
-        n_lines, n_lost, first = n_lines + len(lines), n_lost + len(lost), first or "".join(lost[:1])
-    if n_lost:
-        _log.warning(
-            "subwords.tokenizer: %d of %d lines come back changed from their pieces, and would be translated "
-            "so, such as: %s",
-            *(n_lost, n_lines, first[:80]),
-        )
 
 
 def annotated_columns(
@@ -168,8 +164,8 @@ def annotated_columns(
             f"annotator: expected one training split for parsed files with {SPLIT} in their path, got "
             f"{annotator.name} and data.train={', '.join(splits)}. Join text and parses of all splits."
         )
-    own = [name for name in factors if name in config.factor_files]
-    chunks = AnnotatedChunks(text, annotator, config, split, own, processes, columns)
+    user_columns = [name for name in factors if name in config.factor_files]
+    chunks = AnnotatedChunks(text, annotator, config, split, user_columns, processes, columns)
     return chunks if isinstance(text.src, StoredLines) else list(chunks)
 
 
@@ -212,13 +208,13 @@ class AnnotatedChunks(Sequence[WordColumns]):
     def _borders(self) -> list[int]:
         """Number of words before each chunk."""
         starts = range(0, len(self.text), CHUNK_LINES)
-        found = (self._corpus.columns(start, start + CHUNK_LINES, ()) for start in starts)
-        return np.cumsum([0, *(len(chunk.starts) for chunk in found)]).tolist()
+        chunks = (self._corpus.columns(start, start + CHUNK_LINES, ()) for start in starts)
+        return np.cumsum([0, *(len(chunk.starts) for chunk in chunks)]).tolist()
 
     @cached_property
     def _user_values(self) -> dict[str, CodedColumn]:
         """The user's own columns for the whole text."""
-        text, found = self.text, {}
+        text, columns = self.text, {}
         for name in self.user_columns:
             path = find_file(self.config.dir or Path(), self.split, self.config.factor_files[name])
             if (n_lines := count_lines(path)) != text.n_file_lines:
@@ -227,8 +223,8 @@ class AnnotatedChunks(Sequence[WordColumns]):
                     f"{text.src_path}, got {n_lines}.",
                     path,
                 )
-            found[name] = read_user_column(path, self._corpus, text.src_path, text.rows)
-        return found
+            columns[name] = read_user_column(path, self._corpus, text.src_path, text.rows)
+        return columns
 
 
 def encode_pairs(
@@ -272,7 +268,16 @@ def stored_pairs(
     sides = {"src": encoder, "tgt": target}
     made_from = {
         "text": [text.sha256, text.n_synthetic] if text.tag else text.sha256,
-        "encoders": [_identity(one) for one in sides.values()],
+        "encoders": [
+            {
+                "tokenizer": hashlib.sha256(side.tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
+                "vocabularies": [vocabulary.to_dict() for vocabulary in side.vocabularies.values()],
+                "preparation": asdict(side.preparation),
+                "prepend": side.prepend,
+                "syntax": repr(side.syntax),
+            }
+            for side in sides.values()
+        ],
         "max_pieces": max_pieces,
         "annotators": list(annotators),
     }
@@ -287,26 +292,29 @@ def stored_pairs(
 
 
 def _pairs_of(arrays: dict[str, NDArray[Any]], sides: dict[str, SourceEncoder]) -> EncodedPairs:
-    return EncodedPairs(*(_text_of(arrays, f"{side}.", one.syntax) for side, one in sides.items()))
-
-
-def _identity(encoder: SourceEncoder) -> dict[str, Any]:
-    """All parts of an encoder that decide how it encodes annotated lines."""
-    tokenizer = encoder.tokenizer.backend_tokenizer.to_str()
-    return {
-        "tokenizer": hashlib.sha256(tokenizer.encode()).hexdigest(),
-        "vocabularies": [vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
-        "preparation": asdict(encoder.preparation),
-        "prepend": encoder.prepend,
-        "syntax": repr(encoder.syntax),
-    }
+    """Rebuild both sides from the arrays of `_arrays`."""
+    texts = []
+    for side, encoder in sides.items():
+        prefix = f"{side}."
+        own: dict[str, Any] = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+        text = EncodedText(own["pieces"], own["splits"], own["factors"], n_tags=own.get("n_tags"))
+        if "owners" in own:
+            phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
+            of_words = (own["owners"], own["word_splits"], own.get("governors"), phrases)
+            of_lines = [
+                Ragged(own[f"{name}s"], own[f"{name}_splits"]) if f"{name}s" in own else None
+                for name in _OF_LINES
+            ]
+            text = replace(text, syntax=LineSyntax(encoder.syntax, *of_words, *of_lines))
+        texts.append(text)
+    return EncodedPairs(*texts)
 
 
 def _arrays(
     chunk: tuple[EncodedText, EncodedText], sides: dict[str, SourceEncoder]
 ) -> dict[str, NDArray[Any]]:
     """All arrays of both sides by name, in the narrowest type that holds their vocabulary."""
-    found: dict[str, NDArray[Any] | None] = {}
+    arrays: dict[str, NDArray[Any] | None] = {}
     for (side, encoder), text in zip(sides.items(), chunk, strict=True):
         phrases = None if text.syntax is None else text.syntax.phrases
         for owner, names in (
@@ -314,29 +322,15 @@ def _arrays(
             (text.syntax, ("owners", "word_splits", "governors")),
             (phrases, PHRASES),
         ):
-            found |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
+            arrays |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
         for name, field in _OF_LINES.items():
             if (rows := getattr(text.syntax, field, None)) is not None:
-                found |= {f"{side}.{name}s": rows.values, f"{side}.{name}_splits": rows.splits}
+                arrays |= {f"{side}.{name}s": rows.values, f"{side}.{name}_splits": rows.splits}
         sizes = [len(vocabulary) for vocabulary in encoder.vocabularies.values()]
         highest = {"pieces": len(encoder.tokenizer) + sum(sizes), "factors": max(sizes, default=0)}
         for name, number in highest.items():
-            found[f"{side}.{name}"] = getattr(text, name).astype(np.min_scalar_type(number))
-    return {name: values for name, values in found.items() if values is not None}
-
-
-def _text_of(arrays: dict[str, NDArray[Any]], side: str, syntax: SyntaxInputs) -> EncodedText:
-    """Rebuild one side from the arrays of `_arrays`."""
-    own: dict[str, Any] = {name.removeprefix(side): a for name, a in arrays.items() if name.startswith(side)}
-    text = EncodedText(own["pieces"], own["splits"], own["factors"], n_tags=own.get("n_tags"))
-    if "owners" not in own:
-        return text
-    phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
-    parts = (own["owners"], own["word_splits"], own.get("governors"), phrases)
-    of_lines = [
-        Ragged(own[f"{name}s"], own[f"{name}_splits"]) if f"{name}s" in own else None for name in _OF_LINES
-    ]
-    return replace(text, syntax=LineSyntax(syntax, *parts, *of_lines))
+            arrays[f"{side}.{name}"] = getattr(text, name).astype(np.min_scalar_type(number))
+    return {name: values for name, values in arrays.items() if values is not None}
 
 
 def encoded_chunks(
@@ -353,74 +347,45 @@ def encoded_chunks(
     Errors that concern all pairs together are raised after the last chunk.
     """
     limit = max_pieces or np.iinfo(np.int64).max
-    tally, n_plain = _Tally(), len(text) - (text.n_synthetic if text.tag else 0)
-    for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
+    n_plain = len(text) - (text.n_synthetic if text.tag else 0)
+    # Pairs that stay, have an empty side, are too long; are short enough without tags, too long with them.
+    n_pairs = n_empty = n_long = n_bare = n_tagged_out = longest = 0
+    for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
         tagging = partial(_tagged, cut, text.tag, max(0, n_plain - start))
-        src = encoder.encode(lines[0], columns[place] if columns else None, cut=tagging)
-        tgt = target.encode(lines[1], target_columns[place] if target_columns else None, cut=cut)
-        filled = np.array([bool(one.strip() and other.strip()) for one, other in zip(*lines, strict=True)])
-        kept = tally.judge(src, tgt, filled, limit)
-        yield (src, tgt) if len(kept) == len(filled) else (src.select(kept), tgt.select(kept))
-    if cut is encode_pieces:  # the same pairs were checked so before
-        tally.check(text, max_pieces)
+        src = encoder.encode(lines[0], columns[number] if columns else None, cut=tagging)
+        tgt = target.encode(lines[1], target_columns[number] if target_columns else None, cut=cut)
+        filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])
+        fitting = np.maximum(src.lengths, tgt.lengths) <= limit
+        bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
+        n_bare, n_tagged_out = n_bare + len(bare), n_tagged_out + int((bare > limit).sum())
+        longest = max(longest, int(bare.max(initial=0)))
+        rows = np.flatnonzero(filled & fitting)
+        n_pairs, n_empty = n_pairs + len(rows), n_empty + int((~filled).sum())
+        n_long += int((filled & ~fitting).sum())
+        yield (src, tgt) if len(rows) == len(filled) else (src.select(rows), tgt.select(rows))
+    if cut is not encode_pieces:  # the same pairs were checked before
+        return
+    if 2 * n_tagged_out > n_bare:
+        raise ConfigError(
+            f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}, which "
+            f"makes {n_tagged_out} of {n_bare} pairs too long. Raise it, to {longest} to keep all of them."
+        )
+    if not n_pairs:
+        raise DataError(
+            f"expected at least one pair of at most {max_pieces} pieces, got none. Raise data.max_pieces.",
+            text.src_path,
+        )
+    if n_empty or n_long:
+        for_tags = f", {n_tagged_out} of them for their tags alone" if n_tagged_out else ""
+        of_long = f" and {n_long} of more than {max_pieces} pieces" if max_pieces else ""
+        _log.info("%s: left out %d empty pairs%s%s", text.src_path, n_empty, of_long, for_tags)
 
 
 def _tagged(cut: Cutter, tag: str | None, n_plain: int, tokenizer: Any, lines: Sequence[str]) -> list[Any]:
     """Cut lines; behind the first `n_plain`, a tag comes first, which covers no text and so has no syntax."""
     cuts, piece = cut(tokenizer, lines), tag and tokenizer.convert_tokens_to_ids(tag)
-    return cuts[:n_plain] + [Cut([piece, *one.ids], [(0, 0), *one.offsets]) for one in cuts[n_plain:]]
-
-
-@dataclass
-class _Tally:
-    """Counts the pairs that are kept, and those that are left out, by reason."""
-
-    n_kept: int = 0
-    n_empty: int = 0  # with an empty side
-    n_long: int = 0  # with too many pieces
-    n_bare: int = 0  # short enough without tags
-    n_tagged_out: int = 0  # short enough without tags, too long with them
-    longest: int = 0  # most pieces of a source that is short enough without tags, counted with tags
-
-    def judge(
-        self, src: EncodedText, tgt: EncodedText, filled: NDArray[np.bool_], limit: int
-    ) -> NDArray[np.int64]:
-        """Count the rows of a chunk and return those that are kept."""
-        fitting = np.maximum(src.lengths, tgt.lengths) <= limit
-        bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
-        self.n_bare += len(bare)
-        self.n_tagged_out += int((bare > limit).sum())
-        self.longest = max(self.longest, int(bare.max(initial=0)))
-        kept = np.flatnonzero(filled & fitting)
-        self.n_kept += len(kept)
-        self.n_empty += int((~filled).sum())
-        self.n_long += int((filled & ~fitting).sum())
-        return kept
-
-    def check(self, text: ParallelText, max_pieces: int | None) -> None:
-        """Log what was left out, and check that enough pairs are kept.
-
-        Raises:
-            ConfigError: Tags make most of the pairs too long.
-            DataError: No pair is left.
-        """
-        if 2 * self.n_tagged_out > self.n_bare:
-            raise ConfigError(
-                f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}, "
-                f"which makes {self.n_tagged_out} of {self.n_bare} pairs too long. Raise it, to "
-                f"{self.longest} to keep all of them."
-            )
-        if not self.n_kept:
-            raise DataError(
-                f"expected at least one pair of at most {max_pieces} pieces, got none. "
-                "Raise data.max_pieces.",
-                text.src_path,
-            )
-        if self.n_empty or self.n_long:
-            for_tags = f", {self.n_tagged_out} of them for their tags alone" if self.n_tagged_out else ""
-            of_long = f" and {self.n_long} of more than {max_pieces} pieces" if max_pieces else ""
-            _log.info("%s: left out %d empty pairs%s%s", text.src_path, self.n_empty, of_long, for_tags)
+    return cuts[:n_plain] + [Cut([piece, *line.ids], [(0, 0), *line.offsets]) for line in cuts[n_plain:]]
 
 
 # The target side of training; translating needs neither its annotator nor its tags.
@@ -483,8 +448,8 @@ def target_columns(
     """
     turned = ParallelText(text.tgt, text.src, text.tgt_path, text.src_path, n_file_lines=text.n_file_lines)
     columns = annotated_columns(turned, annotator, config, split, (), processes)
-    at_hand = columns if isinstance(columns, list) else ()  # a text on disk is checked when it is encoded
-    if bare := sum(part.upos is None for part in at_hand):
+    in_memory = columns if isinstance(columns, list) else ()  # a text on disk is checked when it is encoded
+    if bare := sum(chunk.upos is None for chunk in in_memory):
         raise ConfigError(
             f"predict_target_pos: expected tags on the target side, {text.tgt_path}, got none in {bare} of "
             f"{len(columns)} parts of it. Choose another predict_target_pos.annotator."
@@ -522,14 +487,14 @@ def target_encoder(encoder: SourceEncoder, config: CorpusConfig, tagged: bool) -
 
 def compare_annotators(parent: FolderInfo, child: FolderInfo) -> None:
     """Warn if a model's text is annotated by another annotator, or version of spaCy's, than its parent's."""
-    told: list[str] = []
+    names: list[str] = []
     for info in (parent, child):
         name = (info.annotator or "").replace(AND_PHRASES, "")
         version = (info.annotator_version or "").partition(AND_PHRASES)[0]
-        told.append(f"{name} {version}" if name.startswith("spacy:") else name)
-    if all(told) and told[0] != told[1]:
+        names.append(f"{name} {version}" if name.startswith("spacy:") else name)
+    if all(names) and names[0] != names[1]:
         _log.warning(
             "annotation.annotator: model.init_from was trained with %s, this run annotates with %s, whose "
             "tags and trees may differ. Set annotation.annotator to keep it.",
-            *told,
+            *names,
         )

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import ConfigError, needs_extra
@@ -95,167 +94,6 @@ def pretrained_problems(
 
 
 _EXPECTED = "pretrained_embeddings: expected an encoder"
-
-
-def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
-    """Check from config and tokenizer that each encoder has the columns and rows that its table needs.
-
-    Raises:
-        ConfigError: An encoder cannot be loaded, does not fit its tokenizer, or is narrower than its table.
-    """
-    for side, section, width in _tables(config, *widths):
-        n_pieces = len(encoder_tokenizer(section.model, target=False))
-        with checkpoint_errors(section.model, _EXPECTED):
-            shape = AutoConfig.from_pretrained(section.model, trust_remote_code=False)
-        own_width = getattr(shape, "hidden_size", width)
-        if section.vectors == "input":  # some encoders have a narrow table, which a map widens
-            own_width = getattr(shape, "embedding_size", None) or own_width
-        with _refused(side, section):
-            check_rows(getattr(shape, "vocab_size", n_pieces), n_pieces)
-            check_columns(width, own_width)
-
-
-def load_vectors(
-    config: PretrainedConfig,
-    widths: tuple[int, int],
-    encoders: tuple[SourceEncoder, SourceEncoder],
-    lines: tuple[Sequence[str], Sequence[str]],
-) -> dict[str, PieceVectors]:
-    """The vectors with which the recipe's tables start.
-
-    Raises:
-        ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
-    """
-    found = {}
-    with torch.random.fork_rng():  # keeps dropout and data order equal to those of a run without vectors
-        for side, section, width in _tables(config, *widths):
-            place = int(side == "target")
-            found[side] = _vectors(side, section, encoders[place], lines[place], width)
-    return found
-
-
-def start_tables(
-    model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors] | None
-) -> dict[str, dict[str, Any]]:
-    """Fill the tables of a fresh network with pretrained vectors, and freeze those that the recipe freezes.
-
-    The decoder's table is also its output layer. A network from a checkpoint has its values: pass no vectors.
-
-    Returns:
-        A report for each filled table, such as its explained variance and its pieces with a vector.
-    """
-    reports = {}
-    for side, section, _ in _tables(config):
-        table = model.encoder.embedding.word if side == "source" else model.decoder.embedding
-        table.weight.requires_grad_(not section.freeze)
-        if vectors is not None:
-            _fill(table, vectors[side], section.freeze)
-            reports[side] = _report(side, section, vectors[side])
-    return reports
-
-
-def _tables(
-    config: PretrainedConfig, word_width: int = 0, d_model: int = 0
-) -> Iterator[tuple[str, PretrainedTable, int]]:
-    """Side, section and columns of each pretrained table."""
-    if config.source is not None:
-        yield "source", config.source, config.source.width or word_width
-    if config.target is not None:
-        yield "target", config.target, d_model
-
-
-def _vectors(
-    side: str, section: PretrainedTable, encoder: SourceEncoder, lines: Sequence[str], width: int
-) -> PieceVectors:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    pretrained = _encoder(section).eval().to(device)
-    with _refused(side, section):
-        vectors = input_vectors(pretrained, len(encoder.tokenizer))
-        if section.vectors == "contextual":
-            texts = encoder.preparation.prepare(_some(side, lines, section.max_lines)).texts
-            # The target's tokenizer adds no [CLS], which the encoder was trained with.
-            own = encoder_tokenizer(section.model, target=False)
-            vectors = contextual_vectors(pretrained, own, texts)
-        return reduce_width(vectors, width)
-
-
-def _some(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
-    """All lines, or `n` of them, drawn with a fixed seed and kept in order."""
-    if len(lines) <= n:
-        return lines
-    _log.info("%s table: contextual vectors from %d of %d lines (max_lines)", side, n, len(lines))
-    rows = np.sort(np.random.default_rng(FRACTION_SEED).choice(len(lines), n, replace=False))
-    return [str(lines[row]) for row in rows.tolist()]
-
-
-@contextmanager
-def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ConfigError(
-            f"pretrained_embeddings.{side}: {error} Change model.d_model, "
-            f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
-        ) from error
-
-
-def _encoder(section: PretrainedTable) -> PreTrainedModel:
-    """Load the network that gives the vectors; none of the weights that they depend on may be missing."""
-    with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
-        options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
-        folder = checked_checkpoint(section.model, AutoModel)
-        model, report = AutoModel.from_pretrained(
-            folder, output_loading_info=True, dtype=torch.float32, **options
-        )
-    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
-    read = [encoder.get_input_embeddings().weight]
-    if section.vectors == "contextual":
-        read += [value for name, value in encoder.named_parameters() if "pooler" not in name.split(".")]
-    names = {id(value): name for name, value in model.named_parameters()}
-    if missing := sorted({names[id(value)] for value in read} & set(report["missing_keys"])):
-        raise ConfigError(
-            f"pretrained_embeddings: expected the weights of an encoder at {section.model}, missing: "
-            f"{', '.join(missing[:3])} ({len(missing)} in all)."
-        )
-    return encoder
-
-
-@torch.no_grad()
-def _fill(table: nn.Embedding, vectors: PieceVectors, frozen: bool) -> None:
-    """Fill the known rows, scaled to the standard deviation of the fresh table; padding stays zero.
-
-    Other rows stay random if they are trained; in a frozen table they become the mean of the known rows.
-    """
-    known = torch.from_numpy(vectors.known)
-    values = torch.from_numpy(vectors.values)[known]
-    values *= table.weight.std() / values.std().clamp(min=1e-12)
-    table.weight[known] = values
-    if frozen:
-        table.weight[~known] = values.mean(0)
-    if table.padding_idx is not None:
-        table.weight[table.padding_idx] = 0
-
-
-def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[str, Any]:
-    """A report for `run.json`, also written to the log as one line."""
-    report = {
-        "model": section.model,
-        "vectors": section.vectors,
-        "width": vectors.values.shape[1],
-        "explained_variance": round(vectors.explained_variance, 6),
-        "pieces": len(vectors.known),
-        "pieces_with_vector": int(vectors.known.sum()),
-        "cut_lines": vectors.n_cut,
-    }
-    cut = f", {vectors.n_cut} lines cut to its positions" if vectors.n_cut else ""
-    _log.info(
-        f"{side} table: {section.vectors} vectors of {section.model}, {report['pieces_with_vector']} of "
-        f"{report['pieces']} pieces, {report['width']} columns with {100 * vectors.explained_variance:.1f} % "
-        f"of the variance{cut}{', frozen' if section.freeze else ''}"
-    )
-    return report
-
-
 BATCH_LINES, LONGEST = 64, 512
 MOST_SPARE_ROWS = 1000
 """A table may have so many rows more than its tokenizer has pieces, or 5 % more: some are padded."""
@@ -278,12 +116,47 @@ class PieceVectors:
     n_cut: int = 0
 
 
-def check_rows(n_rows: int, n_pieces: int) -> None:
-    """Check that an encoder's table has a row for each piece of a tokenizer and few more.
+def _tables(
+    config: PretrainedConfig, word_width: int = 0, d_model: int = 0
+) -> Iterator[tuple[str, PretrainedTable, int]]:
+    """Side, section and columns of each pretrained table."""
+    if config.source is not None:
+        yield "source", config.source, config.source.width or word_width
+    if config.target is not None:
+        yield "target", config.target, d_model
+
+
+@contextmanager
+def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(
+            f"pretrained_embeddings.{side}: {error} Change model.d_model, "
+            f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
+        ) from error
+
+
+def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
+    """Check from config and tokenizer that each encoder has the columns and rows that its table needs.
 
     Raises:
-        ValueError: It has fewer, or far more.
+        ConfigError: An encoder cannot be loaded, does not fit its tokenizer, or is narrower than its table.
     """
+    for side, section, width in _tables(config, *widths):
+        n_pieces = len(encoder_tokenizer(section.model, target=False))
+        with checkpoint_errors(section.model, _EXPECTED):
+            shape = AutoConfig.from_pretrained(section.model, trust_remote_code=False)
+        own_width = getattr(shape, "hidden_size", width)
+        if section.vectors == "input":  # some encoders have a narrow table, which a map widens
+            own_width = getattr(shape, "embedding_size", None) or own_width
+        with _refused(side, section):
+            _check_rows(getattr(shape, "vocab_size", n_pieces), n_pieces)
+            _check_columns(width, own_width)
+
+
+def _check_rows(n_rows: int, n_pieces: int) -> None:
+    """Check that an encoder's table has a row for each piece of a tokenizer and few more."""
     if not n_pieces <= n_rows <= n_pieces + max(MOST_SPARE_ROWS, n_pieces // 20):
         raise ValueError(
             f"expected a row for each of the tokenizer's {n_pieces} pieces, got an encoder with "
@@ -291,14 +164,66 @@ def check_rows(n_rows: int, n_pieces: int) -> None:
         )
 
 
-def check_columns(width: int, own_width: int) -> None:
-    """Check that an encoder is at least as wide as the table that its vectors fill.
-
-    Raises:
-        ValueError: It is narrower.
-    """
+def _check_columns(width: int, own_width: int) -> None:
     if width > own_width:
         raise ValueError(f"expected at most {own_width} columns, the encoder's own width, got {width}.")
+
+
+def load_vectors(
+    config: PretrainedConfig,
+    widths: tuple[int, int],
+    encoders: tuple[SourceEncoder, SourceEncoder],
+    lines: tuple[Sequence[str], Sequence[str]],
+) -> dict[str, PieceVectors]:
+    """The vectors with which the recipe's tables start.
+
+    Raises:
+        ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
+    """
+    vectors = {}
+    with torch.random.fork_rng():  # keeps dropout and data order equal to those of a run without vectors
+        for side, section, width in _tables(config, *widths):
+            encoder, text = encoders[side == "target"], lines[side == "target"]
+            pretrained = _encoder(section).eval().to("cuda" if torch.cuda.is_available() else "cpu")
+            with _refused(side, section):
+                of_side = input_vectors(pretrained, len(encoder.tokenizer))
+                if section.vectors == "contextual":
+                    text = encoder.preparation.prepare(sample_lines(side, text, section.max_lines)).texts
+                    # The target's tokenizer adds no [CLS], which the encoder was trained with.
+                    tokenizer = encoder_tokenizer(section.model, target=False)
+                    of_side = contextual_vectors(pretrained, tokenizer, text)
+                vectors[side] = reduce_width(of_side, width)
+    return vectors
+
+
+def sample_lines(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
+    """All lines, or `n` of them, drawn with a fixed seed and kept in order."""
+    if len(lines) <= n:
+        return lines
+    _log.info("%s table: contextual vectors from %d of %d lines (max_lines)", side, n, len(lines))
+    rows = np.sort(np.random.default_rng(FRACTION_SEED).choice(len(lines), n, replace=False))
+    return [str(lines[row]) for row in rows.tolist()]
+
+
+def _encoder(section: PretrainedTable) -> PreTrainedModel:
+    """Load the network that gives the vectors; none of the weights that they depend on may be missing."""
+    with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
+        options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
+        folder = checked_checkpoint(section.model, AutoModel)
+        model, report = AutoModel.from_pretrained(
+            folder, output_loading_info=True, dtype=torch.float32, **options
+        )
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+    weights = [encoder.get_input_embeddings().weight]
+    if section.vectors == "contextual":
+        weights += [value for name, value in encoder.named_parameters() if "pooler" not in name.split(".")]
+    names = {id(value): name for name, value in model.named_parameters()}
+    if missing := sorted({names[id(value)] for value in weights} & set(report["missing_keys"])):
+        raise ConfigError(
+            f"pretrained_embeddings: expected the weights of an encoder at {section.model}, missing: "
+            f"{', '.join(missing[:3])} ({len(missing)} in all)."
+        )
+    return encoder
 
 
 def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
@@ -308,7 +233,7 @@ def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
         ValueError: The encoder has fewer rows than the tokenizer has pieces.
     """
     table = model.get_input_embeddings().weight.detach().float().cpu().numpy()
-    check_rows(len(table), n_pieces)
+    _check_rows(len(table), n_pieces)
     return PieceVectors(table[:n_pieces].copy(), np.ones(n_pieces, bool))
 
 
@@ -318,7 +243,7 @@ def contextual_vectors(
 ) -> PieceVectors:
     """The last states of the encoder, averaged over all occurrences of each piece in a text."""
     longest = min(longest_input(model), LONGEST)
-    whole = [one.ids for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
+    whole = [encoding.ids for encoding in tokenizer.backend_tokenizer.encode_batch(list(lines))]
     encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]
     order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
     sums, counts = torch.zeros(len(tokenizer), model.config.hidden_size), torch.zeros(len(tokenizer))
@@ -326,8 +251,8 @@ def contextual_vectors(
         rows = [torch.tensor(encoded[row]) for row in order[start : start + BATCH_LINES]]
         pieces = torch.nn.utils.rnn.pad_sequence(rows, True, tokenizer.pad_token_id)
         mask = torch.arange(pieces.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
-        given = {"input_ids": pieces.to(model.device), "attention_mask": mask.long().to(model.device)}
-        states = model(**given).last_hidden_state.float().cpu()
+        inputs = {"input_ids": pieces.to(model.device), "attention_mask": mask.long().to(model.device)}
+        states = model(**inputs).last_hidden_state.float().cpu()
         check_outputs(states)
         sums.index_add_(0, pieces[mask], states[mask])
         counts.index_add_(0, pieces[mask], torch.ones(int(mask.sum())))
@@ -343,7 +268,7 @@ def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
         ValueError: `width` is larger than the number of columns, or PCA needs more vectors than there are.
     """
     n_known, own_width = int(vectors.known.sum()), vectors.values.shape[1]
-    check_columns(width, own_width)
+    _check_columns(width, own_width)
     if width == own_width:
         return vectors
     if width > n_known:
@@ -355,3 +280,49 @@ def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
     values = np.zeros((len(vectors.values), width), np.float32)
     values[vectors.known] = pca.fit_transform(vectors.values[vectors.known].astype(np.float64))
     return replace(vectors, values=values, explained_variance=float(pca.explained_variance_ratio_.sum()))
+
+
+@torch.no_grad()
+def start_tables(
+    model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors] | None
+) -> dict[str, dict[str, Any]]:
+    """Fill the tables of a fresh network with pretrained vectors, and freeze those that the recipe freezes.
+
+    The decoder's table is also its output layer. A network from a checkpoint has its values: pass no vectors.
+    Known rows are scaled to the standard deviation of the fresh table, and padding stays zero. Other rows
+    stay random if they are trained; in a frozen table they become the mean of the known rows.
+
+    Returns:
+        A report for each filled table, such as its explained variance and its pieces with a vector.
+    """
+    reports = {}
+    for side, section, _ in _tables(config):
+        table = model.encoder.embedding.word if side == "source" else model.decoder.embedding
+        table.weight.requires_grad_(not section.freeze)
+        if vectors is None:
+            continue
+        known = torch.from_numpy(vectors[side].known)
+        values = torch.from_numpy(vectors[side].values)[known]
+        values *= table.weight.std() / values.std().clamp(min=1e-12)
+        table.weight[known] = values
+        if section.freeze:
+            table.weight[~known] = values.mean(0)
+        if table.padding_idx is not None:
+            table.weight[table.padding_idx] = 0
+        report = reports[side] = {
+            "model": section.model,
+            "vectors": section.vectors,
+            "width": values.shape[1],
+            "explained_variance": round(vectors[side].explained_variance, 6),
+            "pieces": len(known),
+            "pieces_with_vector": int(known.sum()),
+            "cut_lines": vectors[side].n_cut,
+        }
+        cut = f", {report['cut_lines']} lines cut to its positions" if report["cut_lines"] else ""
+        _log.info(
+            f"{side} table: {section.vectors} vectors of {section.model}, {report['pieces_with_vector']} of "
+            f"{report['pieces']} pieces, {report['width']} columns with "
+            f"{100 * vectors[side].explained_variance:.1f} % of the variance{cut}"
+            f"{', frozen' if section.freeze else ''}"
+        )
+    return reports

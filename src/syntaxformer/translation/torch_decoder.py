@@ -15,7 +15,6 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.runs.loading import check_outputs, longest_input
-from syntaxformer.translation.auxiliary import CACHE
 from syntaxformer.translation.decoding import (
     Hypothesis,
     Search,
@@ -26,7 +25,7 @@ from syntaxformer.translation.decoding import (
     normalised,
     source_pad_id,
 )
-from syntaxformer.translation.model import TranslationCache
+from syntaxformer.translation.model import CACHE, TranslationCache
 from syntaxformer.translation.source import EncodedText, source_batch
 
 

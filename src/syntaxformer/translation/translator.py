@@ -141,8 +141,8 @@ class _Chunk:
 
     def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
         self.lines, self.source = lines, source
-        by_length = np.argsort(-source.lengths, kind="stable").tolist()
-        self.rows = [row for row in by_length if lines[row].strip()]
+        order = np.argsort(-source.lengths, kind="stable").tolist()
+        self.rows = [row for row in order if lines[row].strip()]
 
 
 class Translator:
@@ -220,10 +220,10 @@ class Translator:
             from syntaxformer.infusion.infusion import Infusion
 
             modules = decoder.model.modules() if hasattr(decoder, "model") else ()
-            heads = [one for one in modules if isinstance(one, Infusion) and len(one.lisa)]
-            for infusion in heads:
+            infusions = [module for module in modules if isinstance(module, Infusion) and len(module.lisa)]
+            for infusion in infusions:
                 infusion.inject = "gold" if inject_governors else None
-            if inject_governors and not heads:
+            if inject_governors and not infusions:
                 raise ConfigError("inject governors: expected a model with a LISA head, got one without it.")
         tagger = _load_annotator(info, annotator) if encoder.needs_words else None
         return cls(decoder, encoder, info, tagger)
@@ -238,15 +238,23 @@ class Translator:
         Raises:
             ConfigError: As `load`, or one of several is an export or writes other pieces than the first.
         """
+
+        def output_of(member: Translator) -> tuple[Any, ...]:
+            """What all members must have in common."""
+            config, first = member.model.config, member.model.generation_config.forced_bos_token_id
+            vocabulary, languages = member.encoder.target_tokenizer.get_vocab(), member.info.languages
+            ids = config.vocab_size, config.decoder_start_token_id, first
+            return vocabulary, ids, member._output, languages
+
         lead, *others = (cls.load(folder, *settings) for folder in folders)
-        for folder, one in zip(folders[1:], others, strict=True):
-            if _written(one) != _written(lead):
+        for folder, member in zip(folders[1:], others, strict=True):
+            if output_of(member) != output_of(lead):
                 raise ConfigError(
                     f"{folder}: expected the languages and the target pieces of {folders[0]}, got others. "
                     "Train both with the same subwords on the same text, or with one subwords.tokenizer."
                 )
         if others:
-            lead.decoder = _torch_decoder(lead.model, lead.encoder, [one.model for one in others])
+            lead.decoder = _torch_decoder(lead.model, lead.encoder, [member.model for member in others])
             lead.others = others
         return lead
 
@@ -287,12 +295,11 @@ class Translator:
             AlignmentError: The values are not one list for each line, or not one value for each word.
         """
         check_lines(lines)
-        given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
-        given |= further
-        given = {name: value for name, value in given.items() if value is not None}
-        wanted = {**self.info.decoding.model_dump(), **given, "n_best": n_best, "scored": scored}
+        settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
+        settings = {name: value for name, value in {**settings, **further}.items() if value is not None}
+        settings = {**self.info.decoding.model_dump(), **settings, "n_best": n_best, "scored": scored}
         try:
-            search = Search.model_validate(wanted)
+            search = Search.model_validate(settings)
         except ValidationError as error:
             raise config_error(Search, error, "translate") from error
         _check_sampling(search, beam_size)
@@ -309,30 +316,30 @@ class Translator:
             pool = ThreadPoolExecutor(n_ahead, "decode")
             decoded = map_ahead(pool, decode, chunks, n_ahead, partial(is_waiting_for, iterator))
         n_cut = 0
-        for chunk, found in decoded:
-            n_cut += max(one.n_cut for one in (chunk.source, *chunk.source.others))
-            yield from self._texts(chunk, found, search)
+        for chunk, hypotheses in decoded:
+            n_cut += max(source.n_cut for source in (chunk.source, *chunk.source.others))
+            yield from self._texts(chunk, hypotheses, search)
         if n_cut:
             warnings.warn(
                 f"{n_cut} lines of more than {self.longest} pieces were cut to "
                 f"{self.longest}: the rest of each is not translated. Split them into sentences.",
                 stacklevel=2,
             )
-        for one in (self, *self.others):
-            one.encoder.unseen.warn()
-        for fault, count in self._faults.items():
+        for member in (self, *self.others):
+            member.encoder.unseen.warn()
+        for fault, count in (+self._faults).items():
             say_once(f"{count:,} line{'s' * (count > 1)} {fault}.")
         self._faults.clear()
 
     def _count_faults(self, raw: Sequence[str], lines: Sequence[str], source: EncodedText) -> None:
         """Count the lines that may be read otherwise than they are meant."""
-        self._faults += Counter({_TABS: sum("\t" in line for line in raw)})
+        self._faults[_TABS] += sum("\t" in line for line in raw)
         if self.info.normalize == "none":
-            self._faults += Counter({_FORM: sum(plain_form(line) != line for line in lines)})
+            self._faults[_FORM] += sum(plain_form(line) != line for line in lines)
         unknown = np.flatnonzero(np.isin(source.pieces, self._unknown))
         rows = {*(np.searchsorted(source.splits, unknown, "right") - 1).tolist()}
         is_other = (is_other_script(line, self.info.scripts) for line in lines)
-        self._faults += Counter({_UNSEEN: sum(row in rows or other for row, other in enumerate(is_other))})
+        self._faults[_UNSEEN] += sum(row in rows or other for row, other in enumerate(is_other))
 
     @cached_property
     def _unknown(self) -> Any:
@@ -356,10 +363,10 @@ class Translator:
     def _encode(self, lines: Sequence[str], user_factors: UserFactors, first_line: int) -> EncodedText:
         clean, words = [self._clean(line) for line in lines], None
         if self.annotator is not None:
-            sentences, wanted = self.annotator.annotate(clean), _needed(self.info)
-            own = {name: values for name, values in user_factors.items() if name in self.encoder.factors}
-            words = WordColumns.from_sentences(sentences, own, first_line, only=wanted)
-        others = [one._encode(lines, user_factors, first_line) for one in self.others]
+            values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
+            sentences, columns = self.annotator.annotate(clean), _needed(self.info)
+            words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
+        others = [member._encode(lines, user_factors, first_line) for member in self.others]
         return replace(self.encoder.encode(clean, words, self.longest), others=tuple(others))
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
@@ -375,38 +382,46 @@ class Translator:
         if not self.info.rewrites_target:
             return list(lines)
         encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
-        return self._as_text([one.ids for one in encoded])
+        return self._as_text([encoding.ids for encoding in encoded])
 
-    def _chunks(self, lines: Iterator[str], given: UserFactors, size: int, done: int) -> Iterator[_Chunk]:
-        """Encode lines with their user factors, `size` at a time; `done` lines of their file came before."""
-        self._check_user_factors(given)
-        values = {name: iter(rows) for name, rows in given.items()}
+    def _chunks(
+        self, lines: Iterator[str], user_factors: UserFactors, size: int, n_before: int
+    ) -> Iterator[_Chunk]:
+        """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
+        self._check_user_factors(user_factors)
+        values, n_lines = {name: iter(rows) for name, rows in user_factors.items()}, n_before
+        counts = "factor {}: expected {} lines of values, one for each line of the text, got {}."
         while chunk := lines_at_hand(lines, size):
-            for number, line in enumerate(chunk, done + 1):
+            for number, line in enumerate(chunk, n_lines + 1):
                 if not isinstance(line, str):
                     raise DataError(f"text: expected a string, got {type(line).__name__}.", line=number)
-            part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
-            for name, rows in part.items():
+            of_chunk = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
+            for name, rows in of_chunk.items():
                 if len(rows) < len(chunk):
-                    raise AlignmentError(_line_counts(name, f"{done + len(chunk)} or more", done + len(rows)))
-            encoded = _Chunk([self._clean(line) for line in chunk], self._encode(chunk, part, done + 1))
+                    at_least = f"{n_lines + len(chunk)} or more"
+                    raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
+            encoded = _Chunk(
+                [self._clean(line) for line in chunk], self._encode(chunk, of_chunk, n_lines + 1)
+            )
             self._count_faults(chunk, encoded.lines, encoded.source)
             yield encoded
-            done += len(chunk)
+            n_lines += len(chunk)
         for name, rows in values.items():
-            if (more := sum(1 for _ in rows)) > 0:
-                raise AlignmentError(_line_counts(name, str(done), done + more))
+            if (n_more := sum(1 for _ in rows)) > 0:
+                raise AlignmentError(counts.format(name, n_lines, n_lines + n_more))
 
-    def _check_user_factors(self, given: Mapping[str, object]) -> None:
-        wanted = [key for one in (self, *self.others) for key in one.encoder.factors if key not in FACTORS]
-        if missing := [name for name in wanted if name not in given]:
+    def _check_user_factors(self, user_factors: Mapping[str, object]) -> None:
+        names = [
+            key for member in (self, *self.others) for key in member.encoder.factors if key not in FACTORS
+        ]
+        if missing := [name for name in names if name not in user_factors]:
             raise ConfigError(
                 f"user factors: expected values of {', '.join(missing)} for the words of every line, "
                 f"got none. Give them with --factor {missing[0]}=FILE."
             )
-        if unknown := [name for name in given if name not in wanted]:
+        if unknown := [name for name in user_factors if name not in names]:
             raise ConfigError(
-                f"user factors: expected {', '.join(wanted) or 'none'}, as in training, "
+                f"user factors: expected {', '.join(names) or 'none'}, as in training, "
                 f"got {', '.join(unknown)}."
             )
 
@@ -426,35 +441,27 @@ class Translator:
         """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`."""
         chunk = _Chunk([self._clean(line) for line in lines], source)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
-        found = self.decoder.decode(source, chunk.rows, search)
-        return self._texts(chunk, found, search)
+        return self._texts(chunk, self.decoder.decode(source, chunk.rows, search), search)
 
     def _texts(
-        self, chunk: _Chunk, found: Sequence[Sequence[Hypothesis]], search: Search
+        self, chunk: _Chunk, decoded: Sequence[Sequence[Hypothesis]], search: Search
     ) -> list[list[Hypothesis]]:
         """Translations in the order of the lines; those of blank lines are empty."""
         results = [[Hypothesis("", 0.0 if search.scored else None)] * search.n_best for _ in chunk.lines]
         limits = longest_translations(chunk.source.text_lengths, search.max_length_factor)
         limits = limits.clip(max=getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 1).tolist()
         end_id = self.encoder.target_tokenizer.eos_token_id
-        for row, hypotheses in zip(chunk.rows, found, strict=True):
-            texts = self._as_text([one.pieces for one in hypotheses])
+        for row, hypotheses in zip(chunk.rows, decoded, strict=True):
+            texts = self._as_text([hypothesis.pieces for hypothesis in hypotheses])
             results[row] = [
-                replace(one, text=text, loops=is_loop(one.pieces, limits[row], end_id))
-                for one, text in zip(hypotheses, texts, strict=True)
+                replace(best, text=text, loops=is_loop(best.pieces, limits[row], end_id))
+                for best, text in zip(hypotheses, texts, strict=True)
             ]
         return results
 
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_CONTROLS.sub(" ", text).strip()) for text in texts]
-
-
-def _written(one: Translator) -> tuple[Any, ...]:
-    """What all members of an ensemble must have in common."""
-    config, first = one.model.config, one.model.generation_config.forced_bos_token_id
-    pieces = one.encoder.target_tokenizer.get_vocab()
-    return pieces, config.vocab_size, config.decoder_start_token_id, first, one._output, one.info.languages
 
 
 def _check_sampling(search: Search, beam_size: int | None) -> None:
@@ -506,17 +513,13 @@ def _load_annotator(info: FolderInfo, name: str | Annotator | None) -> Annotator
 
 def _needed(info: FolderInfo) -> set[str]:
     """The annotations that the model's factors and trees need; phrases also need a parse."""
-    names = FACTORS.keys() & {one.name for one in info.factors}
+    names = FACTORS.keys() & {vocabulary.name for vocabulary in info.factors}
     needs = {need for name in names for need in FACTORS[name].needs}
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
 
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 """Line breaks, tabs and NULs, which byte pieces can spell: output is one line, which `train` can read."""
-
-
-def _line_counts(name: str, expected: str, found: int) -> str:
-    return f"factor {name}: expected {expected} lines of values, one for each line of the text, got {found}."
 
 
 def write_side_files(
@@ -566,20 +569,20 @@ def load_network(folder: Path, encoder: SourceEncoder) -> Any:
         n_rows = model.encoder.embedding.word.num_embeddings, model.config.vocab_size
     else:
         file, plug_in = "infusion.json", model.infusion.config if hasattr(model, "infusion") else None
-        sizes = _sizes({} if plug_in is None else plug_in.vocabularies)
+        vocabularies = {} if plug_in is None else plug_in.vocabularies
+        sizes = {name: len(values) for name, values in vocabularies.items()}
         n_rows = (model.get_input_embeddings().num_embeddings,) * 2
-    if list((given := _sizes(encoder.vocabularies)).items()) != list(sizes.items()):
-        raise CheckpointError(f"{folder / TRANSLATOR}: expected the factors {sizes} of {file}, got {given}.")
+    factors = {name: len(values) for name, values in encoder.vocabularies.items()}
+    if list(factors.items()) != list(sizes.items()):
+        raise CheckpointError(
+            f"{folder / TRANSLATOR}: expected the factors {sizes} of {file}, got {factors}."
+        )
     if encoder.syntax.trees != SyntaxInputs.of(plug_in and plug_in.tree_options, False).trees:
         raise CheckpointError(f"{folder / TRANSLATOR}: syntax: expected the trees of {file}. It was altered.")
     for tokenizer, rows in zip((encoder.tokenizer, encoder.target_tokenizer), n_rows, strict=True):
         check_pieces(folder, tokenizer, rows)
     model.generation_config = own_generation(encoder.target_tokenizer, model.config.decoder_start_token_id)
     return model
-
-
-def _sizes(vocabularies: Mapping[str, FactorVocabulary]) -> dict[str, int]:
-    return {name: len(one) for name, one in vocabularies.items()}
 
 
 def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
@@ -597,7 +600,7 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
             own_target: Any = kind(tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials)
     return SourceEncoder(
         tokenizer,
-        {one.name: one for one in info.factors},
+        {vocabulary.name: vocabulary for vocabulary in info.factors},
         preparation=info.preparation(info.src),
         own_target=own_target,
         prepend=info.prepend,

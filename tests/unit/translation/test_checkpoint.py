@@ -15,9 +15,9 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pretrained_translators import KINDS, everyday_pairs, m2m100, make_translator
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.runs.tokenizer_rules import check_tokenizer
-from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.checkpoint import host_output, load_pretrained
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, compare, open_checkpoint
+from syntaxformer.translation.model import shift_right
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 

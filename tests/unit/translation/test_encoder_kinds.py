@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from syntaxformer.nn import (
     plan_widths,
     syntax_attention_reference,
 )
-from syntaxformer.translation.auxiliary import CACHE
 from syntaxformer.translation.export_ctranslate2 import why_not
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
+from syntaxformer.translation.model import CACHE, SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
 
 V, D, FF, HEADS, N_ENC, N_DEC, DISTANCE, SRC = 53, 28, 31, 2, 2, 1, 3, 11
 SIZES = {"pos": 20, "case": 4, "subword": 6}
@@ -301,12 +301,10 @@ def test_encoder_attention_of_open_gates_weighs_the_values(monkeypatch):
 
 def test_a_config_of_the_first_version_loads(tmp_path: Path):
     """Folders written before these kinds have none of the new keys."""
-    import json
-
     model, batch = _model("sum_then_concat"), _batch("sum_then_concat")
     model.save_pretrained(tmp_path)
-    stored = json.loads((tmp_path / "config.json").read_text())
-    new = (
+    config = json.loads((tmp_path / "config.json").read_text())
+    for key in (
         "tag_layers",
         "lisa",
         "masks",
@@ -314,10 +312,10 @@ def test_a_config_of_the_first_version_loads(tmp_path: Path):
         "source_vocab_size",
         "source_pad_token_id",
         "target_pos",
-    )
-    old = {key: value for key, value in stored.items() if key not in new}
-    assert set(old["infusion"]) == {"kind", "d_model", "word_width", "factors"}
-    (tmp_path / "config.json").write_text(json.dumps(old))
+    ):
+        config.pop(key, None)
+    assert set(config["infusion"]) == {"kind", "d_model", "word_width", "factors"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
     again = SyntaxTransformer.from_pretrained(tmp_path).eval()
     torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
 

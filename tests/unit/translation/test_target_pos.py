@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from syntaxformer.translation.auxiliary import label_task
 from syntaxformer.translation.checkpoint import take_weights
 from syntaxformer.translation.checkpoint_pieces import Checkpoint
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, label_task
 
 SHAPE = {"vocab_size": 19, "d_model": 12, "d_ff": 17, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TAGS = {"tags": ["<none>", "<unk>", "NOUN", "VERB", "DET"], "weight": 0.5}

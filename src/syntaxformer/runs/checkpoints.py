@@ -189,13 +189,13 @@ def best_and_near(
     Raises:
         CheckpointError: No checkpoint is complete.
     """
-    found = [path for path in complete_checkpoints(folder)[0] if step_of(path) in evaluated]
-    if not found:
+    whole_checkpoints = [path for path in complete_checkpoints(folder)[0] if step_of(path) in evaluated]
+    if not whole_checkpoints:
         raise CheckpointError(f"{folder}: expected a checkpoint after training, found none.")
-    best = next((path for path in found if step_of(path) == best_step), found[-1])
+    best = next((path for path in whole_checkpoints if step_of(path) == best_step), whole_checkpoints[-1])
     if step_of(best) != best_step:
         _log.warning("the best checkpoint is lost; the last one, %s, is used", best)
-    return best, around(found, step_of(best), n)
+    return best, around(whole_checkpoints, step_of(best), n)
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:

@@ -63,14 +63,14 @@ def copy_side_files(folder: Path, model_folder: Path, left_out: Sequence[str]) -
             shutil.copy(model_folder / name, folder / name)
 
 
-def check_difference(found: float, most: float, what: str) -> None:
+def check_difference(difference: float, largest: float, what: str) -> None:
     """Check that an export computes the same as its model.
 
     Raises:
         CheckpointError: It does not.
     """
-    if not found <= most:
+    if not difference <= largest:
         raise CheckpointError(
-            f"export: expected {what} within {most} of the model's, got {found:.2g} off. "
+            f"export: expected {what} within {largest} of the model's, got {difference:.2g} off. "
             "This is an error of syntaxformer: please report it with the recipe."
         )

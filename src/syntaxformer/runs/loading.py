@@ -70,23 +70,23 @@ def product_of(folder: Path) -> str:
     _refuse_no_model(folder)
     expected = " or ".join(what for what, *_ in _KINDS.values())
     other = f"a folder without {TRANSLATOR} and {CLASSIFIER}." if folder.is_dir() else "no folder."
-    found = next((told for name, told in _NO_PRODUCTS.items() if (folder / name).is_file()), other)
-    raise CheckpointError(f"{folder}: expected {expected}, got {found}")
+    content = next((what for name, what in _NO_PRODUCTS.items() if (folder / name).is_file()), other)
+    raise CheckpointError(f"{folder}: expected {expected}, got {content}")
 
 
-def check_kind(folder: Path, wanted: str) -> None:
+def check_kind(folder: Path, mark: str) -> None:
     """Check that a path is not obviously something else than the wanted model.
 
     Raises:
         CheckpointError: The path is a file, a folder of models, or a model of the other kind.
     """
-    if (folder / wanted).exists():
+    if (folder / mark).exists():
         return
-    what, writer, _ = _KINDS[wanted]
+    what, writer, _ = _KINDS[mark]
     if (kind := kind_of(folder)) is not None:
-        found, _, verbs = _KINDS[kind]
+        other, _, verbs = _KINDS[kind]
         raise CheckpointError(
-            f"{folder}: expected {what}, which {writer} writes, got {found}. Use it with {verbs}."
+            f"{folder}: expected {what}, which {writer} writes, got {other}. Use it with {verbs}."
         )
     _refuse_no_model(folder)
 
@@ -96,7 +96,7 @@ def _refuse_no_model(folder: Path) -> None:
         raise CheckpointError(f"{folder}: expected a model folder, got a file. Give the model first.")
     if not folder.is_dir():
         return
-    models = sorted(one.name for one in folder.iterdir() if one.name[0] != "." and kind_of(one))
+    models = sorted(path.name for path in folder.iterdir() if path.name[0] != "." and kind_of(path))
     if models and not (folder / MANIFEST).exists():
         shown = ", ".join(models[:_MOST_SHOWN]) + (", …" if len(models) > _MOST_SHOWN else "")
         raise CheckpointError(
@@ -105,14 +105,14 @@ def _refuse_no_model(folder: Path) -> None:
         )
 
 
-def verify_folder(folder: Path, wanted: str, trusts_tokenizer: bool = False) -> None:
+def verify_folder(folder: Path, mark: str, trusts_tokenizer: bool = False) -> None:
     """Check that a model is finished and unaltered, and that its settings are safe, see `check_settings`.
 
     Raises:
         CheckpointError: It is not, or it is another kind of model.
     """
-    check_kind(folder, wanted)
-    writer = _KINDS[wanted][1]
+    check_kind(folder, mark)
+    writer = _KINDS[mark][1]
     if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
         raise CheckpointError(
             f"{folder}: expected a finished model, got a run that is not finished. "
@@ -121,8 +121,8 @@ def verify_folder(folder: Path, wanted: str, trusts_tokenizer: bool = False) -> 
     if (folder / "config.json").exists() and not (folder / MANIFEST).exists():
         product_of(folder)  # which says what the folder is
     verify_manifest(folder)
-    if not (folder / wanted).exists():
-        raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")
+    if not (folder / mark).exists():
+        raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {mark}.")
     check_settings(folder)
     if not trusts_tokenizer:
         check_tokenizer(folder)
@@ -225,11 +225,11 @@ def check_outputs(*outputs: Any) -> None:
     Raises:
         CheckpointError: It is not.
     """
-    if not all(bool(one.isfinite().all()) for one in outputs):
+    if not all(bool(output.isfinite().all()) for output in outputs):
         raise CheckpointError(NOT_FINITE)
 
 
-def pick_device(wanted: str | None) -> Any:
+def pick_device(name: str | None) -> Any:
     """The torch.device with this name; None for the best one available.
 
     Raises:
@@ -238,16 +238,16 @@ def pick_device(wanted: str | None) -> Any:
     import torch
 
     try:
-        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(
-            f"device: expected a device of this machine, got {wanted}. PyTorch says: {one_line(error)}"
+            f"device: expected a device of this machine, got {name}. PyTorch says: {one_line(error)}"
         ) from error
     return device
 
 
-def to_device(model: Any, wanted: str | None) -> Any:
+def to_device(model: Any, setting: str | None) -> Any:
     """Move a network to the device with this name.
 
     A name with `:bf16` behind it, as cuda:bf16, also makes its parameters bf16. Buffers stay as they are: the
@@ -258,9 +258,9 @@ def to_device(model: Any, wanted: str | None) -> Any:
     """
     import torch
 
-    name = None if wanted is None else wanted.removesuffix(":bf16")
+    name = None if setting is None else setting.removesuffix(":bf16")
     model = model.to(pick_device(name))
-    for parameter in model.parameters() if name != wanted else ():
+    for parameter in model.parameters() if name != setting else ():
         parameter.data = parameter.data.to(torch.bfloat16)
     return model
 

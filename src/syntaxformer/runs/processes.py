@@ -121,13 +121,13 @@ _SIZE, _REPEATS = 512, 20
 """Products of a few milliseconds; of this many, some run undisturbed even if the core is shared."""
 
 
-def pick_precision(wanted: str) -> str:
+def pick_precision(setting: str) -> str:
     """Resolve "auto": bf16 if the device multiplies matrices faster in bf16 than in fp32, else fp32.
 
     The first process measures the processor once for all (a tenth of a second), so all processes must make
     their first call at the same place.
     """
-    return _fast_precision() if wanted == "auto" else wanted
+    return _fast_precision() if setting == "auto" else setting
 
 
 @cache
@@ -152,7 +152,6 @@ def _bf16_gain() -> float:
     """The time of a product in fp32 divided by that in bf16; the best of several of each."""
     squares = [torch.ones(_SIZE, _SIZE, dtype=kind) for kind in (torch.float32, torch.bfloat16)]
     with torch.inference_mode():
-        single, half = (
-            min(timeit.repeat(partial(F.linear, one, one), number=1, repeat=_REPEATS)) for one in squares
-        )
+        products = [partial(F.linear, matrix, matrix) for matrix in squares]
+        single, half = (min(timeit.repeat(product, number=1, repeat=_REPEATS)) for product in products)
     return single / half

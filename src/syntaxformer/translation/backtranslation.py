@@ -53,44 +53,46 @@ def backtranslate(
     n_lines, parts = files.count_lines(mono), output / PARTS
     hashes = {f"--factor {name}": _hashes(path, mono, n_lines) for name, path in (factors or {}).items()}
     n_parts = -(-n_lines // PART_LINES)
-    made = [made_from | {key: one[n] for key, one in hashes.items()} for n in range(n_parts)] or [made_from]
+    origins = [made_from | {key: sums[n] for key, sums in hashes.items()} for n in range(n_parts)]
+    origins = origins or [made_from]
     with hold_run(output):
-        if "pairs" in (report := _begun(output, made)):
+        if "pairs" in (report := _begun(output, origins)):
             return report
         n_done = min(PART_LINES * len([*parts.glob("*.json")]), n_lines)
-        told = f"translating {mono}{f', continued after line {n_done:,}' if n_done else ''}"
-        own = {name: islice(read_user_values(path), n_done, None) for name, path in (factors or {}).items()}
+        task = f"translating {mono}{f', continued after line {n_done:,}' if n_done else ''}"
+        files_of = (factors or {}).items()
+        values = {name: islice(read_user_values(path), n_done, None) for name, path in files_of}
         left, lines = files.read_lines(mono, n_done), files.read_lines(mono)
-        found = translator.translate(left, user_factors=own, first_line=n_done + 1, **search)
-        found = track(found, told, n_lines - n_done)
+        translations = translator.translate(left, user_factors=values, first_line=n_done + 1, **search)
+        translations = track(translations, task, n_lines - n_done)
         counts: Counter[str | None] = Counter()
         src, tgt = (output / f"{TRAIN}.{ending}" for ending in (info.tgt, info.src))
         with files.atomic_text(src) as sources, files.atomic_text(tgt) as targets:
             for number in range(n_parts):
-                part, real = parts / f"{number}.json", list(islice(lines, PART_LINES))
-                if not part.exists():
-                    beside = zip(real, found, strict=False)
+                file, real = parts / f"{number}.json", list(islice(lines, PART_LINES))
+                if not file.exists():
+                    beside = zip(real, translations, strict=False)
                     new = [(best.text, _fault(line, best)) for line, (best, *_) in beside]
-                    files.write_json(part, {"made_from": made[number], "found": new})
-                for line, (text, fault) in zip(real, files.read_json(part)["found"], strict=True):
+                    files.write_json(file, {"made_from": origins[number], "found": new})
+                for line, (text, fault) in zip(real, files.read_json(file)["found"], strict=True):
                     counts[fault] += 1
                     if fault is None:
                         sources.write(f"{text}\n")
                         targets.write(line.replace("\t", " ") + "\n")
-            next(found, None)  # at its end it warns of what it met
-        report = {"src": info.tgt, "tgt": info.src, "made_from": made[-1], "lines": n_lines}
+            next(translations, None)  # at its end it warns of what it met
+        report = {"src": info.tgt, "tgt": info.src, "made_from": origins[-1], "lines": n_lines}
         report |= {"pairs": counts.pop(None, 0), "left_out": counts}
         files.write_json(output / MADE, report, indent=1)
         shutil.rmtree(parts, ignore_errors=True)
     return report
 
 
-def _begun(output: Path, made: Sequence[dict[str, Any]]) -> Report:
+def _begun(output: Path, origins: Sequence[dict[str, Any]]) -> Report:
     """The report of an earlier run, its last part if it is not finished, or only what this is made from."""
     files.remove_partials(output)
     n_parts = 0 if (output / MADE).exists() else len([*(output / PARTS).glob("*.json")])
     stored = [path for path in (output / MADE, output / PARTS / f"{n_parts - 1}.json") if path.exists()]
-    made_from = (made[:n_parts] or made)[-1]
+    made_from = (origins[:n_parts] or origins)[-1]
     begun = files.read_json(stored[0]) if stored else {"made_from": made_from}
     before, names = begun["made_from"], {path.name for path in output.iterdir()} - {files.LOCK, PARTS}
     changed = [key for key in {**before, **made_from} if before.get(key) != made_from.get(key)]
@@ -104,13 +106,13 @@ def _begun(output: Path, made: Sequence[dict[str, Any]]) -> Report:
 
 def _hashes(values: Path, mono: Path, n_lines: int) -> list[str]:
     """For each part, a hash of the values up to its end: those of lines to come can still be mended."""
-    digest, found, lines = hashlib.sha256(), [], files.read_lines(values)
+    digest, hashes, lines = hashlib.sha256(), [], files.read_lines(values)
     if (n_values := files.count_lines(values)) != n_lines:
         raise AlignmentError(f"expected as many lines as {mono}, {n_lines:,}, got {n_values:,}.", values)
-    while part := list(islice(lines, PART_LINES)):
-        digest.update("".join(f"{line}\n" for line in part).encode())
-        found.append(digest.hexdigest())
-    return found
+    while chunk := list(islice(lines, PART_LINES)):
+        digest.update("".join(f"{line}\n" for line in chunk).encode())
+        hashes.append(digest.hexdigest())
+    return hashes
 
 
 def _fault(line: str, best: Any) -> str | None:

@@ -85,8 +85,8 @@ def host_sections(path: str) -> dict[str, Any]:
     common = getattr(config, "dropout", getattr(config, "dropout_rate", 0.0))
     names = ("dropout", "attention_dropout", "activation_dropout")
     model = {"init_from": path, **{name: getattr(config, name, common) for name in names}}
-    own = {name for name in names if hasattr(config, name)} | {"dropout"}
-    about = {"kind": config.model_type, "dropouts": own, "model": model}
+    dropouts = {name for name in names if hasattr(config, name)} | {"dropout"}
+    about = {"kind": config.model_type, "dropouts": dropouts, "model": model}
     if (stored := stored_infusion(path)) is None:
         return {**about, "infusion": None}
     values = None if stored.embedding is None else stored.embedding.model_copy(update={"values": None})
@@ -163,7 +163,7 @@ def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
             model.resize_token_embeddings(n_pieces, mean_resizing=False)
         config.tie_word_embeddings = is_tied
     tables: Any = (model.get_input_embeddings().weight, model.get_output_embeddings().weight)
-    for table in {id(one): one for one in tables}.values():
+    for table in {id(table): table for table in tables}.values():
         table[n_known:n_pieces] = table[:n_known].mean(0)
     if (bias := getattr(model, "final_logits_bias", None)) is not None:  # which is not trained
         bias[:, n_known:n_pieces] = bias[:, :n_known].mean()
@@ -176,7 +176,7 @@ def take_weights(model: nn.Module, start: Checkpoint) -> None:
         ConfigError: They are of another network.
     """
     weights, current = load_tensors(Path(start.path) / WEIGHTS), model.state_dict()
-    weights = {name: one for name, one in weights.items() if not _OF_TASKS.match(name)}
+    weights = {name: tensor for name, tensor in weights.items() if not _OF_TASKS.match(name)}
     for name, tensor in weights.items():
         if name in current and len(current[name]) > len(tensor) == start.n_known:
             n_new = len(current[name]) - len(tensor)
@@ -215,7 +215,7 @@ def add_adapters(
         if isinstance(module, nn.Linear) and module is not output and "infusion" not in name.split(".")
     ]
     known = sorted({name.rpartition(".")[2] for name in names})
-    if unknown := [one for one in targets or () if one not in known]:
+    if unknown := [target for target in targets or () if target not in known]:
         raise ConfigError(
             f"training.lora.targets: expected some of {', '.join(known)}, got {', '.join(unknown)}."
         )

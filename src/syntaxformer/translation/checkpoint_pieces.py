@@ -69,7 +69,7 @@ class Checkpoint:
     def has_codes(self) -> bool:
         """Whether the frame of a line (codes, a prompt) or the first piece tells the languages."""
         kinds = (self.source.eos_token_id, self.target.pad_token_id, self.target.eos_token_id)
-        frames = [one.backend_tokenizer.encode("").ids for one in (self.source, self.target)]
+        frames = [tokenizer.backend_tokenizer.encode("").ids for tokenizer in (self.source, self.target)]
         return len(frames[1]) > 1 or frames[0] != frames[1] or self.start_id not in kinds
 
     @property
@@ -91,9 +91,9 @@ class Checkpoint:
             unknown, start = unknown_pieces(tokenizer, spelled), 0
             for lines in parts:
                 encodings = tokenizer.backend_tokenizer.encode_batch(list(lines), add_special_tokens=False)
-                for row, (line, one) in enumerate(zip(lines, encodings, strict=True), start):
-                    if (is_unknown := np.isin(one.ids, unknown)).any():
-                        spans = [one.offsets[at] for at in np.flatnonzero(is_unknown)]
+                for row, (line, encoding) in enumerate(zip(lines, encodings, strict=True), start):
+                    if (is_unknown := np.isin(encoding.ids, unknown)).any():
+                        spans = [encoding.offsets[at] for at in np.flatnonzero(is_unknown)]
                         counts.update(_characters(tokenizer, line, spans))
                         rows.append(row)
                 start += len(lines)
@@ -102,8 +102,8 @@ class Checkpoint:
     def with_characters(self, characters: Iterable[str]) -> Checkpoint:
         """The same with a piece for each of some characters, after all others."""
         added = sorted(characters)
-        pieces = {one: self.n_pieces + place for place, one in enumerate(added)}
-        source, target = (_extended(one, pieces) for one in (self.source, self.target))
+        pieces = {character: self.n_pieces + number for number, character in enumerate(added)}
+        source, target = (_extended(tokenizer, pieces) for tokenizer in (self.source, self.target))
         return replace(self, source=source, target=target)
 
 
@@ -157,17 +157,18 @@ def open_checkpoint(
     framed: list[PreTrainedTokenizerFast] = []
     start_id, sides = config.decoder_start_token_id, ("source", "target")
     backends = [_backend(tokenizer, side) for side in sides]
-    n_known, new = _n_pieces(*backends), sorted({one for one in chosen if one and one not in known})
+    n_known, new = _n_pieces(*backends), sorted({code for code in chosen if code and code not in known})
     if any(chosen):
-        told = [one and f"{one}{' (a new one)' * (one in new)}" for one in chosen]
-        _log.info("model.init_from: language codes: %s", " → ".join(filter(None, told)))
+        codes_shown = [code and f"{code}{' (a new code)' * (code in new)}" for code in chosen]
+        _log.info("model.init_from: language codes: %s", " → ".join(filter(None, codes_shown)))
     if new:
         if hasattr(tokenizer, "lang_code_to_token"):  # M2M100
-            known |= {one: f"__{one}__" for one in new}
-            new = [f"__{one}__" for one in new]
-        if taken := [one for one in new if any(backend.token_to_id(one) is not None for backend in backends)]:
+            known |= {code: f"__{code}__" for code in new}
+            new = [f"__{code}__" for code in new]
+        known_pieces = {piece for backend in backends for piece in backend.get_vocab()}
+        if taken := [code for code in new if code in known_pieces]:
             raise ConfigError(f"model.add_codes: expected a code that is no piece yet, got {taken[0]}.")
-        numbers = {one: n_known + place for place, one in enumerate(new)}
+        numbers = {code: n_known + number for number, code in enumerate(new)}
         backends = [_with_pieces(backend, numbers, is_special=True) for backend in backends]
     for side, code, backend in zip(sides, chosen, backends, strict=True):
         before, after = _template(tokenizer, side, known, code, backend)
@@ -206,10 +207,10 @@ def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
         lines = [line.strip() for line in lines[:N_COMPARED] if line.strip()]
         if not lines:
             continue
-        given = {"text": lines} if side == "source" else {"text_target": lines}
-        wanted = original(**given, add_special_tokens=False)["input_ids"]
+        texts = {"text": lines} if side == "source" else {"text_target": lines}
+        ids = original(**texts, add_special_tokens=False)["input_ids"]
         ours = getattr(checkpoint, side).backend_tokenizer.encode_batch(lines, add_special_tokens=False)
-        unlike = [line for line, one, other in zip(lines, wanted, ours, strict=True) if one != other.ids]
+        unlike = [line for line, row, other in zip(lines, ids, ours, strict=True) if row != other.ids]
         if unlike:
             _log.warning(
                 "model.init_from: %d of %d %s lines are cut into other pieces than by the checkpoint's own "
@@ -239,8 +240,8 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
             "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
             f"{type(tokenizer).__name__}."
         )
-    special = [AddedToken(one, special=True, normalized=False) for one in sorted(names)]
-    backend.add_special_tokens([one for one in special if backend.token_to_id(one.content) is not None])
+    special = [AddedToken(name, special=True, normalized=False) for name in sorted(names)]
+    backend.add_special_tokens([token for token in special if backend.token_to_id(token.content) is not None])
     return _specials_are_no_text(backend)
 
 
@@ -258,13 +259,13 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
         )
     names = [piece.piece for piece in proto.pieces]
     ids = {role: getattr(proto.trainer_spec, role.replace("token", "id")) for role in SPECIAL_ROLES}
-    backend = _rebuilt(proto, {name: place for place, name in enumerate(names)})
-    special = [one.piece for one in proto.pieces if one.type in (_UNKNOWN, _CONTROL)]
-    backend.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in special])
+    backend = _rebuilt(proto, {name: number for number, name in enumerate(names)})
+    special = [piece.piece for piece in proto.pieces if piece.type in (_UNKNOWN, _CONTROL)]
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
     backend = with_symbols(
-        _specials_are_no_text(backend), {one.piece for one in proto.pieces if one.type == _OF_USER}
+        _specials_are_no_text(backend), {piece.piece for piece in proto.pieces if piece.type == _OF_USER}
     )
-    return backend, {role: names[one] for role, one in ids.items() if one >= 0}
+    return backend, {role: names[number] for role, number in ids.items() if number >= 0}
 
 
 def with_symbols(backend: Tokenizer, symbols: Collection[str]) -> Tokenizer:
@@ -275,7 +276,7 @@ def with_symbols(backend: Tokenizer, symbols: Collection[str]) -> Tokenizer:
     """
     if not symbols:
         return backend
-    backend.add_tokens([AddedToken(one, normalized=True) for one in sorted(symbols)])
+    backend.add_tokens([AddedToken(symbol, normalized=True) for symbol in sorted(symbols)])
     # The rest of a line behind a symbol begins no word.
     state = json.loads(backend.to_str().replace('"prepend_scheme":"always"', '"prepend_scheme":"first"'))
     for added in state["added_tokens"]:
@@ -316,8 +317,8 @@ def _rebuilt(proto: Any, ids: dict[str, int], special: Collection[str] = ()) -> 
             table.append((name, scores.get(name, missing)) if is_piece else (f"{_UNSEEN}{name}", 0.0))
         tokenizer = Tokenizer(models.Unigram(table, ids[unknown], spells_bytes))
     else:
-        merges = generate_merges({name: place for place, name in enumerate(text)}, text)
-        merges = [pair for pair in merges if "".join(pair) in ids and all(part in ids for part in pair)]
+        merges = generate_merges({name: number for number, name in enumerate(text)}, text)
+        merges = [pair for pair in merges if "".join(pair) in ids and all(piece in ids for piece in pair)]
         options = {"unk_token": unknown, "fuse_unk": True, "byte_fallback": spells_bytes}
         tokenizer = Tokenizer(models.BPE(ids, merges, **options))
     spaces, splits = proto.normalizer_spec, proto.trainer_spec.split_by_whitespace
@@ -340,13 +341,13 @@ def _specials_are_no_text(backend: Tokenizer) -> Tokenizer:
     state = json.loads(backend.to_str())
     if state["model"]["type"] != "Unigram":
         return backend
-    special = [one for one in state["added_tokens"] if one["special"]]
+    special = [token for token in state["added_tokens"] if token["special"]]
     for added in special:
         if added["id"] < len(state["model"]["vocab"]):
             state["model"]["vocab"][added["id"]][1] = NOT_TEXT
     safe = Tokenizer.from_str(json.dumps(state))
     # Where the characters of "</s>" are unknown, even that score is better than theirs: a space divides it.
-    names = (one["content"] for one in special)
+    names = (token["content"] for token in special)
     apart = [normalizers.Replace(name, f"{name[0]} {name[1:]}") for name in names if len(name) > 1]
     safe.normalizer = normalizers.Sequence([*apart, *([safe.normalizer] if safe.normalizer else [])])
     return safe
@@ -361,16 +362,17 @@ def _template(
     stand_in = next(iter(known)) if is_new else code
     if code is not None and hasattr(tokenizer, "src_lang"):
         setattr(tokenizer, "src_lang" if side == "source" else "tgt_lang", stand_in)
-    given = {"text": "a"} if side == "source" else {"text_target": "a"}
-    bare = tokenizer(**given, add_special_tokens=False)["input_ids"]
-    ids = tokenizer(**given)["input_ids"]
-    first = next(place for place in range(len(ids)) if ids[place : place + len(bare)] == bare)
+    text = {"text": "a"} if side == "source" else {"text_target": "a"}
+    bare = tokenizer(**text, add_special_tokens=False)["input_ids"]
+    ids = tokenizer(**text)["input_ids"]
+    first = next(start for start in range(len(ids)) if ids[start : start + len(bare)] == bare)
     before, after = ids[:first], ids[first + len(bare) :]
     if code is None or stand_in == code:
         return before, after
     old = tokenizer.convert_tokens_to_ids(known[stand_in])
     new = cast("int", backend.token_to_id(known.get(code, code)))
-    return [new if one == old else one for one in before], [new if one == old else one for one in after]
+    before, after = ([new if piece == old else piece for piece in side] for side in (before, after))
+    return before, after
 
 
 def _framed(
@@ -378,7 +380,7 @@ def _framed(
 ) -> PreTrainedTokenizerFast:
     """The backend with a line's frame, as a tokenizer of ours that names its special pieces."""
     frame = [
-        {"id": name, "ids": list(ids), "tokens": [backend.id_to_token(one) for one in ids]}
+        {"id": name, "ids": list(ids), "tokens": [backend.id_to_token(piece) for piece in ids]}
         for name, ids in (("before", before), ("after", after))
         if ids
     ]
@@ -403,37 +405,42 @@ def _codes_of(tokenizer: Any) -> dict[str, str]:
     if hasattr(tokenizer, "lang_code_to_token"):  # M2M100: "de" is "__de__"
         return dict(tokenizer.lang_code_to_token)
     if codes := getattr(tokenizer, "supported_language_codes", None):  # OPUS-MT of several target languages
-        return {one.strip("<>"): one for one in codes}
+        return {code.strip("<>"): code for code in codes}
     if not hasattr(tokenizer, "src_lang"):
         return {}
-    roles = {str(one) for one in tokenizer.special_tokens_map.values() if isinstance(one, str)}
-    return {one: one for one in map(str, tokenizer.all_special_tokens) if one not in roles and one[:1] != "<"}
+    roles = {str(piece) for piece in tokenizer.special_tokens_map.values() if isinstance(piece, str)}
+    pieces = (piece for piece in map(str, tokenizer.all_special_tokens) if piece not in roles)
+    return {piece: piece for piece in pieces if piece[:1] != "<"}
 
 
 def _choose_code(
-    known: dict[str, str], given: str | None, language: str | None, key: str, adds_codes: bool
+    known: dict[str, str], code: str | None, language: str | None, key: str, adds_codes: bool
 ) -> str | None:
     """The checkpoint's code of a language; None where it has no codes."""
     if not known:
-        if given is not None:
+        if code is not None:
             raise ConfigError(
-                f"{key}: expected none, as this checkpoint has no language codes, got {given!r}."
+                f"{key}: expected none, as this checkpoint has no language codes, got {code!r}."
             )
         return None
-    if given in known or (given is not None and adds_codes):
-        return given
-    if given is not None:
+    if code in known or (code is not None and adds_codes):
+        return code
+    if code is not None:
         raise ConfigError(
-            f"{key}: expected a language code of the checkpoint, got {given!r}. "
-            f"{nearest(given, sorted(known))} For a language that it does not know, model.add_codes=true "
+            f"{key}: expected a language code of the checkpoint, got {code!r}. "
+            f"{nearest(code, sorted(known))} For a language that it does not know, model.add_codes=true "
             "adds the code as a new piece."
         )
-    fitting = [one for one in known if language is not None and _language(one) == _language(language)]
+    fitting = (
+        []
+        if language is None
+        else [known_code for known_code in known if _language(known_code) == _language(language)]
+    )
     if len(fitting) != 1:
-        found = f"{', '.join(fitting)}" if fitting else "none"
+        shown = f"{', '.join(fitting)}" if fitting else "none"
         language = language or "an unknown language"
         raise ConfigError(
-            f"{key}: expected the checkpoint's code of {language!r}, of which it has {found}. Give "
+            f"{key}: expected the checkpoint's code of {language!r}, of which it has {shown}. Give "
             f"{key}=CODE; model.add_codes=true adds one that it does not know."
         )
     return fitting[0]
@@ -447,15 +454,15 @@ def _language(code: str) -> str:
 
 def _characters(tokenizer: PreTrainedTokenizerFast, line: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     """Characters within some spans of a line, as the model's pieces would spell them; spaces are none."""
-    places = {place for start, end in spans for place in range(start, end)}
-    found = "".join(line[place] for place in sorted(places))
+    places = {at for start, end in spans for at in range(start, end)}
+    text = "".join(line[at] for at in sorted(places))
     normalizer = tokenizer.backend_tokenizer.normalizer
-    found = normalizer.normalize_str(found) if normalizer is not None else found
-    return [one for one in found if not one.isspace() and one != "▁"]
+    text = normalizer.normalize_str(text) if normalizer is not None else text
+    return [character for character in text if not character.isspace() and character != "▁"]
 
 
 def _n_pieces(*backends: Tokenizer) -> int:
-    return 1 + max(max(one.get_vocab().values()) for one in backends)
+    return 1 + max(max(backend.get_vocab().values()) for backend in backends)
 
 
 def _extended(tokenizer: PreTrainedTokenizerFast, pieces: dict[str, int]) -> PreTrainedTokenizerFast:
@@ -467,7 +474,8 @@ def _extended(tokenizer: PreTrainedTokenizerFast, pieces: dict[str, int]) -> Pre
 def _with_pieces(backend: Tokenizer, pieces: dict[str, int], is_special: bool = False) -> Tokenizer:
     """More pieces in the model of a tokenizer, which cuts text; their ids come behind all others."""
     state = json.loads(backend.to_str())
-    vocabulary, added = state["model"]["vocab"], {one["id"]: one["content"] for one in state["added_tokens"]}
+    vocabulary = state["model"]["vocab"]
+    added = {token["id"]: token["content"] for token in state["added_tokens"]}
     if isinstance(vocabulary, dict):
         # Ids of special pieces that are not in the model are numbered anew on reading, behind all of it.
         vocabulary |= {piece: number for number, piece in added.items()} | pieces
@@ -481,5 +489,5 @@ def _with_pieces(backend: Tokenizer, pieces: dict[str, int], is_special: bool = 
             vocabulary[number] = [piece, NOT_TEXT if is_special else lowest]
     extended = Tokenizer.from_str(json.dumps(state))
     if is_special:
-        extended.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in pieces])
+        extended.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in pieces])
     return extended

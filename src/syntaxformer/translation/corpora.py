@@ -269,7 +269,7 @@ def read_split(config: CorpusConfig, split: str) -> ParallelText:
             holds no text, or no pair has words on both sides.
     """
     pairs = list(_pairs(config, split))
-    src, tgt = [one for one, _ in pairs], [other for _, other in pairs]
+    src, tgt = [a for a, _ in pairs], [b for _, b in pairs]
     sha256 = hash_lines(src, tgt)
     return ParallelText(src, tgt, *_paths(config, split), sha256, n_file_lines=len(src))
 
@@ -355,8 +355,8 @@ def _load(config: CorpusConfig, split: str) -> Any:
     disable_progress_bar()
     try:
         say_download(str(config.dataset), ".*", "dataset")
-        own = _table_settings(config, split)
-        return load_dataset(config.dataset, config.dataset_config, split=split, **own)
+        settings = _table_settings(config, split)
+        return load_dataset(config.dataset, config.dataset_config, split=split, **settings)
     except (CheckpointError, DatasetsError, OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200]
         raise ConfigError(
@@ -372,13 +372,13 @@ _KINDS = {"csv", "tsv", "parquet", "json", "jsonl", "arrow", "txt"}
 def _table_settings(config: CorpusConfig, split: str) -> dict[str, Any]:
     """How tables of a folder are read: a cell is a text, also NA, and the quotes of a TSV are part of it."""
     folder, name = Path(str(config.dataset)), split.partition("[")[0]
-    every = [one.relative_to(folder) for one in folder.rglob("*.*")]
-    files = [one for one in every if name in str(one)] or every  # dev.tsv is the split validation
-    kinds = {one.name.removesuffix(".gz").rpartition(".")[2] for one in files} & _KINDS
+    every = [path.relative_to(folder) for path in folder.rglob("*.*")]
+    files = [path for path in every if name in str(path)] or every  # dev.tsv is the split validation
+    kinds = {path.name.removesuffix(".gz").rpartition(".")[2] for path in files} & _KINDS
     if not kinds or kinds - {"csv", "tsv"}:
         return {}
-    files = [one for one in files if {*one.suffixes} & {".csv", ".tsv"}]
-    columns = [(config.columns or {}).get(one, one) for one in (config.src, config.tgt)]
+    files = [path for path in files if {*path.suffixes} & {".csv", ".tsv"}]
+    columns = [(config.columns or {}).get(side, side) for side in (config.src, config.tgt)]
     settings: dict[str, Any] = {"converters": dict.fromkeys(columns, str), "keep_default_na": False}
     settings |= {"encoding": "utf-8-sig"} | ({} if "csv" in kinds else {"quoting": csv.QUOTE_NONE})
     head = next(csv.reader(read_lines(folder / files[0]), delimiter="," if "csv" in kinds else "\t"), [])
@@ -391,17 +391,17 @@ def _column(dataset: Any, config: CorpusConfig, language: str) -> Any:
     """The texts of one language: a column, or a field of a column of mappings."""
     names = dataset.column_names
     default = f"translation.{language}" if "translation" in names else language
-    wanted = (config.columns or {}).get(language, default)
-    column, _, entry = wanted.partition(".")
-    if wanted in names:
-        return dataset[wanted]
+    name = (config.columns or {}).get(language, default)
+    column, _, entry = name.partition(".")
+    if name in names:
+        return dataset[name]
     feature = dataset.features.get(column)
     fields = list(getattr(feature, "languages", None) or (feature if isinstance(feature, dict) else ()))
     if column in names and entry in fields:
         return (row[entry] for row in dataset[column])
-    known = [*names, *(f"{column}.{one}" for one in fields)]
+    known = [*names, *(f"{column}.{key}" for key in fields)]
     raise ConfigError(
-        f"data.columns: expected a column of {config.dataset} for {language}, got {wanted}. "
+        f"data.columns: expected a column of {config.dataset} for {language}, got {name}. "
         f"Known: {', '.join(known)}."
     )
 
@@ -434,18 +434,18 @@ def read_train(config: CorpusConfig) -> ParallelText:
         "equal": "without regard to spaces",
     }
 
-    told = False
+    is_new = False
 
     def build(folder: Path) -> None:
-        nonlocal told
-        told, text = True, _joined(config, lambda pairs: StoredLines.write(folder, pairs))
+        nonlocal is_new
+        is_new, text = True, _joined(config, lambda pairs: StoredLines.write(folder, pairs))
         about = {name: getattr(text, name) for name in ("sha256", "n_file_lines", "n_synthetic")}
         (folder / "about.json").write_text(json.dumps(about), "utf-8")
 
     folder = stored_folder(config.cache, "text", made_from, build)
     about = read_json(folder / "about.json")
     src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
-    if not told and (left_out := about["n_file_lines"] - len(src)):
+    if not is_new and (left_out := about["n_file_lines"] - len(src)):
         _log.info("pairs of the files that are left out: %d; the log of the first run says why", left_out)
     return ParallelText(
         src, tgt, *files[:2], **about, tag=config.tag, rows=rows if len(src) < about["n_file_lines"] else None
@@ -501,8 +501,8 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
 def _in_memory(pairs: Iterable[tuple[str, str, int]]) -> Sides:
     sides: tuple[list, list, list] = ([], [], [])
     for pair in pairs:
-        for side, one in zip(sides, pair, strict=True):
-            side.append(one)
+        for side, value in zip(sides, pair, strict=True):
+            side.append(value)
     return sides
 
 

@@ -125,13 +125,13 @@ class CTranslate2Decoder:
     ) -> list[float]:
         """The score of each translation, in the order of the lines, computed in one pass."""
         n_best = len(translations) // len(tokens)
-        found = self.network.score_batch(
+        scored = self.network.score_batch(
             [line for line in tokens for _ in range(n_best)],
             translations,
             max_batch_size=search.batch_size,
             max_input_length=0,
         )
-        logs, n_forced = [one.log_probs for one in found], len(self._first or ())
+        logs, n_forced = [result.log_probs for result in scored], len(self._first or ())
         return [normalised(sum(log[n_forced:]), len(log), search.length_penalty) for log in logs]
 
 
@@ -170,8 +170,8 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
 def _n_processors() -> int:
     """Number of processors that this process may use, or fewer if OMP_NUM_THREADS says so."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return min(available, int(wanted)) if wanted.isdigit() and int(wanted) else available
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return min(available, int(setting)) if setting.isdigit() and int(setting) else available
 
 
 EXPORT = "export.json"
@@ -204,20 +204,21 @@ def read_export(folder: Path) -> CTranslate2Info:
     return read_record(folder / EXPORT, CTranslate2Info)
 
 
-def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
+def read_names(folder: Path, side: str, number: int | None = None) -> list[str]:
     """The names of a vocabulary of CTranslate2, in the order of their ids.
 
     Raises:
         CheckpointError: There is no such vocabulary, or it is not a list of names as `unique_names` gives.
     """
-    numbered = [] if place is None else [f"{side}_{place + 1}_vocabulary.json"]
+    numbered = [] if number is None else [f"{side}_{number + 1}_vocabulary.json"]
     for name in (*numbered, f"{side}_vocabulary.json", "shared_vocabulary.json"):
         if (folder / name).is_file():
             break
     else:
         raise CheckpointError(f"{folder}: expected a {side} vocabulary, found none.")
     names = read_json(folder / name, MAX_PIECES_BYTES, list)
-    if not all(isinstance(one, str) and SEPARATOR not in one for one in names) or len({*names}) < len(names):
+    are_names = all(isinstance(entry, str) and SEPARATOR not in entry for entry in names)
+    if not are_names or len({*names}) < len(names):
         problem = f"expected different strings without {SEPARATOR}"
         raise CheckpointError(f"{folder / name}: {problem}. It was altered.")
     return names
@@ -258,10 +259,8 @@ class SourceTokens:
                 f"{folder / EXPORT}: expected the factors {', '.join(order) or 'none'} of syntaxformer.json, "
                 f"got {info.streams}. It was altered."
             )
-        several = bool(info.streams)
-        names = [
-            read_names(folder, "source", place if several else None) for place in range(len(info.streams) + 1)
-        ]
+        numbers = range(len(info.streams) + 1) if info.streams else [None]
+        names = [read_names(folder, "source", number) for number in numbers]
         columns = [[order.index(name) for name in stream] for stream in info.streams]
         sizes = [[len(encoder.vocabularies[name]) for name in stream] for stream in info.streams]
         if any(len(of_stream) < math.prod(n) for of_stream, n in zip(names[1:], sizes, strict=True)):

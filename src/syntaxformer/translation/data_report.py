@@ -121,10 +121,10 @@ class DataReport:
         _log.info("%s", self)
         for fault, about in self.to_dict()["faults"].items() if self.kept is None else ():
             if about["share"] > MANY and (fault in WARNED or fault.startswith(HELD_OUT.format(""))):
-                found = f"{about['share']:.0%} of the pairs are {fault.removeprefix('that are ')}"
-                found = found.replace("are with ", "have ")
+                sentence = f"{about['share']:.0%} of the pairs are {fault.removeprefix('that are ')}"
+                sentence = sentence.replace("are with ", "have ")
                 remedy = REMEDIES.get(fault, "check the files, data.src and data.tgt")
-                _log.warning("%s: %s. %s.", self.name, found, remedy[0].upper() + remedy[1:])
+                _log.warning("%s: %s. %s.", self.name, sentence, remedy[0].upper() + remedy[1:])
 
     def __str__(self) -> str:
         rows = [f"{self.name}: {self.n_pairs:,} pairs"]
@@ -155,25 +155,25 @@ def report_pairs(
     """
     report = DataReport(name, len(pairs[0]), lines)
     faults = report.faults = {fault: [] for fault in (EMPTY, TABS, DUPLICATE)}
-    others = {HELD_OUT.format(one): _pair_keys(text) for one, text in (held_out or {}).items()}
+    others = {HELD_OUT.format(split): _pair_keys(text) for split, text in (held_out or {}).items()}
     faults |= {fault: [] for fault in (*others, COPY, RATIOS, SCRIPT, *CHECKS)}
     checks = {fault: re.compile(pattern) for fault, (pattern, _) in CHECKS.items()}
     seen: set[int] = set()
     ratios = np.zeros(report.n_pairs)
     for row, (src, tgt) in enumerate(zip(*pairs, strict=True)):
         key = _key(src, tgt)
-        found = [fault for fault, keys in others.items() if key in keys]
+        of_pair = [fault for fault, keys in others.items() if key in keys]
         if "\t" in src or "\t" in tgt:
-            found.append(TABS)
+            of_pair.append(TABS)
         if _SUSPECT.search(src) or _SUSPECT.search(tgt):
-            found += [fault for fault, check in checks.items() if check.search(src) or check.search(tgt)]
+            of_pair += [fault for fault, check in checks.items() if check.search(src) or check.search(tgt)]
         if not (src.strip() and tgt.strip()):
-            found.append(EMPTY)
+            of_pair.append(EMPTY)
         else:
             ratios[row] = math.log((len(src) + RATIO_CHARACTERS) / (len(tgt) + RATIO_CHARACTERS))
-            found += [DUPLICATE] * (key in seen) + [COPY] * is_copy(src, tgt)
+            of_pair += [DUPLICATE] * (key in seen) + [COPY] * is_copy(src, tgt)
             seen.add(key)
-        for fault in found:
+        for fault in of_pair:
             faults[fault].append(row)
     full = np.ones(report.n_pairs, bool)
     full[faults[EMPTY]] = False
@@ -223,7 +223,8 @@ def report_train(
         report.notes.append(f"data.clean: left out {n_out:,} of {len(text):,} pairs.")
         excused = (*KEPT, DUPLICATE, *map(HELD_OUT.format, held_out)) if report.kept else KEPT
         if 2 * (n_bad := len(report.bad_rows(excused))) > len(text):
-            n_most, most = max((len(rows), one) for one, rows in report.faults.items() if one not in excused)
+            faults = {fault: rows for fault, rows in report.faults.items() if fault not in excused}
+            n_most, most = max((len(rows), fault) for fault, rows in faults.items())
             raise DataError(
                 f"data.clean: expected to leave out half of the {len(text):,} pairs at most, got {n_bad:,}, "
                 f"{n_most:,} of them {most}. Check data.src, data.tgt and their languages. If the pairs are "
@@ -232,8 +233,8 @@ def report_train(
             )
         text = text.select(report.kept) if n_out else text
     if config.synthetic is not None:
-        told = f"{text.n_synthetic:,} of {len(text):,} pairs, tag: {text.tag or 'none'}."
-        report.notes.append(f"data.synthetic: the last {told}")
+        counts = f"{text.n_synthetic:,} of {len(text):,} pairs, tag: {text.tag or 'none'}."
+        report.notes.append(f"data.synthetic: the last {counts}")
     return text, report
 
 
@@ -245,12 +246,12 @@ def add_long(report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[st
     rows: set[int] = set()
     for tokenizer, parts in sides:
         start = 0
-        for part in parts:
+        for lines in parts:
             # A character gives at most its bytes and a space: most lines need no tokenizer to be short.
-            wide = [at for at, line in enumerate(part) if 2 * len(line.encode()) + 2 > limit]
-            encodings = tokenizer.backend_tokenizer.encode_batch([part[at] for at in wide])
-            rows |= {start + at for at, one in zip(wide, encodings, strict=True) if len(one.ids) > limit}
-            start += len(part)
+            wide = [at for at, line in enumerate(lines) if 2 * len(line.encode()) + 2 > limit]
+            encodings = tokenizer.backend_tokenizer.encode_batch([lines[at] for at in wide])
+            rows |= {start + at for at, line in zip(wide, encodings, strict=True) if len(line.ids) > limit}
+            start += len(lines)
     report.add(LONG, rows)
 
 
@@ -268,7 +269,7 @@ def read_pair_files(src: Path, tgt: Path) -> Pairs:
             "Line n of one file must translate line n of the other.",
             src,
         )
-    return [one for one, _ in pairs], [other for _, other in pairs]
+    return [a for a, _ in pairs], [b for _, b in pairs]
 
 
 def _key(src: str, tgt: str) -> int:
@@ -304,13 +305,12 @@ def _shifted(pairs: Pairs) -> list[int]:
                 slice(max(0, shift), WINDOW + min(0, shift)),
                 slice(max(0, -shift), WINDOW + min(0, -shift)),
             )
-            found, others = lengths[0][src], lengths[1][tgt]
-            deviations = float(found.std() * others.std())
-            covariance = float(np.mean((found - found.mean()) * (others - others.mean())))
-            both = [
-                (one, other) for one, other in zip(words[0][src], words[1][tgt], strict=True) if one and other
-            ]
-            shared = sum(bool(one & other) for one, other in both) / max(len(both), WINDOW // 5)
+            src_lengths, tgt_lengths = lengths[0][src], lengths[1][tgt]
+            deviations = float(src_lengths.std() * tgt_lengths.std())
+            around_means = src_lengths - src_lengths.mean(), tgt_lengths - tgt_lengths.mean()
+            covariance = float(np.mean(around_means[0] * around_means[1]))
+            both = [(a, b) for a, b in zip(words[0][src], words[1][tgt], strict=True) if a and b]
+            shared = sum(bool(a & b) for a, b in both) / max(len(both), WINDOW // 5)
             scores[shift] = (covariance / deviations if deviations else 0.0) + shared
         if max(scores.values()) > scores[0] + SHIFT_GAIN:
             rows += range(start, min(start + step, n_rows))
@@ -321,7 +321,7 @@ def _add_scripts(
     report: DataReport, pairs: Pairs, languages: tuple[str | None, str | None], full: Any
 ) -> None:
     """Add the rows that are in another script than the language's, unless most of a side are: it has two."""
-    found, n_rows = set[int](), int(full.sum())
+    rows, n_rows = set[int](), int(full.sum())
     for side, lines, code in zip(("source", "target"), pairs, languages, strict=True):
         script = Language.get(code).maximize().script if code else None
         expected = SCRIPTS.get(script or "", "").split()
@@ -334,8 +334,8 @@ def _add_scripts(
                 f"another than {script}, the usual one of {code}."
             )
         else:
-            found |= set(others)
-    report.faults[SCRIPT] = sorted(found)
+            rows |= set(others)
+    report.faults[SCRIPT] = sorted(rows)
 
 
 def _add_languages(

@@ -91,13 +91,13 @@ def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
 
 
 def n_best_lists(
-    found: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
+    translations: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
 ) -> list[list[Hypothesis]]:
     """Group translations by line, `n_best` each, ordered by score or, without scores, as the search did."""
-    given = [None] * len(found) if scores is None else scores
-    every = [Hypothesis("", score, one) for one, score in zip(found, given, strict=True)]
+    known_scores = [None] * len(translations) if scores is None else scores
+    every = [Hypothesis("", score, pieces) for pieces, score in zip(translations, known_scores, strict=True)]
     by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
-    return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
+    return [sorted(of_line, key=lambda best: -(best.score or 0.0)) for of_line in by_line]
 
 
 PIECES_PER_LINE = 32
@@ -113,12 +113,12 @@ def batches_of(lengths: Sequence[int] | NDArray[np.integer[Any]], batch_size: in
             this number; a line over `PIECES_PER_LINE` joins none under half as long.
     """
     batches, start, longest = [], 0, 0
-    for place, length in enumerate(np.asarray(lengths).tolist()):
-        n_lines, longest = place + 1 - start, max(longest, length)
+    for row, length in enumerate(np.asarray(lengths).tolist()):
+        n_lines, longest = row + 1 - start, max(longest, length)
         is_full = n_lines > batch_size or n_lines * longest > PIECES_PER_LINE * batch_size
         if n_lines > 1 and (is_full or longest > max(PIECES_PER_LINE, 2 * length)):
-            batches.append(slice(start, place))
-            start, longest = place, length
+            batches.append(slice(start, row))
+            start, longest = row, length
     return [*batches, slice(start, len(lengths))] if len(lengths) else []
 
 
@@ -136,11 +136,11 @@ def is_loop(pieces: Sequence[int], limit: int, end_id: int) -> bool:
 
     The limit counts the end piece, as `longest_translations` does; the translation may lack it.
     """
-    made = list(pieces[:-1] if len(pieces) and pieces[-1] == end_id else pieces)
-    if len(made) < limit - 1:
+    text = list(pieces[:-1] if len(pieces) and pieces[-1] == end_id else pieces)
+    if len(text) < limit - 1:
         return False
-    longest = len(made) // LOOP_ROUNDS
-    return any(made[-LOOP_ROUNDS * n : -n] == made[-(LOOP_ROUNDS - 1) * n :] for n in range(1, longest + 1))
+    longest = len(text) // LOOP_ROUNDS
+    return any(text[-LOOP_ROUNDS * n : -n] == text[-(LOOP_ROUNDS - 1) * n :] for n in range(1, longest + 1))
 
 
 def loops_in_words(n_loops: int, n_lines: int) -> str:

@@ -104,7 +104,7 @@ class TagEncoder(_Host):
         n_given = 0 if factor_ids is None else factor_ids.shape[-1]
         if factor_ids is None or n_given != len(self.tables):
             raise ValueError(f"factor_ids: expected columns {list(self.tables)}, got {n_given} columns.")
-        tags = sum(table(factor_ids[..., place]) for place, table in enumerate(self.tables.values()))
+        tags = sum(table(factor_ids[..., column]) for column, table in enumerate(self.tables.values()))
         assert self.infusion is not None, "each layer has a LISA head"
         batch = self.infusion.open({"governors": governors}, factor_ids.shape[:2], attention_mask)
         return self._run_layers(tags, attention_mask, batch)[0]
@@ -118,8 +118,8 @@ class Encoder(_Host):
     def __init__(self, config: SyntaxTransformerConfig) -> None:
         super().__init__(config)
         plan = config.width_plan
-        own = config.source_vocab_size
-        n_pieces = config.vocab_size if own is None else own
+        source_size = config.source_vocab_size
+        n_pieces = config.vocab_size if source_size is None else source_size
         self.embedding = InfusedEmbedding(plan, n_pieces, config.factor_sizes or {}, config.source_pad_id)
         if (narrow := config.source_table_width) is not None:
             self.embedding.word = MappedEmbedding(n_pieces, narrow, plan.word_width, config.source_pad_id)
@@ -147,8 +147,8 @@ class Encoder(_Host):
         shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
         embedded, batch, seen = self.embedding(input_ids, factor_ids), None, []
         if self.infusion is not None:
-            given = {"syntax": syntax, "governors": governors, "syntax_settings": syntax_settings}
-            batch = self.infusion.open(given, embedded.shape[:2], attention_mask, attends)
+            inputs = {"syntax": syntax, "governors": governors, "syntax_settings": syntax_settings}
+            batch = self.infusion.open(inputs, embedded.shape[:2], attention_mask, attends)
             seen.append(batch.seen)
         states, hidden, attentions = self._run_layers(embedded, attention_mask, batch, attends, shows_states)
         if self.tags is not None:
@@ -158,7 +158,7 @@ class Encoder(_Host):
             last_hidden_state=states,
             hidden_states=tuple(hidden) if shows_states else None,
             attentions=tuple(attentions) if attends else None,
-            governor_losses=tuple(one for s in seen for one in s.of_all_layers("governor_losses")) or None,
-            pointed_at=tuple(one for s in seen for one in s.of_all_layers("pointed_at")) or None,
+            governor_losses=tuple(loss for s in seen for loss in s.of_all_layers("governor_losses")) or None,
+            pointed_at=tuple(at for s in seen for at in s.of_all_layers("pointed_at")) or None,
         )
         return output if asked(self.config, "return_dict", return_dict) else output.to_tuple()

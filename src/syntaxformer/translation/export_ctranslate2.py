@@ -148,8 +148,8 @@ def _write_network(
         spec = network_spec(model, tables, export.max_positions) if is_own else host_spec(model, tables)
         spec.config.unk_token, spec.config.bos_token = every_stream["unk"], bos
         spec.config.eos_token, spec.config.decoder_start_token = end, start
-        for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
-            part.weight = stream.table
+        for embedding_spec, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
+            embedding_spec.weight = stream.table
             spec.register_source_vocabulary(stream.names)
         spec.register_target_vocabulary(unique_names(target_pieces))
         spec.validate()
@@ -167,7 +167,7 @@ def _write_network(
 def _piece_names(tokenizer: PreTrainedTokenizerFast, n_pieces: int) -> list[str]:
     """Names by id; table rows beyond the tokenizer's pieces get names too, though they are never used."""
     known = tokenizer.convert_ids_to_tokens(range(min(n_pieces, len(tokenizer))))
-    return [*known, *(f"<unused_{place}>" for place in range(len(known), n_pieces))]
+    return [*known, *(f"<unused_{number}>" for number in range(len(known), n_pieces))]
 
 
 REASONS = {
@@ -182,12 +182,13 @@ REASONS = {
 def why_not(config: Any, infusion: Any = None) -> list[str]:
     """Why a model of this config, infused with this if it is a host, cannot be exported; a sentence each."""
     if isinstance(config, SyntaxTransformerConfig):
-        given = {name: one for name in REASONS if (one := getattr(config, name, None)) is not None}
-        found = {name for name, one in given.items() if one.get("layers") not in ((), [])}
-        found.add((config.infusion or {}).get("kind", "none"))
+        sections = {name: section for name in REASONS if (section := getattr(config, name, None)) is not None}
+        obstacles = {name for name, section in sections.items() if section.get("layers") not in ((), [])}
+        obstacles.add((config.infusion or {}).get("kind", "none"))
     else:
-        found = {name for name in REASONS if getattr(infusion and infusion.config, name, None) is not None}
-        if not found and loader_of(config) is None:
+        sections = infusion and infusion.config
+        obstacles = {name for name in REASONS if getattr(sections, name, None) is not None}
+        if not obstacles and loader_of(config) is None:
             return [
                 f"model: expected one that CTranslate2 has a converter for, got {config.model_type}. "
                 "Translate with the trained folder."
@@ -196,7 +197,7 @@ def why_not(config: Any, infusion: Any = None) -> list[str]:
         f"{name}: expected a model that CTranslate2 can compute, got one with {reason}. "
         "Translate with the trained folder."
         for name, reason in REASONS.items()
-        if name in found
+        if name in obstacles
     ]
 
 
@@ -223,15 +224,15 @@ def largest_difference(
         max_input_length=0,
     )
     differences = []
-    for row, (target, found) in enumerate(zip(targets, exported, strict=True)):
-        batch = {name: part.to(model.device) for name, part in source_batch(source, [row], 0).items()}
+    for row, (target, scored) in enumerate(zip(targets, exported, strict=True)):
+        batch = {name: tensor.to(model.device) for name, tensor in source_batch(source, [row], 0).items()}
         labels = torch.tensor([[*target, model.config.eos_token_id]], device=model.device)
         with torch.inference_mode():
             inputs = {**batch, "decoder_input_ids": shift_right(labels, model.config)}
             logs = model(**inputs).logits.float().log_softmax(-1)
         check_outputs(logs)
         ours = logs.gather(-1, labels[..., None])[0, :, 0].cpu().numpy()
-        differences.append(np.abs(ours - np.array(found.log_probs)).max())
+        differences.append(np.abs(ours - np.array(scored.log_probs)).max())
     return float(np.max(differences))  # NaN if one is
 
 
@@ -252,7 +253,8 @@ def network_spec(model: SyntaxTransformer, tables: SourceTables, max_positions: 
         num_source_embeddings=len(tables.streams),
         embeddings_merge=merge.CONCAT if tables.concatenated else merge.ADD,
     )
-    spec.config.layer_norm_epsilon = max(one.eps for one in model.modules() if isinstance(one, nn.LayerNorm))
+    norms = (module for module in model.modules() if isinstance(module, nn.LayerNorm))
+    spec.config.layer_norm_epsilon = max(norm.eps for norm in norms)
     # These are our positions: CTranslate2's own begin at 1.
     positions = sinusoids(max_positions, config.d_model).numpy()
     for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
@@ -260,8 +262,8 @@ def network_spec(model: SyntaxTransformer, tables: SourceTables, max_positions: 
         side.position_encodings.encodings = positions
         if isinstance(stack.norm, nn.LayerNorm):
             _fill(side.layer_norm, stack.norm)
-        for part, layer in zip(side.layer, stack.layers, strict=True):
-            _fill_layer(part, layer)
+        for layer_spec, layer in zip(side.layer, stack.layers, strict=True):
+            _fill_layer(layer_spec, layer)
     spec.decoder.embeddings.weight = _array(model.decoder.embedding.weight)
     spec.decoder.projection.weight = _array(model.output.weight)
     return spec
@@ -299,10 +301,10 @@ def host_spec(model: Any, tables: SourceTables) -> Any:
 
 
 def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    own, network = layer.self_attention, layer.feed_forward
+    attention, network = layer.self_attention, layer.feed_forward
     _fill(spec.self_attention.layer_norm, layer.around_self_attention.norm)
-    _fill(spec.self_attention.linear[0], own.query_key_value)
-    _fill(spec.self_attention.linear[1], own.output)
+    _fill(spec.self_attention.linear[0], attention.query_key_value)
+    _fill(spec.self_attention.linear[1], attention.output)
     if isinstance(layer, DecoderLayer):
         cross = layer.cross_attention
         _fill(spec.attention.layer_norm, layer.around_cross_attention.norm)
@@ -353,7 +355,7 @@ class HostEmbedding(nn.Module):
         super().__init__()
         self.table, infusion = model.get_input_embeddings(), getattr(model, "infusion", None)
         self.join = infusion and infusion.embedding
-        scales = (getattr(one, "embed_scale", 1.0) for one in (model.get_encoder(), self.table))
+        scales = (getattr(module, "embed_scale", 1.0) for module in (model.get_encoder(), self.table))
         self.scale = math.prod(map(float, scales))
 
     def forward(self, pieces: Tensor, factor_ids: Tensor | None = None) -> Tensor:
@@ -369,14 +371,14 @@ def fold_embedding(
     specials: Mapping[str, str],
 ) -> SourceTables:
     """The source tables that together compute the embedding."""
-    words, factors = _contributions(embedding, len(pieces), [len(one) for one in vocabularies.values()])
+    words, factors = _contributions(embedding, len(pieces), [len(values) for values in vocabularies.values()])
     piece_names = unique_names(pieces)
     if not factors:
         return SourceTables([Stream(piece_names, words.astype(np.float32))], concatenated=False)
-    places = range(len(factors))
+    columns = range(len(factors))
     # One group of all factors shares a stream, unless it has too many combinations.
     is_small = math.prod(map(len, factors)) * words.shape[1] <= LARGEST_TABLE
-    groups = [places] if is_small else [[place] for place in places]
+    groups = [columns] if is_small else [[column] for column in columns]
     is_own = isinstance(embedding, InfusedEmbedding)
     if concatenated := is_own and embedding.kind.join == "concat" and len(groups) == 1:
         width = embedding.plan.word_width
@@ -417,7 +419,7 @@ def _combined(
     table = tables[0]
     for other in tables[1:]:
         table = (table[:, None] + other[None]).reshape(-1, table.shape[1])
-    entries = itertools.product(*(one.entries for one in vocabularies))
+    entries = itertools.product(*(vocabulary.entries for vocabulary in vocabularies))
     names = unique_names("/".join(values) for values in entries)
     # Start and end get the value for no word; an unknown token gets the unknown value of each factor.
     unknown = np.ravel_multi_index([1] * len(vocabularies), list(map(len, vocabularies)))
@@ -425,15 +427,15 @@ def _combined(
     added = [(name, rows[role]) for role, name in specials.items() if name not in set(names)]
     table = np.concatenate([table, table[[row for _, row in added]]])
     names += [name for name, _ in added]
-    return Stream(names, table.astype(np.float32), tuple(one.name for one in vocabularies))
+    return Stream(names, table.astype(np.float32), tuple(vocabulary.name for vocabulary in vocabularies))
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
     """Make names that CTranslate2 accepts: each occurs once, and its separator ￨ is written as <U+FFE8>."""
-    given = list(names)
-    reserved, used = {name for name in given if SEPARATOR not in name}, set()
+    all_names = list(names)
+    reserved, used = {name for name in all_names if SEPARATOR not in name}, set()
     result = []
-    for name in given:
+    for name in all_names:
         if SEPARATOR in name or name in used:
             name = name.replace(SEPARATOR, "<U+FFE8>")
             while name in reserved or name in used:

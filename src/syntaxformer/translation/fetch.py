@@ -52,7 +52,9 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
     if source is not None and not source.is_dir():
         raise ConfigError(f"SYNTAXFORMER_DATA: expected the folder {source}, found none. Check the mirror.")
     at_home = [f"{split}.{language}" for split in corpus["at_home"] for language in ("de", "en")]
-    files = at_home if source is None else sorted({one.name.removesuffix(".gz") for one in source.iterdir()})
+    files = at_home
+    if source is not None:
+        files = sorted({path.name.removesuffix(".gz") for path in source.iterdir()})
     with disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
     record = read_json(output / RECORD) if (output / RECORD).exists() else {}
@@ -63,14 +65,14 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
             target = output / f"{file}.gz"
             if not (target.is_file() and expected and _hash_packed(target, target) == expected):
                 with atomic_file(target) as temporary:
-                    place = _bring(corpus, source, file, temporary, Path(downloads))
-                    found = _hash_packed(temporary, place)
-                    if expected and found != expected:
+                    origin = _bring(corpus, source, file, temporary, Path(downloads))
+                    sha256 = _hash_packed(temporary, origin)
+                    if expected and sha256 != expected:
                         raise DataError(
-                            f"expected sha256 {expected} of the unpacked text, got {found}. Fetch it again.",
-                            place,
+                            f"expected sha256 {expected} of the unpacked text, got {sha256}. Fetch it again.",
+                            origin,
                         )
-                new |= {} if expected else {file: found}
+                new |= {} if expected else {file: sha256}
     if new:
         write_json(output / RECORD, {**record, **new}, indent=1)
         _log.info("no checksum was known of %s: recorded in %s", ", ".join(new), output / RECORD)
@@ -84,24 +86,24 @@ def _bring(corpus: dict[str, Any], source: Path | None, file: str, target: Path,
         path = plain_or_packed(source / file)
         if path is None:
             raise DataError("expected a file, got something else. Remove it from the mirror.", source / file)
-        place, names = str(path), [file]
+        origin, names = str(path), [file]
     else:
         names = [name.format(language) for name in corpus["at_home"][split]]
-        place = corpus["home"] + names[0] * corpus["home"].endswith("/")
-        path = downloads / place.rpartition("/")[2]
+        origin = corpus["home"] + names[0] * corpus["home"].endswith("/")
+        path = downloads / origin.rpartition("/")[2]
         if not path.exists():
-            _download(place, path)
+            _download(origin, path)
     lines = chain.from_iterable(_lines(path, name) for name in names)
     if source is None and (columns := corpus.get("columns")):
         lines = (line.split(b"\t")[columns.index(language)] + b"\n" for line in lines)
     if source is None and (nth := corpus.get("held_out")) and not split.startswith("test"):
-        lines = (one for n, one in enumerate(lines, 1) if (n % nth == 0) == split.startswith("valid"))
+        lines = (line for n, line in enumerate(lines, 1) if (n % nth == 0) == split.startswith("valid"))
     try:
         with gzip.open(target, "wb") as packed:
             packed.writelines(lines)
     except _BROKEN as error:
-        raise DataError(f"expected {', '.join(names)}, got: {error}. Fetch it again.", place) from error
-    return place
+        raise DataError(f"expected {', '.join(names)}, got: {error}. Fetch it again.", origin) from error
+    return origin
 
 
 def _lines(download: Path, name: str) -> Iterator[bytes]:
@@ -137,11 +139,11 @@ def _download(address: str, target: Path) -> None:
         ) from error
 
 
-def _hash_packed(path: Path, place: str | Path) -> str:
+def _hash_packed(path: Path, origin: str | Path) -> str:
     try:
         with gzip.open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except (OSError, EOFError) as error:
         raise DataError(
-            f"expected a whole gzip file, got: {error}. Remove it and fetch it again.", place
+            f"expected a whole gzip file, got: {error}. Remove it and fetch it again.", origin
         ) from error

@@ -380,14 +380,14 @@ def _names_of_config(folder: Any, options: dict[str, Any]) -> set[str]:
 
 def _refuse_unserved(keywords: dict[str, Any]) -> None:
     """Refuse keywords that the model would ignore."""
-    wanted = [name for name, value in keywords.items() if value is not None and value is not False]
+    refused = [name for name, value in keywords.items() if value is not None and value is not False]
     mask = keywords.get("decoder_attention_mask")
     # `generate` makes one for a cache of fixed length; the decoder refuses that cache itself.
     if isinstance(mask, Tensor) and (mask.ndim != 2 or bool(mask.all())):
-        wanted.remove("decoder_attention_mask")
-    if wanted:
+        refused.remove("decoder_attention_mask")
+    if refused:
         raise ValueError(
-            f"forward: expected arguments that this model supports, got {', '.join(wanted)}. Give pieces and "
+            f"forward: expected arguments that this model supports, got {', '.join(refused)}. Give pieces, "
             "not embeddings, and mark padding of the target with labels of -100."
         )
 
@@ -445,16 +445,16 @@ class Decoder(Stack):
         first = 0 if cache is None else cache.get_seq_length()
         states = self.dropout(self.positions((table or self.embedding)(pieces) * self.scale, first))
         mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
-        hidden, own, cross = [states], [], []
-        for place, layer in enumerate(self.layers):
-            states, *weights = self.run(layer, states, memory, mask, cache, place, output_attentions)
+        hidden, to_itself, cross = [states], [], []
+        for number, layer in enumerate(self.layers):
+            states, *weights = self.run(layer, states, memory, mask, cache, number, output_attentions)
             hidden += [states] if output_hidden_states else []
-            own.append(weights[0])
+            to_itself.append(weights[0])
             cross.append(weights[1])
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=self.norm(states),
             hidden_states=tuple(hidden) if output_hidden_states else None,
-            attentions=tuple(own) if output_attentions else None,
+            attentions=tuple(to_itself) if output_attentions else None,
             cross_attentions=tuple(cross) if output_attentions else None,
         )
 
@@ -473,5 +473,5 @@ class TranslationCache(EncoderDecoderCache):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Reorder the self-attention half."""
-        for one in (self, *self.others):
-            one.self_attention_cache.reorder_cache(beam_idx)
+        for cache in (self, *self.others):
+            cache.self_attention_cache.reorder_cache(beam_idx)

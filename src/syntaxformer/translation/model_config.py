@@ -90,8 +90,8 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     @property
     def source_pad_id(self) -> int:
         """Id of the padding piece in the source vocabulary, separate or shared."""
-        own = self.source_pad_token_id
-        return (self.pad_token_id or 0) if own is None else own
+        of_source = self.source_pad_token_id
+        return (self.pad_token_id or 0) if of_source is None else of_source
 
     @property
     def width_plan(self) -> WidthPlan:
@@ -105,7 +105,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         if lisa is not None and lisa.get("layers") in ((), []):
             lisa = None  # infusion kind `pos_encoder` has its heads in the second encoder
         sections = {"masks": self.masks, "relation_bias": self.relation_bias, "lisa": lisa}
-        return None if all(one is None for one in sections.values()) else InfusionConfig(**sections)
+        return None if all(section is None for section in sections.values()) else InfusionConfig(**sections)
 
     @property
     def plug_in_of_tags(self) -> InfusionConfig:
@@ -132,9 +132,9 @@ _OF_A_LAYER = (
 )
 
 
-def asked(config: SyntaxTransformerConfig, name: str, given: bool | None) -> bool:
+def asked(config: SyntaxTransformerConfig, name: str, value: bool | None) -> bool:
     """The value of an argument of `forward`, from the config if it is not given."""
-    return bool(getattr(config, name) if given is None else given)
+    return bool(getattr(config, name) if value is None else value)
 
 
 class Stack(nn.Module):

@@ -296,13 +296,14 @@ def _pairs_of(arrays: dict[str, NDArray[Any]], sides: dict[str, SourceEncoder]) 
     texts = []
     for side, encoder in sides.items():
         prefix = f"{side}."
-        own: dict[str, Any] = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-        text = EncodedText(own["pieces"], own["splits"], own["factors"], n_tags=own.get("n_tags"))
-        if "owners" in own:
-            phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
-            of_words = (own["owners"], own["word_splits"], own.get("governors"), phrases)
+        of_side = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
+        flat = (of_side[name] for name in ("pieces", "splits", "factors"))
+        text = EncodedText(*flat, n_tags=of_side.get("n_tags"))
+        if "owners" in of_side:
+            phrases = PhraseColumns(*(of_side[name] for name in PHRASES)) if PHRASES[0] in of_side else None
+            of_words = (of_side["owners"], of_side["word_splits"], of_side.get("governors"), phrases)
             of_lines = [
-                Ragged(own[f"{name}s"], own[f"{name}_splits"]) if f"{name}s" in own else None
+                Ragged(of_side[f"{name}s"], of_side[f"{name}_splits"]) if f"{name}s" in of_side else None
                 for name in _OF_LINES
             ]
             text = replace(text, syntax=LineSyntax(encoder.syntax, *of_words, *of_lines))

@@ -218,10 +218,10 @@ class Recipe(RunConfig):
         if not isinstance(section, Mapping):
             return content
         parts = {name: content[name] for name in cls.shorthands if name in content}
-        own = {key: section[key] for key in section if key not in InfusionConfig.shorthands}
+        infusion = {key: section[key] for key in section if key not in InfusionConfig.shorthands}
         short = {key: section[key] for key in section if key in InfusionConfig.shorthands}
-        embedding = own.get("embedding")
-        twice = [f"infusion.{name}" for name in parts if name in own]
+        embedding = infusion.get("embedding")
+        twice = [f"infusion.{name}" for name in parts if name in infusion]
         if embedding is None or isinstance(embedding, Mapping):
             twice += [f"infusion.embedding.{key}" for key in short if key in (embedding or {})]
             embedding = {**(embedding or {}), **short}
@@ -230,7 +230,7 @@ class Recipe(RunConfig):
                 [f"{key}: expected it once, got its shorthand {cls.short(key)} as well." for key in twice]
             )
         full = {key: value for key, value in content.items() if key not in cls.shorthands}
-        return {**full, "infusion": {**own, **parts, "embedding": embedding}}
+        return {**full, "infusion": {**infusion, **parts, "embedding": embedding}}
 
     @classmethod
     def long(cls, setting: str) -> str:
@@ -267,9 +267,9 @@ class Recipe(RunConfig):
 
     def _start_problems(self) -> list[str]:
         """What goes only with `model.init_from`, or not with it."""
-        own, training = self.model, self.training
-        if own.init_from is None:
-            alone: dict[str, Any] = {f"model.{key}": getattr(own, key) for key in _OF_START}
+        model, training = self.model, self.training
+        if model.init_from is None:
+            alone: dict[str, Any] = {f"model.{key}": getattr(model, key) for key in _OF_START}
             alone["training.lora"] = training.lora
             return [f"{key}: expected model.init_from beside it, got none." for key in alone if alone[key]]
         try:
@@ -284,7 +284,7 @@ class Recipe(RunConfig):
             refused |= {"training.lora": training.lora}
         if (Path(str(self.start)) / TRANSLATOR).is_file():
             where = "a translator that `train` wrote"
-            refused |= {f"model.{key}": getattr(own, key) for key in _OF_START[:-1]}
+            refused |= {f"model.{key}": getattr(model, key) for key in _OF_START[:-1]}
         problems = [
             f"{key}: expected none with model.init_from, the folder of {where}, got {value!r}."
             for key, value in refused.items()
@@ -421,16 +421,16 @@ class Recipe(RunConfig):
         """What is put into a pretrained translator, with the values of its factors."""
         embedding = None
         if self.embedding.kind != "none":
-            values = {name: one.values for name, one in vocabularies.items()}
+            values = {name: vocabulary.values for name, vocabulary in vocabularies.items()}
             embedding = self.embedding.model_copy(update={"factors": tuple(values) or None, "values": values})
         return self.infusion.model_copy(update={"embedding": embedding, "seed": self.seed})
 
     def syntax_inputs(self, training: bool) -> SyntaxInputs:
         """What the encoder reads of trees; governors are targets in training and are injected outside it."""
         lisa = self.infusion.lisa
-        wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
+        reads_governors = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
         brackets = () if training and self.parse_task else None
-        return SyntaxInputs.of(self.infusion.tree_options, wanted, brackets=brackets)
+        return SyntaxInputs.of(self.infusion.tree_options, reads_governors, brackets=brackets)
 
 
 def completed(recipe: Recipe) -> Recipe:
@@ -498,9 +498,9 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
                 f"infusion.embedding: expected that of model.init_from={path}, got {recipe.embedding.kind}. "
                 "Leave it out; masks, relation_bias and lisa may be added."
             )
-        sections = {name: getattr(infusion, name) for name in recipe.shorthands}
         # In part only, so that what is added takes what it does not say of trees from what is there.
-        added = {name: part.model_dump(exclude_unset=True) for name, part in sections.items() if part}
+        sections = {name: getattr(infusion, name) for name in recipe.shorthands if getattr(infusion, name)}
+        added = {name: section.model_dump(exclude_unset=True) for name, section in sections.items()}
         preset = {} if infusion.preset == "preserving" else {"preset": infusion.preset}
         try:
             infusion = InfusionConfig(**{**parent.model_dump(exclude_unset=True), **added, **preset})

@@ -77,14 +77,14 @@ def score_translator(
     """
     info = translator.info
     read = translator.encoder.factors
-    own = {name: values for name, values in (user_factors or {}).items() if name in read}
-    found = translator.translate(sources, beam_size, user_factors=own, **search)
-    shown = track(found, progress or "", len(sources), enabled=progress is not None)
+    factors = {name: values for name, values in (user_factors or {}).items() if name in read}
+    translations = translator.translate(sources, beam_size, user_factors=factors, **search)
+    shown = track(translations, progress or "", len(sources), enabled=progress is not None)
     best = [hypotheses[0] for hypotheses in shown]
-    hypotheses = [one.text for one in best]
+    hypotheses = [hypothesis.text for hypothesis in best]
     written = written_references([translator], references)
     scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
-    return ScoredText(hypotheses, written, scores, sum(one.loops for one in best))
+    return ScoredText(hypotheses, written, scores, sum(hypothesis.loops for hypothesis in best))
 
 
 def written_references(translators: Sequence[Translator], references: References) -> References:
@@ -163,7 +163,7 @@ def paired_bootstrap(
 
     Source: Koehn (2004); p as in sacreBLEU, with its seed.
     """
-    whole = [score(one.sum(0, dtype=np.float64)) for one in (baseline, system)]
+    whole = [score(table.sum(0, dtype=np.float64)) for table in (baseline, system)]
     gain = whole[1] - whole[0]
     if np.array_equal(baseline, system):
         return Comparison(0.0, 1.0, None, 0.0, 0.0)
@@ -208,24 +208,25 @@ def score_table(
         "chrF++": CHRF(word_order=2, lowercase=lowercase),
         "TER": TER(**ter),
     }
-    found, first = dict[str, Any](), dict[str, Any]()
+    rows, first = dict[str, Any](), dict[str, Any]()
     for name, lines in systems.items():
-        tables = {key: _statistics(one, lines, references) for key, one in metrics.items()}
-        sums = {key: one.sum(0, dtype=np.float64) for key, one in tables.items()}
-        own, reference = sums["BLEU"][:2].tolist()
-        row: dict[str, Any] = {key: _score_of(metrics[key])(one) for key, one in sums.items()}
-        row["length_ratio"] = own / reference if reference else None
+        tables = {key: _statistics(metric, lines, references) for key, metric in metrics.items()}
+        sums = {key: table.sum(0, dtype=np.float64) for key, table in tables.items()}
+        n_words, reference = sums["BLEU"][:2].tolist()
+        row: dict[str, Any] = {key: _score_of(metrics[key])(table) for key, table in sums.items()}
+        row["length_ratio"] = n_words / reference if reference else None
         if first:
             tests: dict[str, Comparison] = {}
-            for key, one in tables.items():
+            for key, table in tables.items():
                 least = 1.0 if key == "BLEU" else -math.inf
-                tests[key] = paired_bootstrap(one, first[key], _score_of(metrics[key]), least=least)
+                tests[key] = paired_bootstrap(table, first[key], _score_of(metrics[key]), least=least)
                 if (no_p := tests["BLEU"].no_p) is not None:  # no metric is surer than BLEU of no translation
                     tests[key] = replace(tests[key], p_value=math.nan, no_p=no_p)
-            row["against"] = {key: one.as_dict() for key, one in tests.items()}
-        found[name], first = row, first or tables
-    signatures = {key: f"{one.get_signature()}{f'|{note}' if note else ''}" for key, one in metrics.items()}
-    return {"signatures": signatures, "systems": found}
+            row["against"] = {key: test.as_dict() for key, test in tests.items()}
+        rows[name], first = row, first or tables
+    ending = f"|{note}" if note else ""
+    signatures = {key: f"{metric.get_signature()}{ending}" for key, metric in metrics.items()}
+    return {"signatures": signatures, "systems": rows}
 
 
 def bootstrap_gain(
@@ -253,11 +254,11 @@ def bootstrap_gain(
         scores = [*map(_score_of(bleu), np.tensordot(table, weights, (1, 0)).tolist())]
         return np.asarray(scores[1::2]) - scores[::2]
 
-    found = []
+    means = []
     for _ in range(2 * N_SAMPLES):
         weights = np.bincount(rng.integers(0, n_lines, n_lines), minlength=n_lines)
-        found.append(gains(weights)[rng.integers(0, n_seeds, n_seeds)].mean())
-    low, high = np.percentile(found, [2.5, 97.5])
+        means.append(gains(weights)[rng.integers(0, n_seeds, n_seeds)].mean())
+    low, high = np.percentile(means, [2.5, 97.5])
     return Interval(float(gains(np.ones(n_lines, int)).mean()), float(low), float(high))
 
 
@@ -283,7 +284,7 @@ def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
     for other in infos[1:]:
         sides = zip(infos[0].languages, other.languages, strict=True)
         if any(a != b and (language_of(a) is None) == (language_of(b) is None) for a, b in sides):
-            ways = " and ".join(" → ".join(one.languages) for one in (infos[0], other))
+            ways = " and ".join(" → ".join(info.languages) for info in (infos[0], other))
             raise ConfigError(f"{option}: expected models of the same direction, got {ways}.")
 
 
@@ -299,13 +300,13 @@ def common_scoring(infos: Sequence[FolderInfo], option: str) -> dict[str, Any]:
         ConfigError: Their directions differ, or only one of them writes tokenised text.
     """
     check_directions(infos, option)
-    found = [scoring(info) for info in infos]
-    if len({one["tokenize"] for one in found}) > 1:
-        ways = " and ".join(dict.fromkeys(one["tokenize"] for one in found))
+    options = [scoring(info) for info in infos]
+    if len({option_set["tokenize"] for option_set in options}) > 1:
+        ways = " and ".join(dict.fromkeys(option_set["tokenize"] for option_set in options))
         raise ConfigError(
             f"{option}: expected models whose output BLEU tokenises in the same way, got {ways}."
         )
-    return {**found[0], "lowercase": any(one["lowercase"] for one in found)}
+    return {**options[0], "lowercase": any(option_set["lowercase"] for option_set in options)}
 
 
 def _bleu(lowercase: bool, tokenize: str) -> BLEU:

@@ -89,10 +89,10 @@ class PreparedLines:
             return offsets
         raw = np.zeros_like(offsets)
         for (starts, ends), (first, stop) in zip(self.places, pairwise(splits.tolist()), strict=True):
-            own = offsets[first:stop]
-            filled = own[:, 1] > own[:, 0]
-            raw[first:stop][filled, 0] = starts[own[filled, 0]]
-            raw[first:stop][filled, 1] = ends[own[filled, 1] - 1]
+            of_line = offsets[first:stop]
+            filled = of_line[:, 1] > of_line[:, 0]
+            raw[first:stop][filled, 0] = starts[of_line[filled, 0]]
+            raw[first:stop][filled, 1] = ends[of_line[filled, 1] - 1]
         return raw
 
 
@@ -136,9 +136,7 @@ class TextPreparation:
         if self.nfc:
             starts, ends = _places(replace(self, unescape=False).clean(line), line)
             spans = ((places[start], places[end]) for start, end in offsets)
-            return [
-                (int(starts[one]), int(ends[other - 1])) if other > one else (0, 0) for one, other in spans
-            ]
+            return [(int(starts[a]), int(ends[b - 1])) if b > a else (0, 0) for a, b in spans]
         if self.tokenized:
             places = _single_spaces(line)[places]
         return [(int(places[start]), int(places[end])) for start, end in offsets]
@@ -176,7 +174,7 @@ def unescape(line: str) -> str:
 def lower_case(line: str) -> str:
     """Lower-case a line without moving any character: "İ" would become two characters otherwise."""
     lowered = line.lower()
-    return lowered if len(lowered) == len(line) else "".join(one.lower()[:1] for one in line)
+    return lowered if len(lowered) == len(line) else "".join(character.lower()[:1] for character in line)
 
 
 def detokenize(line: str, language: str) -> str:
@@ -206,17 +204,17 @@ def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     starts, ends = np.zeros(len(text), np.int32), np.zeros(len(text), np.int32)
     if raw.replace(" ", "") != text.replace(" ", ""):  # other quotes, "..." for one character
         for kind, first, stop, start, end in SequenceMatcher(None, raw, text, False).get_opcodes():
-            own = np.arange(first, stop, dtype=np.int32)
-            starts[start:end], ends[start:end] = (own, own + 1) if kind == "equal" else (first, stop)
+            same = np.arange(first, stop, dtype=np.int32)
+            starts[start:end], ends[start:end] = (same, same + 1) if kind == "equal" else (first, stop)
         return starts, ends
-    place = 0
+    last = 0
     for index, character in enumerate(text):
-        found = raw.find(character, place) if character != " " else -1
-        if found >= 0:
-            starts[index], ends[index] = found, found + 1
-            place = found + 1
+        at = raw.find(character, last) if character != " " else -1
+        if at >= 0:
+            starts[index], ends[index] = at, at + 1
+            last = at + 1
         else:
-            starts[index] = ends[index] = place
+            starts[index] = ends[index] = last
     return starts, ends
 
 
@@ -287,7 +285,7 @@ def unknown_pieces(tokenizer: Any, spelled: bool = True) -> NDArray[np.int64]:
     """Ids of what characters without a piece become: the unknown piece and, if `spelled`, those of bytes."""
     pieces = tokenizer.get_vocab() if spelled else {}
     ids = [tokenizer.unk_token_id, *(pieces[piece] for piece in pieces if _BYTE.fullmatch(piece))]
-    return np.array([one for one in ids if one is not None], np.int64)
+    return np.array([number for number in ids if number is not None], np.int64)
 
 
 Cutter = Callable[["PreTrainedTokenizerFast", Sequence[str]], list[Any]]
@@ -346,7 +344,7 @@ class PlainTokenizer:
 
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
         """The names of pieces."""
-        return [self.backend_tokenizer.id_to_token(one) for one in ids]
+        return [self.backend_tokenizer.id_to_token(number) for number in ids]
 
 
 @dataclass
@@ -426,29 +424,29 @@ class SourceEncoder:
             raise ValueError(f"words: expected an annotation for the factors {names}, got none.")
         prepared = self.preparation.prepare(lines)
         encodings = cut(self.tokenizer, prepared.texts)
-        pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
-        splits = splits_of([len(one.ids) for one in encodings])
+        pieces = np.fromiter((piece for encoding in encodings for piece in encoding.ids), np.int32)
+        splits = splits_of([len(encoding.ids) for encoding in encodings])
         owners = None
         if words is not None and self.needs_words:
             offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
             owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
         n_tags = len(self.factors) if self.prepend else 0
-        kept, left = slice(None), splits
+        rows, new_splits = slice(None), splits
         if longest is not None and (1 + n_tags) * np.diff(splits).max(initial=0) > longest:
             is_first = first_of_words(owners, splits) if n_tags else None
-            kept = fitting_pieces(splits, longest, is_first, n_tags, self.end_length)
-            left = np.searchsorted(kept, splits)
+            rows = fitting_pieces(splits, longest, is_first, n_tags, self.end_length)
+            new_splits = np.searchsorted(rows, splits)
         if words is None or owners is None:
-            encoded = EncodedText(pieces[kept], left, np.zeros((int(left[-1]), 0), np.int32))
+            encoded = EncodedText(pieces[rows], new_splits, np.zeros((int(new_splits[-1]), 0), np.int32))
         else:
-            encoded = self._with_annotation(pieces[kept], left, owners[kept], words)
-        return replace(encoded, is_cut=np.diff(splits) != np.diff(left))
+            encoded = self._with_annotation(pieces[rows], new_splits, owners[rows], words)
+        return replace(encoded, is_cut=np.diff(splits) != np.diff(new_splits))
 
     @property
     def end_length(self) -> int:
         """Pieces after the text: the end piece, and mBART's code behind it."""
         added = self.tokenizer.backend_tokenizer.encode("a").special_tokens_mask
-        return max(1, next(n for n, one in enumerate([*added[::-1], 0]) if not one))
+        return max(1, next(n for n, is_special in enumerate([*added[::-1], 0]) if not is_special))
 
     def _with_annotation(
         self,
@@ -472,7 +470,7 @@ class SourceEncoder:
 
 def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
     """True for the first piece of each word; `owners` and `splits` are those of `with_tags`."""
-    return np.isin(subword_codes(owners, splits), [SUBWORD_POSITIONS.index(one) for one in "BO"])
+    return np.isin(subword_codes(owners, splits), [SUBWORD_POSITIONS.index(position) for position in "BO"])
 
 
 def fitting_pieces(
@@ -526,8 +524,8 @@ def with_tags(
         shift = np.repeat(n_before[splits[1:]], lengths)
         first_tag = (np.repeat(splits[:-1], lengths) + n_before[:-1])[is_first]
     n_all = len(pieces) + int(n_before[-1])
-    found, words = np.empty(n_all, np.int32), np.empty(n_all, np.int32)
+    with_pieces, words = np.empty(n_all, np.int32), np.empty(n_all, np.int32)
     moved, placed = np.arange(len(pieces)) + shift, first_tag[:, None] + np.arange(n_tags)
-    found[moved], words[moved] = pieces, owners
-    found[placed], words[placed] = tags[is_first], owners[is_first][:, None]
-    return found, (splits + n_before[splits]).astype(np.int64), words
+    with_pieces[moved], words[moved] = pieces, owners
+    with_pieces[placed], words[placed] = tags[is_first], owners[is_first][:, None]
+    return with_pieces, (splits + n_before[splits]).astype(np.int64), words

@@ -98,8 +98,8 @@ class StoredLines(Sequence[Any]):
 
     def take(self, rows: Sequence[int]) -> StoredLines:
         """Select lines, in the order of `rows`."""
-        wanted = np.asarray(rows, np.int64)
-        return StoredLines(self.folder, self.column, wanted if self.rows is None else self.rows[wanted])
+        numbers = np.asarray(rows, np.int64)
+        return StoredLines(self.folder, self.column, numbers if self.rows is None else self.rows[numbers])
 
     def __len__(self) -> int:
         return len(self._values if self.rows is None else self.rows)
@@ -122,20 +122,20 @@ class StoredLines(Sequence[Any]):
 
 def joined_arrays(chunks: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """The arrays of all chunks by name, in memory; see `write_arrays`."""
-    parts = list(_continued(chunks))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    all_chunks = list(_continued(chunks))
+    return {name: np.concatenate([chunk[name] for chunk in all_chunks]) for name in all_chunks[0]}
 
 
 def _continued(chunks: Iterable[Mapping[str, NDArray[Any]]]) -> Iterator[dict[str, NDArray[Any]]]:
     """The chunks; arrays whose names end in "splits", where lines begin, go on from the chunk before."""
     last: dict[str, int] = {}
     for chunk in chunks:
-        found = dict(chunk)
+        arrays = dict(chunk)
         for name in (name for name in chunk if name.endswith("splits")):
             values = chunk[name] + last.get(name, 0)
-            found[name] = values[1:] if name in last else values
+            arrays[name] = values[1:] if name in last else values
             last[name] = int(values[-1])
-        yield found
+        yield arrays
 
 
 def write_arrays(folder: Path, chunks: Iterable[Mapping[str, NDArray[Any]]]) -> None:

@@ -202,9 +202,9 @@ class BpeDropout:
     def __call__(self, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> list[Any]:
         """Cut lines. Raises ConfigError if the tokenizer does not make its pieces by merges alone."""
         letters, merges = _letters_and_merges(tokenizer)
-        cuts = [self._cut(one, merges) for one in letters.encode_batch(list(lines))]
+        cuts = [self._cut(line, merges) for line in letters.encode_batch(list(lines))]
         both = zip(cuts, encode_pieces(tokenizer, lines), strict=True)
-        return [kept if max(len(one.ids), len(kept.ids)) > self.longest else one for one, kept in both]
+        return [plain if max(len(cut.ids), len(plain.ids)) > self.longest else cut for cut, plain in both]
 
     def _cut(self, line: Any, merges: _Merges) -> Cut:
         cut, draw, prob = Cut([], []), self._draw, self.prob
@@ -244,7 +244,7 @@ def _letters_and_merges(tokenizer: PreTrainedTokenizerFast) -> tuple[Tokenizer, 
         )
     letters.model.dropout, letters.encode_special_tokens, ids = 1.0, True, model["vocab"]
     merges = enumerate(model["merges"])
-    return letters, {(ids[one], ids[other]): (rank, ids[one + other]) for rank, (one, other) in merges}
+    return letters, {(ids[a], ids[b]): (rank, ids[a + b]) for rank, (a, b) in merges}
 
 
 _ROLES = {
@@ -281,7 +281,7 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
             tokenizer = _checked(auto_tokenizer(path), path)
             roles = {role: str(getattr(tokenizer, role)) for role in _OF_ROLES if getattr(tokenizer, role)}
             added = tokenizer.added_tokens_decoder.values()
-            symbols = {one.content for one in added if one.special} - set(roles.values())
+            symbols = {token.content for token in added if token.special} - set(roles.values())
             if symbols:
                 backend = with_symbols(tokenizer.backend_tokenizer, symbols)
                 tokenizer = _fast(backend, *map(roles.get, SPECIAL_ROLES))
@@ -291,10 +291,10 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
     except ConfigError:
         raise
     except Exception as error:  # protobuf and tokenizers raise classes of their own
-        wanted = "a tokenizer folder, a SentencePiece .model or a tokenizer.json"
-        raise ConfigError(f"subwords.tokenizer: expected {wanted}, got: {error}") from error
+        kinds = "a tokenizer folder, a SentencePiece .model or a tokenizer.json"
+        raise ConfigError(f"subwords.tokenizer: expected {kinds}, got: {error}") from error
     state = json.loads(backend.to_str())
-    special = [one["content"] for one in state["added_tokens"] if one["special"]]
+    special = [token["content"] for token in state["added_tokens"] if token["special"]]
     for role, names in _ROLES.items():
         if role not in roles and (known := [name for name in names if name in special]):
             roles[role] = known[0]

@@ -42,10 +42,10 @@ class TorchDecoder:
         """See `PieceDecoder`."""
         if self.model.device.type == "cpu":
             keep_freed_memory()
-        found: list[list[Hypothesis]] = []
+        hypotheses: list[list[Hypothesis]] = []
         for batch in batches_of(source.lengths[list(rows)], search.batch_size):
-            found += self._decode_batch(source, rows[batch], search)
-        return found
+            hypotheses += self._decode_batch(source, rows[batch], search)
+        return hypotheses
 
     @torch.inference_mode()
     def _decode_batch(
@@ -84,13 +84,13 @@ class TorchDecoder:
         check_outputs(limit.total)
         # `generate` may fill up with the end piece, so everything after the first end is padding.
         ends = sequences[:, 1:] == tokenizer.eos_token_id
-        made = ends.cumsum(1) - ends.long() == 0
-        lengths = made.sum(1)
-        pieces = [one[:n] for one, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
+        is_text = ends.cumsum(1) - ends.long() == 0
+        lengths = is_text.sum(1)
+        pieces = [row[:n] for row, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
         scores = None
         if search.scored:
-            each = [self._log_probs(*one, sequences) for one in zip(self.models, batches, strict=True)]
-            log_probs = torch.stack(each).mean(0).where(made, 0.0)
+            each = [self._log_probs(*member, sequences) for member in zip(self.models, batches, strict=True)]
+            log_probs = torch.stack(each).mean(0).where(is_text, 0.0)
             if self.model.generation_config.forced_bos_token_id is not None:
                 log_probs[:, 0] = 0.0  # as in the search, a language code is no choice
             scores = normalised(log_probs.sum(1), lengths, search.length_penalty).tolist()
@@ -116,14 +116,14 @@ class Ensembling(LogitsProcessor):
         for model, batch, cache in zip(others, batches, caches, strict=True):
             start = torch.full_like(batch["input_ids"][:, :1], model.config.decoder_start_token_id)
             states = model(**batch, decoder_input_ids=start).encoder_last_hidden_state
-            given: dict[str, Any] = {key: one.repeat_interleave(n_beams, 0) for key, one in batch.items()}
-            given["encoder_outputs"] = BaseModelOutput(states.repeat_interleave(n_beams, 0))
-            self.members.append((model, {**given, "use_cache": True, CACHE: cache}))
+            inputs: dict[str, Any] = {key: rows.repeat_interleave(n_beams, 0) for key, rows in batch.items()}
+            inputs["encoder_outputs"] = BaseModelOutput(states.repeat_interleave(n_beams, 0))
+            self.members.append((model, {**inputs, "use_cache": True, CACHE: cache}))
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Let each model read the last piece of each beam."""
-        for model, given in self.members:
-            logits = model(**given, decoder_input_ids=input_ids[:, -1:]).logits[:, -1]
+        for model, inputs in self.members:
+            logits = model(**inputs, decoder_input_ids=input_ids[:, -1:]).logits[:, -1]
             scores = scores + logits.float().log_softmax(-1)
         return scores / (1 + len(self.members))
 
@@ -162,9 +162,9 @@ class LengthLimit(LogitsProcessor):
         if n_made + 1 < self.smallest:
             return scores
         ending = self.limits <= n_made + 1
-        kept = scores[:, self.end_id].clone()
+        end_scores = scores[:, self.end_id].clone()
         scores = scores.masked_fill(ending[:, None], -torch.inf)
-        scores[:, self.end_id] = kept
+        scores[:, self.end_id] = end_scores
         return scores
 
 
@@ -175,12 +175,12 @@ def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search
     samples whatever lines are around it, in whatever batches. `rows` are the lines of the samples; the
     samples of a line are neighbours.
     """
-    found = np.empty((len(rows), longest))
-    for place, row in enumerate(rows):
+    numbers = np.empty((len(rows), longest))
+    for sample, row in enumerate(rows):
         pieces = source.pieces[source.splits[row] : source.splits[row + 1]].astype(np.int64)
-        of_line = (search.seed or 0, place % search.n_best, crc32(pieces.tobytes()))
-        found[place] = 1 - np.random.default_rng(of_line).random(longest)
-    return torch.from_numpy(found).float()
+        of_line = (search.seed or 0, sample % search.n_best, crc32(pieces.tobytes()))
+        numbers[sample] = 1 - np.random.default_rng(of_line).random(longest)
+    return torch.from_numpy(numbers).float()
 
 
 class Sampling(LogitsProcessor):
@@ -202,5 +202,5 @@ class Sampling(LogitsProcessor):
             scores = nowhere.scatter(1, best.indices, best.values)
         sums = (scores.float() / self.temperature).softmax(-1).cumsum(-1)
         check_outputs(sums[:, -1])
-        wanted = self.drawn[:, input_ids.shape[1] - 1, None] * sums[:, -1:]
-        return nowhere.scatter(1, torch.searchsorted(sums, wanted), 0.0)
+        thresholds = self.drawn[:, input_ids.shape[1] - 1, None] * sums[:, -1:]
+        return nowhere.scatter(1, torch.searchsorted(sums, thresholds), 0.0)

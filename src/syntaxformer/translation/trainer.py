@@ -117,9 +117,9 @@ class SyntaxTrainer(RunTrainer, Trainer):
 
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
         """Parameters that syntax adds may have a rate of their own."""
-        (place, rate), own = super().group_of(name, parameter), self.config.infusion_learning_rate
+        (group, rate), own_rate = super().group_of(name, parameter), self.config.infusion_learning_rate
         is_new = OF_INFUSION.match(name) or "infusion" in name.split(".")
-        return (place + 2, own) if is_new and own is not None else (place, rate)
+        return (group + 2, own_rate) if is_new and own_rate is not None else (group, rate)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -172,8 +172,8 @@ class SyntaxTrainer(RunTrainer, Trainer):
             return super().training_step(model, inputs, n_items)
         n_items = (labels != IGNORED_LABEL).sum() if n_items is None else n_items
         starts = range(0, len(labels), most)
-        parts = ({name: one[start : start + most] for name, one in inputs.items()} for start in starts)
-        losses = [super(SyntaxTrainer, self).training_step(model, part, n_items) for part in parts]
+        parts = ({name: tensor[start : start + most] for name, tensor in inputs.items()} for start in starts)
+        losses = [super(SyntaxTrainer, self).training_step(model, rows, n_items) for rows in parts]
         return torch.stack(losses).sum()
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -245,8 +245,8 @@ class SyntaxTrainer(RunTrainer, Trainer):
             ConfigError: The loss of the mean is not finite.
         """
         folder, best_by = Path(self.args.output_dir), self.config.best_by
-        wanted = self.state.best_global_step, self.config.average, evaluations(self.state.log_history)
-        best, near = best_and_near(folder, *wanted)
+        choice = self.state.best_global_step, self.config.average, evaluations(self.state.log_history)
+        best, near = best_and_near(folder, *choice)
         chosen, scores = [best], scores_at(step_of(best), self.state.log_history)
         if len(near) > 1:
             load_weights(self.model, average_weights(near), best)

@@ -479,7 +479,8 @@ def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a recipe, initialised from torch's random state."""
-    tokenizer, own = encoder.target_tokenizer, encoder.tokenizer if encoder.own_target is not None else None
+    tokenizer = encoder.target_tokenizer
+    source_tokenizer = None if encoder.own_target is None else encoder.tokenizer
     pretrained, tags, plan = recipe.pretrained_embeddings, recipe.predict_target_pos, recipe.width_plan()
     table_width = pretrained and pretrained.source and pretrained.source.width
     parse, labels = recipe.parse_task, FactorVocabulary("parse_task", encoder.syntax.brackets or ()).entries
@@ -487,8 +488,8 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     config = SyntaxTransformerConfig(
         **recipe.model.model_dump(),
         vocab_size=len(tokenizer),
-        source_vocab_size=own and len(own),
-        source_pad_token_id=own and own.pad_token_id,
+        source_vocab_size=source_tokenizer and len(source_tokenizer),
+        source_pad_token_id=source_tokenizer and source_tokenizer.pad_token_id,
         infusion=plan.as_dict(),
         tag_layers=recipe.embedding.tag_layers or 1,
         **recipe.infusion.sections_of_translator,
@@ -515,8 +516,8 @@ def _start_tables(
         return {}
     done = {"pretrained_embeddings": start_tables(model, section, vectors)}
     if vectors is None:
-        kept = read_json(report) if report.exists() else {}
-        return {key: kept[key] for key in ("pretrained_embeddings",) if key in kept}
+        stored = read_json(report) if report.exists() else {}
+        return {key: stored[key] for key in ("pretrained_embeddings",) if key in stored}
     if writes:
         write_json(report, done, indent=1)
     return done
@@ -531,8 +532,9 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     if not recipe.is_hosted:
         parts.pop("embedding", None)  # its arithmetic tells more
     else:
-        n_trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
-        infused = sum(one.numel() for one in model.infusion.parameters()) if hasattr(model, "infusion") else 0
+        n_trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        infusion = model.infusion.parameters() if hasattr(model, "infusion") else ()
+        infused = sum(parameter.numel() for parameter in infusion)
         kind = f"{model.config.model_type} of {recipe.model.init_from}, {n_trained / 1e6:.2f}M trained, "
         kind += f"{infused / 1e6:.3f}M of them of syntax"
     return (
@@ -560,9 +562,9 @@ def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
         if name in corpus.factor_files
     }
     beam_size = recipe.training.dev_beam_size
-    found = score_translator(translator, lines, data.dev_text.tgt, beam_size, user_factors)
+    scored = score_translator(translator, lines, data.dev_text.tgt, beam_size, user_factors)
     model.train(was_training)
-    return {"bleu": found.scores.bleu, "n_loops": found.n_loops}
+    return {"bleu": scored.scores.bleu, "n_loops": scored.n_loops}
 
 
 def finish(

@@ -46,7 +46,9 @@ TRANSLATORS = {
     "relation_bias": ["relation_bias={}", "infusion.kind=add"],
     "relation_bias_distance": ["relation_bias.init=distance"],
     "lisa": ["lisa={}"],
-    "all_sections": ["infusion.kind=sum_then_concat", "masks={}", "lisa={}", "predict_target_pos={}"],
+    "all_sections": [
+        "infusion.kind=sum_then_concat", "masks={}", "lisa={}", "predict_target_pos.annotator=de",
+    ],
     "parse_task": ["parse_task={}", "infusion.kind=none"],
 }  # fmt: skip
 ENCODERS = {

@@ -23,13 +23,13 @@ SMALL = (
 KILLED = """
 import os, signal
 from syntaxformer.cli.main import main
-from syntaxformer.runs.trainer import Flow
+from syntaxformer.runs.trainer import RunCallback
 
 def kill(self, args, state, control, **_):
     if state.global_step == 20 and os.environ["RANK"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)
 
-Flow.on_step_begin = kill
+RunCallback.on_step_begin = kill
 main()
 """
 

@@ -23,25 +23,23 @@ class Section(BaseModel):
 class RunTraining(Section):
     """Settings of training that all networks share."""
 
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="auto: bf16 if that is faster"
-    )
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bf16 if that is faster")
     activation_checkpointing: bool = Field(
-        default=False, description="recompute states inside layers: half the memory, slower by a quarter"
+        False, description="recompute states inside layers: half the memory, slower by a quarter"
     )
     sharded: bool = Field(
-        default=False, description="each of several processes keeps a part of weights and optimizer (FSDP)"
+        False, description="each of several processes keeps a part of weights and optimizer (FSDP)"
     )
     compile: bool = Field(
-        default=False,
+        False,
         description="train through torch.compile: needs a C++ compiler, and a minute before the first update",
     )
     workers: int = Field(
-        default=0, ge=0, le=1024, description="processes that prepare batches beside training; pays on a GPU"
+        0, ge=0, le=1024, description="processes that prepare batches beside training; pays on a GPU"
     )
-    log_every: int = Field(default=50, ge=1, description="updates between log lines")
+    log_every: int = Field(50, ge=1, description="updates between log lines")
     patience: int | None = Field(
-        default=None, ge=1, description="stop after so many evaluations without a gain by best_by"
+        None, ge=1, description="stop after so many evaluations without a gain by best_by"
     )
 
 
@@ -53,7 +51,7 @@ class RunConfig(Section):
         training: Any
 
     output: Path = Field(description="folder of the finished model, its checkpoints and logs")
-    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="seed of initialisation, dropout, data order")
+    seed: int = Field(1, ge=0, le=MAX_SEED, description="seed of initialisation, dropout, data order")
 
     def to_yaml(self) -> str:
         """The settings with all defaults, as they are stored with checkpoints and the model."""

@@ -101,10 +101,10 @@ class RunTrainer:
         **options: Any,
     ) -> None:
         self.config, self.batches, self.rate, self.n_updates = config, batches, rate, n_updates
-        self.patience = Patience(config.patience, best_by)
-        callbacks = [Flow(batches), self.patience, ProgressLines(n_updates), Interruption()]
-        callbacks += [Curves(curves)] if config.tensorboard else []
-        super().__init__(model, arguments, callbacks=callbacks, **options)
+        self.beside = RunCallback(
+            batches, n_updates, config.patience, best_by, curves if config.tensorboard else None
+        )
+        super().__init__(model, arguments, callbacks=[self.beside], **options)
         if config.sharded:
             shard(self)
         self.remove_callback(PrinterCallback)
@@ -197,7 +197,7 @@ class RunTrainer:
             self.train()
             return
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if state.global_step >= self.n_updates or self.patience.is_out(state):
+        if state.global_step >= self.n_updates or self.beside.is_out_of_patience(state):
             self.state = state
         else:
             self.train(resume_from_checkpoint=str(checkpoint))
@@ -232,7 +232,7 @@ class RunTrainer:
             if self.state.best_global_step:
                 self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
             with atomic_folder(folder / f"checkpoint-{self.state.global_step}") as partial_folder:
-                self._save(str(partial_folder), weights)
+                self.model.save_pretrained(partial_folder, state_dict=weights)
                 save_optimizer(partial_folder, optimizer, self.lr_scheduler)
                 save_random_states(partial_folder, random_states)
                 self.state.save_to_json(str(partial_folder / "trainer_state.json"))
@@ -249,10 +249,6 @@ class RunTrainer:
         """The checkpoints that are kept besides the best one: the last."""
         return numbered[-1:]
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Save only weights and config, without pickled arguments."""
-        self.model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
-
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
         verify_manifest(folder)
@@ -267,131 +263,109 @@ class RunTrainer:
             load_random_state(Path(checkpoint), self.args.process_index, self.args.seed)
 
 
-class Flow(TrainerCallback):
-    """Prepares a process before its first update, orders the data of each epoch, and logs the last update."""
+class RunCallback(TrainerCallback):
+    """What a run does beside its updates: data order, log lines, curves, early stopping, Ctrl-C.
 
-    def __init__(self, batches: Any) -> None:
-        self.batches = batches
+    At Ctrl-C it writes a checkpoint after the update and leaves; a second Ctrl-C leaves at once. Several
+    processes leave at once, since they would not stop after the same update.
+
+    Args:
+        batches: As in `RunTrainer`.
+        max_steps: Updates of the run.
+        patience: Evaluations without a better score after which training stops; None for any number.
+        best_by: The key of `JUDGED_BY` for the patience.
+        curves: Folder for TensorBoard; None for none.
+    """
+
+    def __init__(
+        self, batches: Any, max_steps: int, patience: int | None, best_by: str, curves: Path | None
+    ) -> None:
+        self.batches, self.max_steps, self.patience, self.best_by = batches, max_steps, patience, best_by
+        self.curves, self._writer = curves, None
+        self._start, self._first_step = 0.0, 0
+        self._bar: Progress | None = None
+        self._is_interrupted = False
+
+    def is_out_of_patience(self, state: TrainerState) -> bool:
+        """Whether as many evaluations as are allowed brought no better score."""
+        return self.patience is not None and n_without_gain(state.log_history, self.best_by) >= self.patience
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Restore the log interval, which a checkpoint may change, and seed the processes of a new run."""
-        state.logging_steps = args.logging_steps
+        """Seed the processes of a new run, start clock and bar, and listen for Ctrl-C if nobody else does."""
+        state.logging_steps = args.logging_steps  # which a checkpoint may change
         if state.global_step == 0 and args.process_index:
             set_seed((args.seed + args.process_index) % (MAX_SEED + 1))
+        self._start, self._first_step = time.monotonic(), state.global_step
+        if sys.stderr.isatty() and state.is_world_process_zero and _log.isEnabledFor(logging.INFO):
+            self._bar = terminal_bar("updates")
+            self._bar.add_task("training", total=self.max_steps, completed=state.global_step)
+            self._bar.start()
+        is_free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if is_free and args.world_size == 1 and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, *_: Any) -> None:
+        self._is_interrupted = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _log.warning("interrupted: a checkpoint is written first; Ctrl-C again leaves without it")
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Choose the batches of the epoch, the same however often training was interrupted."""
         self.batches.set_epoch(int((state.epoch or 0) + 1e-9))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Log after the last update, whatever its number."""
+        """Log after the last update, whatever its number; ask for a checkpoint after Ctrl-C."""
         control.should_log |= state.global_step >= state.max_steps
-
-
-class Interruption(TrainerCallback):
-    """At Ctrl-C, writes a checkpoint after the update and leaves; a second Ctrl-C leaves at once.
-
-    Several processes leave at once, since they would not stop after the same update.
-    """
-
-    _is_asked = False
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Listen, unless Ctrl-C has another meaning here."""
-        is_free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if is_free and args.world_size == 1 and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._ask)
-
-    def _ask(self, *_: Any) -> None:
-        self._is_asked = True
-        self.on_train_end()
-        _log.warning("interrupted: a checkpoint is written first; Ctrl-C again leaves without it")
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ask for a checkpoint."""
-        control.should_save |= self._is_asked
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave."""
-        if self._is_asked:
-            raise KeyboardInterrupt
-
-    def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Listen no longer."""
-        if signal.getsignal(signal.SIGINT) == self._ask:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class ProgressLines(TrainerCallback):
-    """Writes one line for each log and evaluation, with speed and remaining time; a terminal shows a bar."""
-
-    def __init__(self, max_steps: int) -> None:
-        self.max_steps = max_steps
-        self._start = 0.0
-        self._first_step = 0
-        self._bar: Progress | None = None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the clock."""
-        self._start = time.monotonic()
-        self._first_step = state.global_step
-        if sys.stderr.isatty() and state.is_world_process_zero and _log.isEnabledFor(logging.INFO):
-            self._bar = terminal_bar("updates")
-            self._bar.add_task("training", total=self.max_steps, completed=state.global_step)
-            self._bar.start()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Move the bar."""
+        control.should_save |= self._is_interrupted
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=state.global_step)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop early if patience ran out, as every evaluation is followed by a save; leave after Ctrl-C."""
+        if self.is_out_of_patience(state):
+            names = " or ".join(JUDGED_BY[self.best_by])
+            _log.info("stopping early: no better %s in %d evaluations", names, self.patience)
+            control.should_training_stop = True
+        if self._is_interrupted:
+            raise KeyboardInterrupt
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Write the line."""
-        logs = logs or {}
-        if not state.is_world_process_zero or "train_runtime" in logs:
+        """Write a line with speed and remaining time, and every number for TensorBoard."""
+        logs, step = logs or {}, state.global_step
+        if not state.is_world_process_zero:
             return
-        shown = "  ".join(
-            f"{name} {value:.5g}"
-            for name, value in logs.items()
-            if name in _SHOWN or name.endswith("_accuracy")
-        )
-        step, seconds = state.global_step, max(time.monotonic() - self._start, 1e-9)
-        rate = (step - self._first_step) / seconds
-        left = timedelta(seconds=int((self.max_steps - step) / rate if rate else 0))
-        line = f"step {step}/{self.max_steps}  {shown}  {rate:.2f} updates/s  {left} left"
-        if self._bar is None:
-            _log.info("%s", line)
-        else:
-            self._bar.console.print(line, highlight=False)
+        if "train_runtime" not in logs:
+            shown = "  ".join(
+                f"{name} {value:.5g}"
+                for name, value in logs.items()
+                if name in _SHOWN or name.endswith("_accuracy")
+            )
+            seconds = max(time.monotonic() - self._start, 1e-9)
+            rate = (step - self._first_step) / seconds
+            left = timedelta(seconds=int((self.max_steps - step) / rate if rate else 0))
+            line = f"step {step}/{self.max_steps}  {shown}  {rate:.2f} updates/s  {left} left"
+            if self._bar is None:
+                _log.info("%s", line)
+            else:
+                self._bar.console.print(line, highlight=False)
+        if self.curves is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = self._writer or SummaryWriter(str(self.curves))
+            for name, value in logs.items():
+                self._writer.add_scalar(name, value, step)
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Remove the bar, write the curves to disk, and listen for Ctrl-C no longer."""
+        if self._bar is not None:
+            self._bar.stop()
+        if self._writer is not None:
+            self._writer.close()
+        if signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_n_loops", "eval_score")
-
-
-class Curves(TrainerCallback):
-    """Writes every logged number for TensorBoard."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._writer = folder, None
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Write the numbers of one log."""
-        if state.is_world_process_zero:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = self._writer or SummaryWriter(str(self.folder))
-            for name, value in (logs or {}).items():
-                self._writer.add_scalar(name, value, state.global_step)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write everything to disk."""
-        if self._writer is not None:
-            self._writer.close()
 
 
 LAYERS = (EncoderLayer, DecoderLayer, GradientCheckpointingLayer)
@@ -419,24 +393,6 @@ def shard(trainer: Any) -> None:
 
 JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss"), "score": ("score",)}
 """`training.best_by` → scores by which evaluations are compared; the next score breaks ties."""
-
-
-class Patience(TrainerCallback):
-    """Stops training after so many evaluations without a better score; None never stops it."""
-
-    def __init__(self, patience: int | None, best_by: str) -> None:
-        self.patience, self.best_by = patience, best_by
-
-    def is_out(self, state: TrainerState) -> bool:
-        """Whether as many evaluations as are allowed brought no better score."""
-        return self.patience is not None and n_without_gain(state.log_history, self.best_by) >= self.patience
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop early if patience ran out; every evaluation is followed by a save, so this checks each."""
-        if self.is_out(state):
-            names = " or ".join(JUDGED_BY[self.best_by])
-            _log.info("stopping early: no better %s in %d evaluations", names, self.patience)
-            control.should_training_stop = True
 
 
 class TallyBook:

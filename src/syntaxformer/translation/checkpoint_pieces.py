@@ -431,11 +431,8 @@ def _choose_code(
             f"{nearest(code, sorted(known))} For a language that it does not know, model.add_codes=true "
             "adds the code as a new piece."
         )
-    fitting = (
-        []
-        if language is None
-        else [known_code for known_code in known if _language(known_code) == _language(language)]
-    )
+    iso = None if language is None else _language(language)
+    fitting = [known_code for known_code in known if _language(known_code) == iso]
     if len(fitting) != 1:
         shown = f"{', '.join(fitting)}" if fitting else "none"
         language = language or "an unknown language"

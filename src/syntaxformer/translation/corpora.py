@@ -46,36 +46,36 @@ class CorpusConfig(Section):
     """Data section of a recipe: files DIR/SPLIT.ENDING, plain or with .gz, or a Hugging Face dataset."""
 
     dir: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
-        default=None, description="folder of the parallel files"
+        None, description="folder of the parallel files"
     )
     dataset: str | None = Field(
-        default=None, description="a Hugging Face dataset instead of dir: its name on the hub, or a folder"
+        None, description="a Hugging Face dataset instead of dir: its name on the hub, or a folder"
     )
-    dataset_config: str | None = Field(default=None, description="configuration of the dataset: de-en")
+    dataset_config: str | None = Field(None, description="configuration of the dataset: de-en")
     columns: dict[str, str] | None = Field(
-        default=None,
+        None,
         description="language → column of the dataset, translation.en for a field of a column; "
         "null: translation.LANGUAGE, or LANGUAGE",
     )
-    src: str = Field(default="en", description="ending of the source's files, most often its language")
-    tgt: str = Field(default="de", description="ending of the target's files")
+    src: str = Field("en", description="ending of the source's files, most often its language")
+    tgt: str = Field("de", description="ending of the target's files")
     src_language: Annotated[str, AfterValidator(given_language)] | None = Field(
-        default=None, description="code of the source language; null: taken from data.src"
+        None, description="code of the source language; null: taken from data.src"
     )
     tgt_language: Annotated[str, AfterValidator(given_language)] | None = Field(
-        default=None, description="code of the target language; null: taken from data.tgt"
+        None, description="code of the target language; null: taken from data.tgt"
     )
     train: str | list[str] = Field(
-        default="train", description="name of the training split, or a list of them, one after the other"
+        "train", description="name of the training split, or a list of them, one after the other"
     )
     synthetic: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
-        default=None,
+        None,
         description="folder that `syntaxformer backtranslate` wrote: more pairs, untouched by data.fraction",
     )
     synthetic_tag: bool = Field(
-        default=True, description=f"put the piece {TAG} before their sources (Caswell et al. 2019)"
+        True, description=f"put the piece {TAG} before their sources (Caswell et al. 2019)"
     )
-    dev: str = Field(default="dev", description="name of the development split")
+    dev: str = Field("dev", description="name of the development split")
     exclude: list[str] = Field(
         default_factory=list,
         description="splits whose sentences must not occur in training, on either side; such pairs are "
@@ -86,14 +86,14 @@ class CorpusConfig(Section):
         description="training splits that Moses' tokenizer has split; its entities and spaces are undone",
     )
     drop_unreadable: bool = Field(
-        default=False, description="leave out training pairs with U+FFFD, which stands for lost characters"
+        False, description="leave out training pairs with U+FFFD, which stands for lost characters"
     )
     clean: bool = Field(
-        default=False,
+        False,
         description="leave out the training pairs whose faults the data report counts, and say how many",
     )
     fraction: float = Field(
-        default=1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
+        1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
     )
     max_pieces: int = Field(
         256,
@@ -102,45 +102,42 @@ class CorpusConfig(Section):
         description="pairs with more pieces than this on a side are left out of training, and counted",
     )
     tabs: Literal["refuse", "space"] = Field(
-        default="refuse",
+        "refuse",
         description="a tab is an error (the file may be a table), or a space, if most lines have none",
     )
-    tokenized: bool = Field(
-        default=False, description="both sides are already split into words by single spaces"
-    )
+    tokenized: bool = Field(False, description="both sides are already split into words by single spaces")
     unescape: bool = Field(
-        default=False, description="read &apos; &quot; &amp; … as the characters that they stand for"
+        False, description="read &apos; &quot; &amp; … as the characters that they stand for"
     )
     moses: bool = Field(
-        default=False,
+        False,
         description="Moses' tokenizer splits lines before subwords and its rules join the output; the "
         "annotator sees the raw text",
     )
     normalize_punctuation: bool | None = Field(
-        default=None,
+        None,
         description="Moses' plain forms of quotes, dashes and spaces on both sides; null: where "
         "model.init_from was trained so (NLLB)",
     )
     normalize: Literal["nfc", "none"] = Field(
-        default="nfc",
+        "nfc",
         description="nfc: both sides, and every text to translate, in Unicode's form NFC with plain single "
         "spaces and without invisible characters; a run with model.init_from takes that of its start",
     )
     lowercase: bool = Field(
-        default=False,
-        description="subwords see lower case; the annotator and the factor `case` see the original",
+        False, description="subwords see lower case; the annotator and the factor `case` see the original"
     )
     factor_files: dict[str, str] = Field(
         default_factory=dict,
         description="your own factors: name → file ending; DIR/SPLIT.ENDING has a value for each source word",
     )
     on_disk: bool | None = Field(
-        default=None,
+        None,
         description="keep the training text and encoded pairs in the cache folder and read them from disk, "
         "not from memory; null: if the training files are larger than 200 MB",
     )
     cache: Path | None = Field(
-        default=None, description="folder for tagged and encoded text; null: the user's cache folder"
+        None, description="folder for tagged and encoded text; null: the user's cache folder"
     )
 
     @model_validator(mode="after")

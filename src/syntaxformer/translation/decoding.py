@@ -25,17 +25,15 @@ if TYPE_CHECKING:
 class DecodingConfig(Section):
     """Beam search; the defaults of `translate` for the trained model."""
 
-    beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
-    length_penalty: float = Field(
-        default=1.0, description="log-probability is divided by length to this power"
-    )
+    beam_size: int = Field(5, ge=1, le=256, description="hypotheses kept at each step")
+    length_penalty: float = Field(1.0, description="log-probability is divided by length to this power")
     max_length_factor: float = Field(
-        default=2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"
+        2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"
     )
     no_repeat_ngram_size: int | None = Field(
-        default=None, ge=2, le=1000, description="no n-gram of so many pieces twice in a line; null: any"
+        None, ge=2, le=1000, description="no n-gram of so many pieces twice in a line; null: any"
     )
-    batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
+    batch_size: int = Field(32, ge=1, le=65_536, description="sentences decoded together")
 
 
 class Search(DecodingConfig):
@@ -45,17 +43,13 @@ class Search(DecodingConfig):
     ends a search whose translations are longer than `max_pieces`, and in PyTorch one that `is_over`.
     """
 
-    n_best: int = Field(default=1, le=256)
+    n_best: int = Field(1, le=256)
     scored: bool = False
-    temperature: float | None = Field(
-        default=None, gt=0, le=100, description="divides the logits; null: beam search"
-    )
-    top_k: int | None = Field(
-        default=None, ge=1, le=2**20, description="sample among so many pieces; null: all"
-    )
-    seed: int | None = Field(default=None, ge=0, le=MAX_SEED, description="of the samples; null: 0")
-    max_pieces: int | None = Field(default=None, ge=1, description="of a translation; null: any")
-    is_over: Callable[[], bool] | None = Field(default=None, description="whether it should end")
+    temperature: float | None = Field(None, gt=0, le=100, description="divides the logits; null: beam search")
+    top_k: int | None = Field(None, ge=1, le=2**20, description="sample among so many pieces; null: all")
+    seed: int | None = Field(None, ge=0, le=MAX_SEED, description="of the samples; null: 0")
+    max_pieces: int | None = Field(None, ge=1, description="of a translation; null: any")
+    is_over: Callable[[], bool] | None = Field(None, description="whether it should end")
 
     def check_length(self, n_pieces: int) -> None:
         """Raise TimeoutError if a translation has too many pieces."""

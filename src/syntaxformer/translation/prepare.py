@@ -401,14 +401,14 @@ class TargetPosConfig(Section):
     """Training the decoder to predict the part of speech of each target piece as well."""
 
     annotator: str = Field(description="who tags the target side: en, de, spacy:NAME, conllu:PATH, …")
-    weight: float = Field(default=0.1, gt=0, description="weight of its loss; that of translation has 1")
+    weight: float = Field(0.1, gt=0, description="weight of its loss; that of translation has 1")
 
 
 class ParseTaskConfig(Section):
     """Training the decoder to write the parse of its source as well (Currey & Heafield 2019)."""
 
-    weight: float = Field(default=1.0, ge=0, description="weight of its loss; that of translation has 1")
-    share: float = Field(default=1.0, gt=0, le=1, description="share of the batches in which it is learned")
+    weight: float = Field(1.0, ge=0, description="weight of its loss; that of translation has 1")
+    share: float = Field(1.0, gt=0, le=1, description="share of the batches in which it is learned")
 
 
 def parse_labels(columns: Sequence[WordColumns]) -> tuple[str, ...]:

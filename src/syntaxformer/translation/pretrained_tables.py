@@ -39,30 +39,30 @@ class PretrainedTable(Section):
 
     model: str = Field(description="folder or hub name of the encoder, which needs a fast tokenizer")
     vectors: Literal["input", "contextual"] = Field(
-        default="input",
+        "input",
         description="input: its input embeddings; contextual: its last states, averaged over all occurrences "
         "of each piece in the training text",
     )
     width: int | None = Field(
-        default=None,
+        None,
         ge=1,
         description="columns that PCA keeps; if fewer than the word width, a learned map widens them; "
         "null: the word width (Kapadia et al. 2020: 512, 256, 128). For the source only",
     )
     max_lines: int = Field(
-        default=50_000,
+        50_000,
         ge=1,
         description="number of training lines, drawn at random, that contextual vectors are averaged over",
     )
-    freeze: bool = Field(default=False, description="do not train the table")
+    freeze: bool = Field(False, description="do not train the table")
 
 
 class PretrainedConfig(Section):
     """Which tables start from pretrained vectors."""
 
-    source: PretrainedTable | None = Field(default=None, description="the encoder's table")
+    source: PretrainedTable | None = Field(None, description="the encoder's table")
     target: PretrainedTable | None = Field(
-        default=None, description="the decoder's table, which is also its output layer; its width is d_model"
+        None, description="the decoder's table, which is also its output layer; its width is d_model"
     )
 
 

@@ -47,15 +47,12 @@ class AnnotationConfig(Section):
     """Who tags and parses the source."""
 
     annotator: str | None = Field(
-        default=None,
-        description="en, de, spacy:NAME, …, used only if needed; null: the bundled one of the language",
+        None, description="en, de, spacy:NAME, …, used only if needed; null: the bundled one of the language"
     )
-    force: bool = Field(
-        default=False, description="allow a bundled annotator to read another language than its own"
-    )
-    processes: int = Field(default=1, ge=1, le=1024, description="number of processes that tag in parallel")
+    force: bool = Field(False, description="allow a bundled annotator to read another language than its own")
+    processes: int = Field(1, ge=1, le=1024, description="number of processes that tag in parallel")
     annotated: list[Path] = Field(
-        default=[],
+        [],
         description="files that `syntaxformer annotate` wrote with the same annotator; lines in them, "
         "whatever their order, are not tagged again",
     )
@@ -65,43 +62,42 @@ class ModelConfig(Section):
     """The network: our own Transformer, or a pretrained translator."""
 
     init_from: str | None = Field(
-        default=None,
+        None,
         description="start from a translator: a folder in Hugging Face's layout (Marian, mBART, NLLB, T5, …) "
         "or one that `train` wrote; its tokenizer and its shape are kept",
     )
     add_characters: bool = Field(
-        default=False, description="with init_from: learn a piece for each character that its tokenizer lacks"
+        False, description="with init_from: learn a piece for each character that its tokenizer lacks"
     )
     src_code: str | None = Field(
-        default=None, description="with init_from: its code of the source language; null: the one that fits"
+        None, description="with init_from: its code of the source language; null: the one that fits"
     )
-    tgt_code: str | None = Field(default=None, description="the same of the target language")
+    tgt_code: str | None = Field(None, description="the same of the target language")
     add_codes: bool = Field(
-        default=False,
-        description="with init_from: a code that it lacks is a new language, learned as a new piece",
+        False, description="with init_from: a code that it lacks is a new language, learned as a new piece"
     )
     prompt: str = Field(
-        default="",
+        "",
         description='with init_from: text before every source line, such as "translate English to German: "',
     )
-    d_model: int = Field(default=512, ge=2, le=2**16, description="width of encoder and decoder")
-    d_ff: int = Field(default=2048, ge=1, le=2**18, description="inner width of the position-wise networks")
-    n_heads: int = Field(default=8, ge=1, le=1024, description="attention heads, a divisor of d_model")
-    encoder_layers: int = Field(default=6, ge=1, le=1024, description="encoder layers")
-    decoder_layers: int = Field(default=6, ge=1, le=1024, description="decoder layers")
-    dropout: float = Field(default=0.1, ge=0, lt=1, description="dropout on embeddings and sublayer outputs")
-    attention_dropout: float = Field(default=0.1, ge=0, lt=1, description="dropout on attention weights")
+    d_model: int = Field(512, ge=2, le=2**16, description="width of encoder and decoder")
+    d_ff: int = Field(2048, ge=1, le=2**18, description="inner width of the position-wise networks")
+    n_heads: int = Field(8, ge=1, le=1024, description="attention heads, a divisor of d_model")
+    encoder_layers: int = Field(6, ge=1, le=1024, description="encoder layers")
+    decoder_layers: int = Field(6, ge=1, le=1024, description="decoder layers")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout on embeddings and sublayer outputs")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="dropout on attention weights")
     activation_dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="dropout inside the position-wise networks"
+        0.0, ge=0, lt=1, description="dropout inside the position-wise networks"
     )
     norm: Literal["pre", "post"] = Field(
-        default="pre", description="layer normalisation before or after each sublayer"
+        "pre", description="layer normalisation before or after each sublayer"
     )
     activation: Literal["relu", "gelu", "silu"] = Field(
-        default="relu", description="activation function of the position-wise networks"
+        "relu", description="activation function of the position-wise networks"
     )
     share_source_embedding: bool = Field(
-        default=True, description="use one table for source and target if their widths are equal"
+        True, description="use one table for source and target if their widths are equal"
     )
 
 
@@ -114,14 +110,14 @@ DROPOUTS = frozenset(["dropout", "attention_dropout", "activation_dropout"])
 class LoraConfig(Section):
     """Low-rank adapters in the linear maps of a pretrained translator (Hu et al. 2022, "LoRA")."""
 
-    r: int = Field(default=16, ge=1, le=2**16, description="rank")
-    alpha: int = Field(default=32, ge=1, description="the product of the two maps is scaled by alpha / r")
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="on the input of the adapters")
+    r: int = Field(16, ge=1, le=2**16, description="rank")
+    alpha: int = Field(32, ge=1, description="the product of the two maps is scaled by alpha / r")
+    dropout: float = Field(0.0, ge=0, lt=1, description="on the input of the adapters")
     targets: tuple[str, ...] | None = Field(
-        default=None, description="names of the linear maps that get one; null: all of encoder and decoder"
+        None, description="names of the linear maps that get one; null: all of encoder and decoder"
     )
     keep_adapter: bool = Field(
-        default=False, description="also write OUTPUT/lora, in PEFT's layout; the model itself has it merged"
+        False, description="also write OUTPUT/lora, in PEFT's layout; the model itself has it merged"
     )
 
 
@@ -129,60 +125,56 @@ class TrainingConfig(RunTraining):
     """Optimisation, evaluation and checkpoints."""
 
     lora: LoraConfig | None = Field(
-        default=None, description="with model.init_from: train adapters and the infusion, nothing else"
+        None, description="with model.init_from: train adapters and the infusion, nothing else"
     )
     infusion_learning_rate: float | None = Field(
-        default=None, gt=0, description="of the parameters that syntax adds; null: learning_rate"
+        None, gt=0, description="of the parameters that syntax adds; null: learning_rate"
     )
 
-    max_steps: int = Field(default=100_000, ge=1, description="updates")
+    max_steps: int = Field(100_000, ge=1, description="updates")
     max_batch_tokens: int = Field(
-        default=4096, ge=8, le=2**24, description="target pieces of a batch, padding included"
+        4096, ge=8, le=2**24, description="target pieces of a batch, padding included"
     )
     accumulate: int = Field(
-        default=1, ge=1, le=2**16, description="batches of each update, over all processes together"
+        1, ge=1, le=2**16, description="batches of each update, over all processes together"
     )
     schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
-        default="noam", description="learning-rate schedule"
+        "noam", description="learning-rate schedule"
     )
     learning_rate: float = Field(
-        default=1.0, gt=0, description="peak learning rate; for noam, the factor of its formula"
+        1.0, gt=0, description="peak learning rate; for noam, the factor of its formula"
     )
-    warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak learning rate")
-    adam_beta1: float = Field(default=0.9, ge=0, lt=1, description="decay of the mean of gradients")
+    warmup_steps: int = Field(4000, ge=0, description="updates until the peak learning rate")
+    adam_beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean of gradients")
     adam_beta2: float = Field(
-        default=0.998,
+        0.998,
         ge=0,
         lt=1,
         description="decay of the mean of squared gradients (Sundararaman et al. 2019: 0.998)",
     )
-    adam_epsilon: float = Field(default=1e-9, gt=0, description="added to the root of squared gradients")
-    weight_decay: float = Field(default=0.0, ge=0, description="decoupled weight decay, on matrices only")
-    max_grad_norm: float = Field(
-        default=0.0, ge=0, description="clip gradients to this norm; 0 does not clip"
-    )
-    label_smoothing: float = Field(
-        default=0.1, ge=0, lt=1, description="share of probability spread over all pieces"
-    )
+    adam_epsilon: float = Field(1e-9, gt=0, description="added to the root of squared gradients")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay, on matrices only")
+    max_grad_norm: float = Field(0.0, ge=0, description="clip gradients to this norm; 0 does not clip")
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of probability spread over all pieces")
     eval_every: int = Field(
-        default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
+        1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
     )
     best_by: Literal["loss", "bleu", "both"] = Field(
-        default="loss", description="dev score that chooses the best checkpoint; both: BLEU, then the loss"
+        "loss", description="dev score that chooses the best checkpoint; both: BLEU, then the loss"
     )
     dev_beam_size: int | None = Field(
-        default=None, ge=1, le=256, description="beam for BLEU on dev; null: decoding.beam_size, 1 is fastest"
+        None, ge=1, le=256, description="beam for BLEU on dev; null: decoding.beam_size, 1 is fastest"
     )
     keep_checkpoints: int = Field(
-        default=5,
+        5,
         ge=0,
         description="checkpoints kept besides the best one while training; at the end those stay that a "
         "longer run reads, and with 0 none",
     )
     average: int = Field(
-        default=1, ge=1, description="average so many checkpoints near the best one, if that is no worse"
+        1, ge=1, description="average so many checkpoints near the best one, if that is no worse"
     )
-    tensorboard: bool = Field(default=True, description="write OUTPUT/logs for TensorBoard")
+    tensorboard: bool = Field(True, description="write OUTPUT/logs for TensorBoard")
 
 
 class Recipe(RunConfig):
@@ -193,13 +185,13 @@ class Recipe(RunConfig):
     subwords: SubwordConfig = SubwordConfig()
     infusion: InfusionConfig = InfusionConfig(embedding=EmbeddingConfig())
     predict_target_pos: TargetPosConfig | None = Field(
-        default=None, description="train the decoder to predict the target's parts of speech as well"
+        None, description="train the decoder to predict the target's parts of speech as well"
     )
     parse_task: ParseTaskConfig | None = Field(
-        default=None, description="train the decoder to write the parse of its source as well"
+        None, description="train the decoder to write the parse of its source as well"
     )
     pretrained_embeddings: PretrainedConfig | None = Field(
-        default=None, description="tables that start from vectors of a Hugging Face encoder"
+        None, description="tables that start from vectors of a Hugging Face encoder"
     )
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()

@@ -40,10 +40,10 @@ class SubwordConfig(Section):
     """Subword section of a recipe."""
 
     kind: Literal["bpe", "unigram"] = Field(
-        default="bpe", description="byte-pair encoding, or a unigram model (Kudo 2018)"
+        "bpe", description="byte-pair encoding, or a unigram model (Kudo 2018)"
     )
     vocab_size: int | None = Field(
-        default=None,
+        None,
         gt=300,
         le=2**20,
         description="pieces in a vocabulary, with the 256 bytes; null: 2,000 below 10,000 pairs, 4,000 below "
@@ -51,25 +51,22 @@ class SubwordConfig(Section):
         "characters",
     )
     joint: bool = Field(
-        default=True, description="one vocabulary for both languages; false: one of this size for each"
+        True, description="one vocabulary for both languages; false: one of this size for each"
     )
     target_vocab_size: int | None = Field(
-        default=None,
-        gt=300,
-        le=2**20,
-        description="with joint=false: pieces of the target's; null: vocab_size",
+        None, gt=300, le=2**20, description="with joint=false: pieces of the target's; null: vocab_size"
     )
     of_all_pairs: bool = Field(
-        default=False, description="learn them on all training pairs, also where data.fraction takes a share"
+        False, description="learn them on all training pairs, also where data.fraction takes a share"
     )
-    min_frequency: int = Field(default=2, ge=1, description="with kind=bpe: a merge must occur this often")
+    min_frequency: int = Field(2, ge=1, description="with kind=bpe: a merge must occur this often")
     tokenizer: str | None = Field(
-        default=None,
+        None,
         description="folder of an existing tokenizer, a SentencePiece .model, or tokenizer.json; of the "
         "other settings of subwords only dropout then has an effect; null: learn a tokenizer",
     )
     dropout: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         lt=1,
         description="BPE-dropout: each merge is left out with this probability, in training alone and anew "

@@ -108,7 +108,7 @@ class FolderInfo(Section):
     prepend: TagPlace | None = None
     syntax: SyntaxInputs = SyntaxInputs()
     decoding: DecodingConfig = DecodingConfig()
-    data_sha256: dict[str, str] = Field(default={})
+    data_sha256: dict[str, str] = Field({})
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ def test_the_measurement_is_that_of_bf16_against_fp32(monkeypatch):
         time.sleep(0.1 if rows.dtype == torch.float32 else 0.01)
         return rows
 
+    monkeypatch.setattr(precision, "_REPEATS", 3)
     assert precision._bf16_gain() > 0
     monkeypatch.setattr(F, "linear", slow_in_fp32)
     assert precision._bf16_gain() > 1.5

@@ -115,6 +115,7 @@ def test_the_interval_over_seeds_and_sentences():
         bootstrap_gain([(poor, references)], references[:12])
 
 
+@pytest.mark.slow
 def test_the_table_is_sacrebleus():
     """Scores, signatures and p of each metric; the interval is that of a loop over the same samples."""
     system, base, other = _noisy(0.1, 1), _noisy(0.2, 2), _noisy(0.4, 3)

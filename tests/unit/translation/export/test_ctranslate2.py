@@ -63,9 +63,9 @@ def test_every_embedding_infusion(model_folder, load, tmp_path, kind):
     verify_manifest(exported)
     info = read_export(exported)
     assert info.largest_difference < 1e-4
-    lines = _lines(41)
+    lines = _lines(23)
     ours, others = (_translations(load(folder), lines) for folder in (trained, exported))
-    assert len({one[0].text for one in ours}) > 10  # the translations differ from each other
+    assert len({one[0].text for one in ours}) > 4  # the translations differ from each other
     _assert_same(ours, others)
 
 
@@ -77,12 +77,12 @@ def test_beam_search(model_folder, load, tmp_path):
     trained = model_folder("sum_then_concat", end_bias=5.0)
     exported = export_translator(trained, tmp_path / "exported")
     settings = {"beam_size": 3, "length_penalty": 0.0}
-    ours, others = (_translations(load(folder), _lines(41), **settings) for folder in (trained, exported))
+    ours, others = (_translations(load(folder), _lines(23), **settings) for folder in (trained, exported))
     same = sum(
         one[0].text == other[0].text and other[0].score == pytest.approx(one[0].score, abs=1e-4)
         for one, other in zip(ours, others, strict=True)
     )
-    assert same >= 37
+    assert same >= 20
 
 
 @pytest.mark.parametrize(

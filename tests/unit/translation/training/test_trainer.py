@@ -87,6 +87,7 @@ def test_pieces_of_bpe_dropout_count_for_the_budget(tiny_trainer, monkeypatch):
         assert np.mean(sizes) >= 0.75 * 131
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_like_an_unbroken_one(tiny_trainer, tiny_recipe, tmp_path):
     """SIGKILL at update 17, three updates after a checkpoint and in the middle of the second epoch."""
     unbroken = tiny_trainer(**LONG, output=tmp_path / "unbroken")
@@ -461,6 +462,7 @@ print(json.dumps(found | {"resumed": trained("compiled", True, first)}))
 """
 
 
+@pytest.mark.slow
 def test_a_compiled_run_is_the_same_run_and_resumes(tmp_path):
     """By a compiler that leaves operations as they are; shapes are checked outside of graphs, so not here."""
     here = Path(__file__).parent

@@ -61,12 +61,12 @@ def test_a_cell_without_text_is_refused_by_its_number(plain, cell):
 
 
 @pytest.mark.parametrize("n_ahead", [0, 2])
-def test_a_thousand_lines_in_and_out_in_order(plain, monkeypatch, n_ahead):
-    monkeypatch.setattr(translator_module, "CHUNK_LINES", 307)
+def test_lines_go_in_and_come_out_in_order(plain, monkeypatch, n_ahead):
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 101)
     monkeypatch.setattr(plain.decoder, "n_ahead", n_ahead, raising=False)
     distinct = _lines(13)
     alone = {line: _texts(plain.translate([line], beam_size=1))[0] for line in distinct}
-    lines = [distinct[row * 7 % 13] if row % 11 else "" for row in range(1000)]
+    lines = [distinct[row * 7 % 13] if row % 11 else "" for row in range(300)]
     assert _texts(plain.translate(lines, beam_size=1, batch_size=64)) == [
         alone.get(line, "") for line in lines
     ]
@@ -266,10 +266,10 @@ def test_batches_have_a_budget_of_pieces():
 
 
 def test_a_long_line_costs_its_neighbours_nothing(plain):
-    """99 short lines and one of 416 words cost what they cost apart, and are translated as one by one."""
+    """47 short lines and one of 208 words cost what they cost apart, and are translated as one by one."""
     chosen = random.Random(5)
-    short = [" ".join(chosen.choices(["cat", "sat", "the"], k=chosen.randint(1, 9))) for _ in range(99)]
-    lines = [*short[:41], " ".join(["cat"] * 416), *short[41:]]
+    short = [" ".join(chosen.choices(["cat", "sat", "the"], k=chosen.randint(1, 9))) for _ in range(47)]
+    lines = [*short[:23], " ".join(["cat"] * 208), *short[23:]]
     costs = []
     counting = plain.model.register_forward_hook(lambda *called: costs.append(len(called[-1].logits)))
 
@@ -278,9 +278,9 @@ def test_a_long_line_costs_its_neighbours_nothing(plain):
         return _texts(plain.translate(chunk, beam_size=2, batch_size=batch_size)), sum(costs)
 
     try:
-        (_, few), (_, one), (together, cost) = map(translated, (short, lines[41:42], lines))
+        (_, few), (_, one), (together, cost) = map(translated, (short, lines[23:24], lines))
         assert cost <= 1.3 * (few + one)
-        assert translated(lines[30:52], 1)[0] == together[30:52]
+        assert translated(lines[18:28], 1)[0] == together[18:28]
     finally:
         counting.remove()
 

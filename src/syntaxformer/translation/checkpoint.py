@@ -118,7 +118,12 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
     path = checkpoint.path
     with checkpoint_errors(path, "model.init_from: expected a translator"), quiet_loading():
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-        _set_dropouts(getattr(config, "host", config), dropouts)
+        host = getattr(config, "host", config)
+        rates = {**dropouts, "dropout_rate": dropouts["dropout"]}  # T5 has one for all
+        rates |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # no key tells of them
+        for name, rate in rates.items():
+            if hasattr(host, name):
+                setattr(host, name, rate)
         is_infused = (Path(path) / INFUSION_FILE).is_file()
         if not is_infused:
             checked_checkpoint(path, AutoModelForSeq2SeqLM)
@@ -137,18 +142,6 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
     model._has_warned_of_loss = True  # `host_output` adds the loss of pointing at governors
     model.generation_config = own_generation(checkpoint.target, checkpoint.start_id)
     return model
-
-
-def _set_dropouts(config: Any, dropouts: Mapping[str, float]) -> None:
-    """Rates by the names that a host has for them: T5 has one for all."""
-    for name, rate in dropouts.items():
-        if hasattr(config, name):
-            setattr(config, name, rate)
-    if hasattr(config, "dropout_rate"):
-        config.dropout_rate = dropouts["dropout"]
-    for name in ("encoder_layerdrop", "decoder_layerdrop"):  # no key tells of it
-        if hasattr(config, name):
-            setattr(config, name, 0.0)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
@@ -421,7 +421,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
         DataError: A split cannot be used, or no pair is left.
     """
     if not keeps_on_disk(config):
-        return _joined(config, _in_memory)
+        return _joined(config, lambda pairs: tuple(map(list, zip(*pairs, strict=True))) or ([], [], []))
     splits = [*config.train_splits, *config.exclude]
     files = [path for split in splits for path in _paths(config, split)]
     made_from = {
@@ -470,12 +470,15 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     left_out = dict.fromkeys(reasons, 0)
     n_lines = n_synthetic = 0
 
-    def kept() -> Iterator[tuple[str, str, int]]:
+    def remaining() -> Iterator[tuple[str, str, int]]:
         nonlocal n_lines, n_synthetic
         for split in config.train_splits:
             for src, tgt in _pairs(config, split):
                 if split in config.detokenize:
-                    src, tgt = _detokenized(src, config, config.src), _detokenized(tgt, config, config.tgt)
+                    src, tgt = (
+                        detokenize(unescape(line), config.preparation(ending).language)
+                        for line, ending in ((src, config.src), (tgt, config.tgt))
+                    )
                 reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
                 if reason is None:
                     n_synthetic += split == SYNTHETIC
@@ -484,7 +487,7 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
                     left_out[reason] += 1
                 n_lines += 1
 
-    src, tgt, rows = keep(kept())
+    src, tgt, rows = keep(remaining())
     paths, n_out = _paths(config, config.train_splits[0]), sum(left_out.values())
     if not len(src):
         raise DataError("expected pairs that data.exclude does not remove, got none.", paths[0])
@@ -493,18 +496,6 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
         _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
     facts = (hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, config.tag)
     return ParallelText(src, tgt, *paths, *facts)
-
-
-def _in_memory(pairs: Iterable[tuple[str, str, int]]) -> Sides:
-    sides: tuple[list, list, list] = ([], [], [])
-    for pair in pairs:
-        for side, value in zip(sides, pair, strict=True):
-            side.append(value)
-    return sides
-
-
-def _detokenized(line: str, config: CorpusConfig, ending: str) -> str:
-    return detokenize(unescape(line), config.preparation(ending).language)
 
 
 def _reasons(config: CorpusConfig) -> dict[str, Callable[[str, str], bool]]:

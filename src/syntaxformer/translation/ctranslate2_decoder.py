@@ -147,7 +147,7 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
     import ctranslate2
 
     export = read_export(folder)
-    tokens, names = SourceTokens.read(folder, export, encoder), read_names(folder, "target")
+    tokens, names = SourceTokens(folder, export, encoder), read_names(folder, "target")
     check_pieces(folder, encoder.tokenizer, len(tokens.pieces))
     check_pieces(folder, encoder.target_tokenizer, len(names))
     kind, _, index = (device or "auto").partition(":")
@@ -227,32 +227,18 @@ def read_names(folder: Path, side: str, number: int | None = None) -> list[str]:
 class SourceTokens:
     """Turns encoded lines into CTranslate2's tokens, "piece￨value" or "piece￨value/value".
 
+    A further stream has a name for each combination of its factors' values; the last one changes fastest.
+
     Args:
-        pieces: Names of pieces, by id.
-        streams: The names of each further source stream, by the id of the combination of factor values;
-            the last factor changes fastest.
-        columns: The columns of `EncodedText.factors` that each stream combines.
-        sizes: The number of values of each of these factors.
+        folder: The export.
+        info: Its factors, by stream.
+        encoder: Its source encoder.
+
+    Raises:
+        CheckpointError: Vocabularies or factors of the folder are not those of the export.
     """
 
-    def __init__(
-        self,
-        pieces: Sequence[str],
-        streams: Sequence[Sequence[str]] = (),
-        columns: Sequence[Sequence[int]] = (),
-        sizes: Sequence[Sequence[int]] = (),
-    ) -> None:
-        self.pieces: NDArray[Any] = np.array(pieces, dtype=object)
-        self.streams = [np.array([SEPARATOR + name for name in names], dtype=object) for names in streams]
-        self.columns, self.sizes = columns, sizes
-
-    @classmethod
-    def read(cls, folder: Path, info: CTranslate2Info, encoder: SourceEncoder) -> SourceTokens:
-        """Read the names of an exported folder, to turn lines from its source encoder into tokens.
-
-        Raises:
-            CheckpointError: Its vocabularies or factors are not those of the export.
-        """
+    def __init__(self, folder: Path, info: CTranslate2Info, encoder: SourceEncoder) -> None:
         order = list(encoder.columns)
         if sorted(name for names in info.streams for name in names) != sorted(order):
             raise CheckpointError(
@@ -260,20 +246,22 @@ class SourceTokens:
                 f"got {info.streams}. It was altered."
             )
         numbers = range(len(info.streams) + 1) if info.streams else [None]
-        names = [read_names(folder, "source", number) for number in numbers]
-        columns = [[order.index(name) for name in stream] for stream in info.streams]
-        sizes = [[len(encoder.vocabularies[name]) for name in stream] for stream in info.streams]
-        if any(len(of_stream) < math.prod(n) for of_stream, n in zip(names[1:], sizes, strict=True)):
+        pieces, *streams = [read_names(folder, "source", number) for number in numbers]
+        self.columns = [[order.index(name) for name in stream] for stream in info.streams]
+        self.sizes = [[len(encoder.vocabularies[name]) for name in stream] for stream in info.streams]
+        if any(len(names) < math.prod(sizes) for names, sizes in zip(streams, self.sizes, strict=True)):
             raise CheckpointError(f"{folder}: expected a name for each value of {order}. It was altered.")
-        return cls(names[0], names[1:], columns, sizes)
+        self.pieces: NDArray[Any] = np.array(pieces, dtype=object)
+        self.streams = [np.array([SEPARATOR + name for name in names], dtype=object) for names in streams]
 
     def __call__(self, source: EncodedText, rows: Sequence[int]) -> list[list[str]]:
         """The tokens of some lines."""
-        return [self._line(source, int(source.splits[row]), int(source.splits[row + 1])) for row in rows]
-
-    def _line(self, source: EncodedText, start: int, stop: int) -> list[str]:
-        tokens = self.pieces[source.pieces[start:stop]]
-        for names, columns, sizes in zip(self.streams, self.columns, self.sizes, strict=True):
-            values = source.factors[start:stop][:, columns].T
-            tokens = tokens + names[np.ravel_multi_index(tuple(values), tuple(sizes))]
-        return tokens.tolist()
+        lines = []
+        for row in rows:
+            line = slice(int(source.splits[row]), int(source.splits[row + 1]))
+            tokens = self.pieces[source.pieces[line]]
+            for names, columns, sizes in zip(self.streams, self.columns, self.sizes, strict=True):
+                values = source.factors[line][:, columns].T
+                tokens = tokens + names[np.ravel_multi_index(tuple(values), tuple(sizes))]
+            lines.append(tokens.tolist())
+        return lines

@@ -359,11 +359,11 @@ def _add_languages(
         report.sampled[LANGUAGE] = n_looked
         report.notes.append(f"The language of {n_looked:,} pairs, evenly spread, was identified.")
     shown = track(sample, "identifying languages", unit="pairs", enabled=every)
+
+    def is_foreign(line: str, code: str | None) -> bool:
+        ranked = identify.rank(line)
+        return ranked[0][1] > LANGUAGE_ODDS * dict(ranked)[code]
+
     report.faults[LANGUAGE] = [
-        row for row in shown if any(_is_foreign(identify, side[row], code) for side, code in checked)
+        row for row in shown if any(is_foreign(side[row], code) for side, code in checked)
     ]
-
-
-def _is_foreign(identify: Any, line: str, code: str | None) -> bool:
-    ranked = identify.rank(line)
-    return ranked[0][1] > LANGUAGE_ODDS * dict(ranked)[code]

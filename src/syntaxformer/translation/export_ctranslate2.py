@@ -219,7 +219,7 @@ def largest_difference(
     targets = [random.integers(4, model.config.vocab_size, length).tolist() for length in lengths]
     names = read_names(folder, "target")
     exported = ctranslate2.Translator(str(folder), compute_type="float32").score_batch(
-        SourceTokens.read(folder, info, encoder)(source, range(N_LINES)),
+        SourceTokens(folder, info, encoder)(source, range(N_LINES)),
         [[names[piece] for piece in target] for target in targets],
         max_input_length=0,
     )

@@ -18,29 +18,16 @@ from syntaxformer.nn.transformer import SinusoidalPositions
 
 
 class SyntaxTransformerConfig(PreTrainedConfig):
-    """Shape of a `SyntaxTransformer`.
+    """Shape of a `SyntaxTransformer`; see also the section `model` of a recipe.
 
     Args:
         vocab_size: Pieces of the target vocabulary, or of the vocabulary that both sides share.
         source_vocab_size: Pieces of a separate source vocabulary; None if both sides share one.
         source_pad_token_id: Id of the padding piece in a separate source vocabulary.
-        d_model: Width of encoder and decoder.
-        encoder_layers: Number of encoder layers.
-        decoder_layers: Number of decoder layers.
-        n_heads: Attention heads, a divisor of `d_model`.
-        d_ff: Inner width of the position-wise networks.
-        dropout: Dropout on embeddings and on the output of each sublayer.
-        attention_dropout: Dropout on attention weights.
-        activation_dropout: Dropout on inner units of the position-wise networks.
-        norm: Layer normalisation "pre" or "post" (Vaswani et al. 2017).
-        activation: "relu", "gelu" or "silu".
-        share_source_embedding: Use one table for both languages if the source word width is `d_model`.
         infusion: `WidthPlan.as_dict()`; `width_plan` reads it.
         factor_sizes: Rows of each factor's table.
         tag_layers: Layers of the second encoder of infusion kind `pos_encoder`.
-        lisa: `LisaConfig` as a mapping; None for no biaffine head.
-        masks: `MaskConfig` as a mapping; None for no masks.
-        relation_bias: `RelationBiasConfig` as a mapping; None for no biases.
+        lisa: `LisaConfig` as a mapping; None for no biaffine head. So are `masks` and `relation_bias`.
         target_pos: Tags that the decoder also predicts in training, `{"tags": [...], "weight": w}`.
         parse_task: Labels of the source's tree that the decoder also learns to write, as `target_pos`.
         source_table_width: Columns of the source word table, if they are fewer than the word width.

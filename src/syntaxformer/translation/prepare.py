@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -17,17 +18,47 @@ from numpy.typing import NDArray
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
+from syntaxformer.annotate.wrappers import stored_name
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
-from syntaxformer.base.files import count_lines
+from syntaxformer.base.files import count_lines, hash_file
 from syntaxformer.base.languages import PHRASES as AND_PHRASES
+from syntaxformer.base.languages import language_of_side, scripts_of
 from syntaxformer.runs.config import FRACTION_SEED, Section
-from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
+from syntaxformer.runs.loading import TRANSLATOR, verify_folder
+from syntaxformer.runs.run_folder import same_data
+from syntaxformer.syntax import (
+    FACTORS,
+    CodedColumn,
+    FactorVocabulary,
+    PhraseColumns,
+    UnseenValues,
+    WordColumns,
+    build_vocabularies,
+    check_factors,
+    read_user_column,
+)
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
-from syntaxformer.syntax.factors import FactorVocabulary
-from syntaxformer.syntax.inputs import LineSyntax
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, check_syntax
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
-from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.checkpoint import stored_infusion
+from syntaxformer.translation.checkpoint_pieces import (
+    N_COMPARED,
+    Checkpoint,
+    compare,
+    of_own_folder,
+    open_checkpoint,
+    special_pieces,
+)
+from syntaxformer.translation.corpora import (
+    CorpusConfig,
+    ParallelText,
+    find_file,
+    keeps_on_disk,
+    read_split,
+    read_train,
+)
+from syntaxformer.translation.data_report import UNKNOWN, DataReport, add_long, report_train
 from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, TextPreparation, encode_pieces
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
@@ -39,6 +70,7 @@ from syntaxformer.translation.stored import (
     write_arrays,
 )
 from syntaxformer.translation.subwords import (
+    BpeDropout,
     Cut,
     SubwordConfig,
     encoder_tokenizer,
@@ -47,11 +79,12 @@ from syntaxformer.translation.subwords import (
     stored_subwords,
     train_subwords,
 )
+from syntaxformer.translation.translator import FolderInfo, load_source_encoder, read_info
 from syntaxformer.trees.phrase_structure import linearised
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus, Annotator
-    from syntaxformer.translation.translator import FolderInfo
+    from syntaxformer.translation.recipe import Recipe
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -499,3 +532,315 @@ def compare_annotators(parent: FolderInfo, child: FolderInfo) -> None:
             "tags and trees may differ. Set annotation.annotator to keep it.",
             *names,
         )
+
+
+# All the data of a run.
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data of a run: the encoders of both sides, the encoded pairs, and their text."""
+
+    encoder: SourceEncoder
+    info: FolderInfo
+    train: EncodedPairs
+    dev: EncodedPairs
+    train_text: ParallelText
+    dev_text: ParallelText
+    annotator: Annotator | None
+    target: SourceEncoder
+    report: DataReport
+    start: Checkpoint | None = None
+
+
+def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
+    """Read, annotate and encode the data; this writes only to the cache.
+
+    Raises:
+        ConfigError: A file is missing, the annotator lacks what a factor needs, or a resumed run had other
+            data.
+        DataError: The data cannot be used.
+    """
+    if resume:  # an older run's lines are read as it began
+        form = {"normalize": read_info(recipe.output).normalize}
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=form)})
+    data = recipe.data
+    dev_text, all_pairs = read_split(data, data.dev), read_train(data)
+    train_text, report = report_train(data, nested_fraction(all_pairs, data.fraction), dev_text)
+    annotation = _annotate(recipe, train_text, dev_text)
+    hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation.sha256}
+    start, parent, parent_info = _open_start(recipe)
+    if resume:
+        info = read_info(recipe.output)
+        same_data(hashes, info.data_sha256)
+        encoder = load_source_encoder(recipe.output, info)
+        start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
+    else:
+        of_subwords = all_pairs if recipe.subwords.of_all_pairs else train_text
+        encoder, start = _new_encoder(recipe, of_subwords, annotation, start, parent, report)
+        scripts = scripts_of(train_text.src)
+        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
+    encoder.syntax = annotation.syntax
+    target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
+    _report_pieces(report, recipe, train_text, encoder, target)
+    sides = (train_text, encoder, annotation.train, data.max_pieces, target, annotation.train_tags)
+    if keeps_on_disk(data):
+        train = stored_pairs(data.cache, *sides, annotators=annotation.identity)
+    else:
+        train = encode_pairs(*sides)
+    if recipe.subwords.dropout:
+        train.again = _cuts_anew(recipe, sides)
+    # A pretrained translator has no positions for longer lines.
+    longest = start.longest if start is not None else None
+    dev = encode_pairs(dev_text, encoder, annotation.dev, longest, target, annotation.dev_tags)
+    encoder.unseen.warn()
+    check_tags(train.tgt, target)
+    annotator = annotation.annotator
+    return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, report, start)
+
+
+@dataclass(frozen=True)
+class _Annotation:
+    """Who annotates the text of a run, what its encoder reads of that, and the annotated words.
+
+    Args:
+        identity: All that the annotation of the training text depends on, except that text.
+        sha256: Hash of this, and of the same for dev.
+    """
+
+    annotator: Annotator | None
+    factors: tuple[str, ...]
+    syntax: SyntaxInputs
+    identity: list[str]
+    sha256: str
+    train: Sequence[WordColumns] | None = None
+    dev: Sequence[WordColumns] | None = None
+    train_tags: Sequence[WordColumns] | None = None
+    dev_tags: Sequence[WordColumns] | None = None
+
+
+def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) -> _Annotation:
+    """Annotate the source for factors and trees, and the target if the decoder learns its tags."""
+    from syntaxformer import annotate
+
+    data, section, tags = recipe.data, recipe.annotation, recipe.predict_target_pos
+    splits = data.train_splits[0], data.dev
+    factors = tuple(name for name, _ in recipe.width_plan().factors)
+    syntax, annotator = recipe.syntax_inputs(training=True), None
+    words: list[Sequence[WordColumns] | None] = [None, None]
+    if factors or syntax.needs:
+        annotator = annotate.prepare(
+            section.annotator or "",
+            needs=syntax.needs,
+            words_given=data.tokenized,
+            annotated=section.annotated,
+        )
+        check_syntax(syntax, annotator.provides, annotator.name)
+        check_factors(factors, annotator.provides, data.factor_files, annotator=annotator.name)
+        columns = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
+        if syntax.needs:  # phrases take their heads from the parse, as they do when a line is translated
+            columns |= {*syntax.needs, "governors"}
+        words = [
+            annotated_columns(text, annotator, data, split, factors, section.processes, columns)
+            for text, split in zip((train_text, dev_text), splits, strict=True)
+        ]
+        if syntax.brackets is not None:
+            syntax = syntax.model_copy(update={"brackets": parse_labels(words[0] or [])})
+    tagger, target_words = None, [None, None]
+    if tags is not None:
+        tagger = target_annotator(tags.annotator, data.tokenized)
+    identities = [
+        [
+            *(
+                fact
+                for who in (annotator, tagger)
+                if who is not None
+                for fact in (who.name, annotate.annotator_for(who, split).version)
+            ),
+            *(
+                f"{name} {hash_file(find_file(data.dir or Path(), split, data.factor_files[name]))}"
+                for name in factors
+                if name in data.factor_files and data.dir is not None
+            ),
+        ]
+        for split in splits
+    ]
+    if tagger is not None:
+        target_words = [
+            target_columns(text, tagger, data, split, section.processes)
+            for text, split in zip((train_text, dev_text), splits, strict=True)
+        ]
+    sha256 = hashlib.sha256(json.dumps(identities).encode()).hexdigest()
+    return _Annotation(annotator, factors, syntax, identities[0], sha256, *words, *target_words)
+
+
+def _report_pieces(
+    report: DataReport, recipe: Recipe, text: ParallelText, encoder: SourceEncoder, target: SourceEncoder
+) -> None:
+    """Add pairs that are too long, or have characters that a tokenizer of the user's does not know."""
+    data, tokenizers = recipe.data, (encoder.tokenizer, target.tokenizer)
+    sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
+    add_long(report, zip(tokenizers, [prepared_parts(*side) for side in sides], strict=True), data.max_pieces)
+    if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
+        lines = [prepared_parts(*side) for side in sides]
+        rows = Checkpoint("", *tokenizers, 0, 0).missing_characters(lines, spelled=False)[1]
+        report.add(UNKNOWN, {*rows})
+
+
+def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
+    """What encodes the training pairs with BPE-dropout for an epoch; `sides` as `encode_pairs` takes them."""
+    if keeps_on_disk(recipe.data):
+        raise ConfigError(
+            "subwords.dropout: expected a training text in memory, which is cut anew in each epoch, got one "
+            "on disk. Set data.on_disk=false, or subwords.dropout=0."
+        )
+    text, encoder, words, limit, target, tags = sides
+    encoder, target = (replace(side, unseen=UnseenValues()) for side in (encoder, target))  # counted already
+    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None)) - bool(text.tag)
+
+    def again(epoch: int) -> EncodedPairs:
+        cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
+        return encode_pairs(text, encoder, words, limit, target, tags, cut)
+
+    for side in (encoder, target):
+        BpeDropout(recipe.subwords.dropout, 0, longest)(side.tokenizer, [])  # whether it can
+    return again
+
+
+def _new_encoder(
+    recipe: Recipe,
+    text: ParallelText,
+    annotation: _Annotation,
+    start: Checkpoint | None,
+    parent: SourceEncoder | None,
+    report: DataReport,
+) -> tuple[SourceEncoder, Checkpoint | None]:
+    """Pieces and factors of a run: learned on its text, or those of the translator that it starts from."""
+    data = recipe.data
+    if start is None:
+        tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
+        tokenizer.backend_tokenizer.add_special_tokens([data.tag] if data.tag else [])
+    else:
+        if recipe.model.add_characters and parent is not None and parent.own_target and not recipe.is_hosted:
+            raise ConfigError(
+                "model.add_characters: expected false, as the sides of model.init_from have two vocabularies."
+            )
+        start = fit_characters(start, text, data, recipe.model.add_characters, report)
+        tokenizer, own_target = start.source, start.target
+    vocabularies = build_vocabularies(annotation.train or [], annotation.factors, recipe.embedding.min_count)
+    if parent is not None:
+        vocabularies = parent.vocabularies or vocabularies
+        own_target = None if parent.own_target is None else own_target
+    encoder = SourceEncoder(
+        tokenizer,
+        vocabularies,
+        preparation=data.preparation(data.src),
+        own_target=own_target,
+        prepend=recipe.embedding.tag_place,
+    )
+    return encoder, start
+
+
+def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None, FolderInfo | None]:
+    """The translator that training starts from, and how it encodes its source if `train` wrote it."""
+    model, data = recipe.model, recipe.data
+    if (path := recipe.start) is None:
+        return None, None, None
+    languages = tuple(language_of_side(data, side).code for side in (data.src, data.tgt))
+    sides = tuple(code or side for code, side in zip(languages, (data.src, data.tgt), strict=True))
+    if not (Path(path) / TRANSLATOR).is_file():
+        codes = model.src_code, model.tgt_code
+        start = open_checkpoint(path, languages, codes, model.add_codes, model.prompt)
+        infusion = stored_infusion(path)
+        known = infusion.vocabularies if infusion is not None else {}
+        return start, SourceEncoder(start.source, known, own_target=start.target), None
+    verify_folder(Path(path), TRANSLATOR)
+    info = read_info(Path(path))
+    encoder = load_source_encoder(Path(path), info)
+    problems = [
+        f"data.{key}: expected {value}, as model.init_from was trained with it, got {getattr(data, key)}."
+        for key in _PREPARATION_KEYS
+        if (value := getattr(info, key)) != getattr(data, key)
+    ]
+    start = of_own_folder(path, encoder.tokenizer, encoder.target_tokenizer)
+    if sides != info.languages and recipe.is_hosted and start.has_codes:
+        problems.append(
+            f"model.init_from: expected the languages {' and '.join(info.languages)}, whose codes or prompt "
+            f"are in its pieces, got {' and '.join(sides)}. Start from the checkpoint that it came from."
+        )
+    elif sides == (*reversed(info.languages),):
+        problems.append(
+            f"model.init_from: expected a translator of {data.src} to {data.tgt}, got one of "
+            f"{' to '.join(info.languages)}: the other direction."
+        )
+    if problems:
+        raise ConfigError(problems)
+    return start, encoder, info
+
+
+def fit_characters(
+    start: Checkpoint, text: ParallelText, data: CorpusConfig, adds: bool, report: DataReport
+) -> Checkpoint:
+    """Count the characters of the training text that a tokenizer does not know; add them if that is asked.
+
+    This also compares a tokenizer that had to be rebuilt with the original.
+    """
+    sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
+    compare(start, [preparation.prepare(lines[:N_COMPARED]).texts for lines, preparation in sides])
+    counts, rows = start.missing_characters([prepared_parts(*side) for side in sides])
+    report.add(UNKNOWN, set(rows))
+    if not counts:
+        return start
+    shown = " ".join(f"{character!r} ({count})" for character, count in counts.most_common(10))
+    unknown = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
+    unknown += f", in {len(rows)} line{'s' * (len(rows) > 1)}: {shown}"
+    if adds:
+        _log.info("model.add_characters: pieces are added for %s", unknown)
+        return start.with_characters(counts)
+    _log.warning(
+        "model.init_from: the checkpoint's tokenizer does not know %s. The model %s; "
+        "model.add_characters=true learns them.",
+        unknown,
+        "spells them by their bytes" if start.spells_bytes else "cannot read or write them",
+    )
+    return start
+
+
+def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
+    section = recipe.pretrained_embeddings
+    source, target = (section.source, section.target) if section is not None else (None, None)
+    return source and source.model, target and target.model
+
+
+_PREPARATION_KEYS = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation", "normalize")
+
+
+_DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", *_PREPARATION_KEYS}
+
+
+def _info(
+    recipe: Recipe,
+    encoder: SourceEncoder,
+    annotator: Annotator | None,
+    data_sha256: dict[str, str],
+    parent: FolderInfo | None,
+    scripts: tuple[str, ...],
+) -> FolderInfo:
+    info = FolderInfo(
+        **recipe.data.model_dump(include=_DATA_KEYS, exclude_none=True),
+        forced=recipe.annotation.force,
+        annotator=None if annotator is None else stored_name(annotator.name),
+        annotator_version=None if annotator is None else annotator.version,
+        target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
+        rewrites_target=_pretrained_encoders(recipe)[1] is not None,
+        factors=list(encoder.vocabularies.values()),
+        prepend=encoder.prepend,
+        syntax=recipe.syntax_inputs(training=False),
+        decoding=recipe.decoding,
+        data_sha256=data_sha256,
+        scripts=scripts,
+    )
+    if parent is not None:
+        info.rewrites_target = parent.rewrites_target
+        compare_annotators(parent, info)
+    return info

@@ -56,22 +56,18 @@ def stored_folder(
     identity = json.dumps([FORMAT, kind, made_from], sort_keys=True, default=str)
     path = (cache or cache_folder()) / kind / hashlib.sha256(identity.encode()).hexdigest()[:32]
     with one_at_a_time(path):
-        if not _is_whole(path):
+        is_whole = path.exists()
+        try:
+            if is_whole:
+                verify_manifest(path)
+        except CheckpointError as error:
+            _log.warning("making a damaged cache folder again: %s", error)
+            is_whole = False
+        if not is_whole:
             remove_partials(path.parent, of=path.name)
             with atomic_folder(path) as partial:
                 build(partial)
     return path
-
-
-def _is_whole(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        verify_manifest(path)
-    except CheckpointError as error:
-        _log.warning("making a damaged cache folder again: %s", error)
-        return False
-    return True
 
 
 class StoredLines(Sequence[Any]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 
 import numpy as np
@@ -93,18 +92,6 @@ def test_a_process_more_than_before_starts_from_seed_and_number(tmp_path):
     drawn = torch.rand(3).tolist()
     torch.manual_seed(6)
     assert torch.rand(3).tolist() == drawn
-
-
-def test_clocks_do_not_decide_which_checkpoint_is_newest(tmp_path):
-    """Files of a machine whose clock is wrong, or that was set back between two checkpoints."""
-    for step, date in ((9, 4_000_000_000), (20, 1_000_000_000), (100, 0)):
-        with atomic_folder(tmp_path / f"checkpoint-{step}") as folder:
-            (folder / "a").write_text("x")
-        for path in (tmp_path / f"checkpoint-{step}" / "a", tmp_path / f"checkpoint-{step}"):
-            os.utime(path, (date, date))
-    whole, problems = complete_checkpoints(tmp_path)
-    assert [path.name for path in whole] == ["checkpoint-9", "checkpoint-20", "checkpoint-100"]
-    assert problems == []
 
 
 def test_damaged_random_state_is_refused(tmp_path):

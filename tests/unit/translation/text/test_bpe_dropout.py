@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.source import SourceEncoder, encode_pieces
+from syntaxformer.translation.source import encode_pieces
 from syntaxformer.translation.subwords import BpeDropout, SubwordConfig, train_subwords
 
 MERGES = [("a", "b"), ("b", "c"), ("a", "bc"), ("ab", "c")]
@@ -100,32 +99,6 @@ def test_a_line_that_would_become_too_long_is_cut_as_ever(learned):
     found = BpeDropout(0.9, 1, longest)(learned, LINES)
     assert max(len(one.ids) for one in found) == longest
     assert sum(one.ids == other.ids for one, other in zip(found, plain, strict=True)) >= 3
-
-
-def test_each_piece_has_the_tag_of_its_word(learned, annotator):
-    lines = ["the cat sat on the mat", "cats sit"]
-    columns = WordColumns.from_sentences(annotator.annotate(lines))
-    encoder = SourceEncoder(learned, build_vocabularies([columns], ("pos", "subword")))
-    plain = encoder.encode(lines, columns)
-    found = encoder.encode(lines, columns, cut=BpeDropout(0.7, 1, NO_LIMIT))
-    assert len(found.pieces) > len(plain.pieces)
-    for row, line in enumerate(lines):
-        own = slice(*found.splits[row : row + 2])
-        values = [
-            encoder.vocabularies[name].decode(found.factors[own, place])
-            for place, name in enumerate(encoder.factors)
-        ]
-        words: list[tuple[str, set[str], str]] = []
-        pieces = learned.convert_ids_to_tokens(found.pieces[own].tolist())
-        for piece, tag, part in zip(pieces, *values, strict=True):
-            if part in ("B", "O"):
-                words.append(("", set(), ""))
-            if part != "<none>":
-                text, tags, parts = words[-1]
-                words[-1] = text + piece.strip("▁"), tags | {tag}, parts + part
-        tags = [{one} for one in annotator.annotate([line])[0].upos]
-        assert [word[:2] for word in words] == list(zip(line.split(), tags, strict=True))
-        assert all(parts == "O" or parts == f"B{'M' * (len(parts) - 2)}E" for _, _, parts in words)
 
 
 def test_pieces_that_are_not_made_by_merges_are_refused():

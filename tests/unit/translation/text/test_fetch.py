@@ -64,20 +64,6 @@ def test_another_content_is_refused_and_not_kept(mirror, tmp_path, name):
     assert not fetched.exists()
 
 
-def test_from_its_home(mirror, tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        fetch,
-        "_download",
-        lambda address, path: (asked.append(address), path.write_bytes(gzip.compress(TEXT))),
-    )
-    fetch_corpus("toy", tmp_path / "out", None)
-    assert asked == ["https://home/tr.de.gz", "https://home/tr.en.gz"]
-    monkeypatch.setattr(fetch, "_download", lambda address, path: path.write_bytes(b"<html>"))
-    with pytest.raises(DataError, match=r"https://home/tr\.de\.gz: expected tr\.de\.gz, got: Not a gzipped"):
-        fetch_corpus("toy", tmp_path / "new", None)
-
-
 TALKS = (
     "<url>http://talks/1</url>\n<keywords>dogs</keywords>\n<talkid>1</talkid>\n<title>Title {0}</title>\n"
     "<description>About {0} </description>\n"

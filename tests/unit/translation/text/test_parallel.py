@@ -63,25 +63,6 @@ def test_a_table_is_no_text_even_where_tabs_are_spaces(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tgt", "line", "message"),
-    [
-        (b"x\ny\0z\n", 2, "expected text, got a NUL at byte 2 of the line (4 of the file)."),
-        (
-            b"x\ny\nz\xffz\n",
-            3,
-            "expected UTF-8, got byte 0xff at byte 2 of the line (6 of the file). Convert",
-        ),
-        (b"\xe4\n", 1, "expected UTF-8, got byte 0xe4 at byte 1 of the line (1 of the file). Convert"),
-    ],
-)
-def test_bytes_that_are_no_text(tmp_path, tgt, line, message):
-    config = _write(tmp_path, b"a\nb\nc\n"[: 2 * tgt.count(b"\n")], tgt)
-    with pytest.raises(DataError) as caught:
-        read_split(config, "train")
-    assert str(caught.value).startswith(f"{tmp_path / 'train.de'}:{line}: {message}")
-
-
-@pytest.mark.parametrize(
     ("src", "tgt", "n_lines"), [(b"", b"", 0), (b"\n\n", b"\n\n", 2), (b"a\n \n", b" \nb\n", 2)]
 )
 def test_a_corpus_without_a_pair_is_refused(tmp_path, src, tgt, n_lines):

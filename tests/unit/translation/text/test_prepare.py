@@ -94,27 +94,6 @@ def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
     ]
 
 
-def test_chunks_give_what_one_piece_gives(tmp_path, annotator, monkeypatch):
-    config, text = _corpus(tmp_path, SRC * 5, TGT * 5)
-    factors = ("pos", "subword")
-    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
-
-    def encoded():
-        columns = annotated_columns(text, annotator, config, "train", factors)
-        return encode_pairs(
-            text, SourceEncoder(tokenizer, build_vocabularies(columns, factors, 1)), columns, 50
-        ), len(columns)
-
-    whole, n_whole = encoded()
-    monkeypatch.setattr("syntaxformer.translation.prepare.CHUNK_LINES", 4)
-    chunked, n_chunked = encoded()
-    assert (n_whole, n_chunked) == (1, 4)
-    for side in ("src", "tgt"):
-        for array in ("pieces", "splits", "factors"):
-            one, other = getattr(getattr(whole, side), array), getattr(getattr(chunked, side), array)
-            assert one.tolist() == other.tolist()
-
-
 def test_a_user_column_reaches_every_piece(tmp_path, annotator):
     config, text = _corpus(tmp_path, factor_files={"animacy": "ani"})
     (tmp_path / "train.ani").write_text("no yes no\nyes\nno yes\n")

@@ -33,14 +33,6 @@ def test_all_tags_stand_before_all_words():
     assert _lines(owners, splits) == [[0, 1, 0, 1, 1, -1], [-1], [0, 0, -1, -1]]
 
 
-def test_two_tags_a_word():
-    tags = np.concatenate([TAGS, TAGS + 20], 1)
-    pieces, splits, _ = with_tags(PIECES, SPLITS, OWNERS, tags, "interleaved")
-    assert _lines(pieces, splits)[0] == [70, 90, 10, 71, 91, 11, 12, 2]
-    pieces, splits, _ = with_tags(PIECES, SPLITS, OWNERS, tags, "prefix")
-    assert _lines(pieces, splits)[0] == [70, 90, 71, 91, 10, 11, 12, 2]
-
-
 def test_the_limit_counts_tags():
     is_first = first_of_words(OWNERS, SPLITS)
     assert is_first.tolist() == [True, True, False, False, False, True, False, False]

@@ -119,8 +119,3 @@ def test_a_name_on_the_hub_is_looked_up_in_its_cache(folder, monkeypatch, tmp_pa
     (home / "refs" / "main").write_text("abc123")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert sf.pipeline("org/name")("the cat", beam_size=1) == sf.pipeline(folder)("the cat", beam_size=1)
-
-
-def test_a_name_that_the_hub_does_not_know():
-    with pytest.raises(CheckpointError, match=r"^org/name: expected a model folder, or the name of one on"):
-        sf.pipeline("org/name")

@@ -266,10 +266,10 @@ def test_batches_have_a_budget_of_pieces():
 
 
 def test_a_long_line_costs_its_neighbours_nothing(plain):
-    """47 short lines and one of 208 words cost what they cost apart, and are translated as one by one."""
+    """31 short lines and one of 70 words cost what they cost apart, and are translated as one by one."""
     chosen = random.Random(5)
-    short = [" ".join(chosen.choices(["cat", "sat", "the"], k=chosen.randint(1, 9))) for _ in range(47)]
-    lines = [*short[:23], " ".join(["cat"] * 208), *short[23:]]
+    short = [" ".join(chosen.choices(["cat", "sat", "the"], k=chosen.randint(1, 9))) for _ in range(31)]
+    lines = [*short[:15], " ".join(["cat"] * 70), *short[15:]]
     costs = []
     counting = plain.model.register_forward_hook(lambda *called: costs.append(len(called[-1].logits)))
 
@@ -278,9 +278,9 @@ def test_a_long_line_costs_its_neighbours_nothing(plain):
         return _texts(plain.translate(chunk, beam_size=2, batch_size=batch_size)), sum(costs)
 
     try:
-        (_, few), (_, one), (together, cost) = map(translated, (short, lines[23:24], lines))
+        (_, few), (_, one), (together, cost) = map(translated, (short, lines[15:16], lines))
         assert cost <= 1.3 * (few + one)
-        assert translated(lines[18:28], 1)[0] == together[18:28]
+        assert translated(lines[11:19], 1)[0] == together[11:19]
     finally:
         counting.remove()
 

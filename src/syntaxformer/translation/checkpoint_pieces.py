@@ -159,7 +159,7 @@ def open_checkpoint(
     backends = [_backend(tokenizer, side) for side in sides]
     n_known, new = _n_pieces(*backends), sorted({code for code in chosen if code and code not in known})
     if any(chosen):
-        codes_shown = [code and f"{code}{' (a new code)' * (code in new)}" for code in chosen]
+        codes_shown = [code and f"{code}{' (a new one)' * (code in new)}" for code in chosen]
         _log.info("model.init_from: language codes: %s", " → ".join(filter(None, codes_shown)))
     if new:
         if hasattr(tokenizer, "lang_code_to_token"):  # M2M100

@@ -25,8 +25,8 @@ from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, Tr
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, disk_errors, write_manifest
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
+from syntaxformer.encoders.multi_output_tasks import WordTags
 from syntaxformer.encoders.pretrained import load_collator
-from syntaxformer.encoders.several_types import WordTags
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, TaskType
 from syntaxformer.encoders.tasks import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,24 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_lines
 from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.several_types import CONLLU
+from syntaxformer.encoders.multi_output_tasks import SeveralScores
 from syntaxformer.encoders.tables import (
     TextExample,
     TextSet,
     csv_quoted,
-    examples_from_rows,
     raw_example,
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_data import TableColumns, bind_columns, read_any_split, read_own_table
-from syntaxformer.encoders.task_types import OneLabel, Predictions, SeveralScores, WrittenLabel
+from syntaxformer.encoders.task_data import (
+    CONLLU,
+    TableColumns,
+    bind_columns,
+    examples_from_rows,
+    read_any_split,
+    read_own_table,
+)
+from syntaxformer.encoders.task_types import OneLabel, Predictions, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
 STDIN = "-"
@@ -78,7 +84,7 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
         same = is_json != (own.isdecimal() or own in CONLLU)
         same |= is_json and own in CONLLU and own in read_table(source).columns
         columns = TableColumns(info.text_column, info.label_column) if same else TableColumns()
-        return info.task_type.read_file(source, columns, "texts", False)[0]
+        return read_own_table(source, info.task_type, columns, "texts", labelled=False)[0]
     if source != STDIN and not info.task_type.parts and (table := _as_table(info, source)) is not None:
         return table
     name = "standard input" if source == STDIN else source
@@ -118,7 +124,7 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
         elif not is_numbered:
             if not set(columns.texts) <= set(cells):
                 return None
-        elif len(cells) < max(map(int, columns.given)):
+        elif len(cells) < max(map(int, columns.named)):
             if len(cells) != info.n_texts:
                 return None
             columns = replace(columns, label=None)
@@ -138,13 +144,12 @@ def _official_table(task: Task, source: str) -> TextSet | None:
     def is_header(cells: list[str]) -> bool:
         return all(set(names) & set(cells) for names in task.texts)
 
-    table = read_table(
-        source,
-        lambda cells: None if is_header(cells) or len(headerless) != len(cells) else headerless,
-        blank_lines=False,
-    )
-    if not is_header(table.columns):
+    def names_of(cells: list[str]) -> Sequence[str] | None:
+        return None if is_header(cells) or len(headerless) != len(cells) else headerless
+
+    if not is_header(read_table(source, names_of).columns):
         return None
+    table = read_table(source, names_of, blank_lines=False)
     binding = bind_columns(task, table.columns, source, labelled=False)
     unlabelled = binding.task_type.blanks(task.no_label)
     binding = replace(binding, no_label=(), unlabelled=unlabelled)

@@ -1,7 +1,9 @@
-"""Reads the examples of a task: official files, sentiment treebanks, data sets of `datasets`, or own tables.
+"""The labelled data of a task: official files, sentiment treebanks, data sets of `datasets`, or own files.
 
-Files may be compressed (.gz), and the user may choose another file for a split. Columns of an own table are
-named by the user, recognised by usual names, or are text and label in a table of two columns without header.
+`tables` reads rows, and `examples_from_rows` makes examples of them, with all checks of texts and labels.
+Columns of an own table are named by the user, recognised by usual names, or are text and label in a table of
+two columns without header. Tags of words and questions have files of their own: CoNLL columns, CoNLL-U among
+them, lists in JSON, and SQuAD's JSON.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -23,15 +26,16 @@ from syntaxformer.base.config import corpus_path
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import plain_or_packed, read_lines
+from syntaxformer.encoders.multi_output_tasks import WordTags, spans_of
 from syntaxformer.encoders.tables import (
-    Binding,
     Row,
     Table,
     TextExample,
     TextSet,
+    as_line,
     csv_quoted,
-    examples_from_rows,
     fingerprints,
+    in_place,
     pick_column,
     read_table,
     table_format,
@@ -56,8 +60,11 @@ SHORTEST_PHRASE = 4
 HELD_OUT = 0.1
 """Share of the training rows that is held out if there is no development file."""
 
+CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
+"""Columns of CoNLL-U."""
+
 NO_LABEL = "-"
-_AS_TRAINED = ("text, as in training", "second text, as in training")
+_COMMENT = re.compile(r"#\s?\S+\s*[=:]|# ?(new\w+|id)\b|#$")
 
 _SPLITS = {
     "train": ("train",),
@@ -85,7 +92,7 @@ class TableColumns:
     quotes: str = "auto"
 
     @property
-    def given(self) -> list[str]:
+    def named(self) -> list[str]:
         """The columns that the user named."""
         return [name for name in (self.text, self.pair, *(self.label or "").split(",")) if name]
 
@@ -114,103 +121,102 @@ def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
         ConfigError: A file or folder is missing, or there is no such task.
         DataError: A file cannot be used, or has only one class; with file and line.
     """
-    found = _own(config) if config.task in OWN_TASKS else _known(config)
-    found = replace(found, train=found.train.part(config.data.rows, config.data.fraction))
-    for texts in (found.train, found.dev):
+    is_own = config.task in OWN_TASKS
+    data = _own_data(config) if is_own else _official_data(config)
+    data = replace(data, train=data.train.part(config.data.rows, config.data.fraction))
+    for texts in (data.train, data.dev):
         for reason, count in texts.left_out.items():
             _log.info("%s: left out %d rows: %s", texts.source, count, reason)
-    _check_classes(found)
-    if config.task in OWN_TASKS and config.data.dev is not None:
-        known = {*fingerprints(found.train.examples)}
-        if n := sum(one in known for one in fingerprints(found.dev.examples)):
+    _check_classes(data)
+    if is_own and config.data.dev is not None:
+        known = {*fingerprints(data.train.examples)}
+        if n_known := sum(fingerprint in known for fingerprint in fingerprints(data.dev.examples)):
             _log.warning(
                 "%s: %d of its %d rows have texts of the training rows, which raises scores on dev. "
                 "Leave them out of one of the two.",
-                *(found.dev.source, n, len(found.dev)),
+                *(data.dev.source, n_known, len(data.dev)),
             )
-    return found
+    return data
 
 
-def _known(config: FinetuneConfig) -> FinetuneData:
+def _official_data(config: FinetuneConfig) -> FinetuneData:
     task, data = find_task(config.task), config.data
     if data.dir is None:
         raise ConfigError(f"data: expected --data, the folder of {task.title}'s files, got none.")
-    if given := [name for name in (data.text_column, data.text_pair_column, data.label_column) if name]:
+    if named := [name for name in (data.text_column, data.text_pair_column, data.label_column) if name]:
         raise ConfigError(
-            f"columns: expected none for the official files of {task.title}, got {', '.join(given)}. "
+            f"columns: expected none for the official files of {task.title}, got {', '.join(named)}. "
             "For a table of your own use --task classify or regress."
         )
     train = read_any_split(task, data.dir, "train", data.train, data.phrases)
     return FinetuneData(task, train, read_any_split(task, data.dir, "dev", data.dev))
 
 
-def _own(config: FinetuneConfig) -> FinetuneData:
+def _own_data(config: FinetuneConfig) -> FinetuneData:
     data = config.data
     if data.train is None:
         raise ConfigError(
             f"train: expected --train, a table of texts and labels, for --task {config.task}, got none. "
             f"Known tasks: {', '.join(TASKS)}."
         )
-    wanted = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
-    path, task_type = _within(data.dir, data.train), OWN_TASKS[config.task].task_type
+    task = OWN_TASKS[config.task]
+    task_type = task.task_type
     unread = ["text_pair_column", "quotes", *["text_column", "label_column"] * (task_type.parts == "span")]
-    given = [f"data.{name}" for name in unread if getattr(data, name) not in (None, "auto")]
-    if task_type.parts and given:
+    options = [f"data.{name}" for name in unread if getattr(data, name) not in (None, "auto")]
+    if task_type.parts and options:
         raise ConfigError(
-            f"--task {config.task}: expected no option of tables, got {', '.join(given)}. Leave it out."
+            f"--task {config.task}: expected no option of tables, got {', '.join(options)}. Leave it out."
         )
-    train, columns, task_type = read_own_table(path, task_type, wanted)
+
+    def in_folder(name: str) -> Path:
+        path = Path(corpus_path(name))
+        return data.dir / path if data.dir is not None and not path.exists() else path
+
+    columns = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
+    path = in_folder(data.train)
+    train, columns, task_type = read_own_table(path, task_type, columns)
     held_out: tuple[list[str], ...] = ()
     if data.dev is None:
         train, dev = hold_out(train, task_type.parts == "span")
-        held_out = () if task_type.parts else tuple(_cells_of(dev, path, columns))  # those have no table
+        if not task_type.parts:  # those have no table
+            held_out = tuple(_cells_of(dev, path, columns))
         _log.info("%s: held out %d of its rows as development set", train.source, len(dev))
     else:
-        path = _within(data.dir, data.dev)
-        dev, found, _ = read_own_table(path, task_type, columns, name="dev")
-        if len(found.texts) != len(columns.texts):
+        path = in_folder(data.dev)
+        dev, dev_columns, _ = read_own_table(path, task_type, columns, name="dev")
+        if len(dev_columns.texts) != len(columns.texts):
             raise DataError(f"columns: expected those of {train.source}, got others.", path)
-    task = OWN_TASKS[config.task]
     update = {"labels": task_type.names or None, "texts": task.texts[: len(columns.texts)]}
     return FinetuneData(task.model_copy(update=update), train, dev, columns, held_out)
 
 
 def _cells_of(texts: TextSet, path: Path, columns: TableColumns) -> Iterator[list[str]]:
     """The rows of some examples as they stand in their table, after its header if it has one."""
-    quoted, _ = csv_quoted(path, columns.quotes)
-    table = read_table(path, partial(_numbered, path, columns, True), quoted)
+    table = read_table(path, partial(_numbered, path, columns, True), csv_quoted(path, columns.quotes)[0])
     if table.has_header:
         yield table.columns
-    lines = {one.line for one in texts.examples}
+    lines = {example.line for example in texts.examples}
     for row in table.rows:
         if row.number in lines:
             cells = ("" if (cell := row.cells.get(name)) is None else cell for name in table.columns)
             yield [json.dumps(c, ensure_ascii=False) if isinstance(c, list | dict) else str(c) for c in cells]
 
 
-def _within(folder: Path | None, name: str) -> Path:
-    """A path as it is, or else a name in the data folder."""
-    path = Path(corpus_path(name))
-    return folder / path if folder is not None and not path.exists() else path
-
-
 def _check_classes(data: FinetuneData) -> None:
     """Check that there are different labels to learn, and warn of classes that the dev data lacks."""
     task_type = data.task.task_type
-    found, there = (
-        {one for example in texts.examples for one in task_type.classes(example.label)}
+    of_train, of_dev = (
+        {label for example in texts.examples for label in task_type.classes(example.label)}
         for texts in (data.train, data.dev)
     )
     # Of several labels, each holds or not.
-    answers = {(*one.label,) for one in data.train.examples} if task_type.takes_lists else found
+    answers = {(*one.label,) for one in data.train.examples} if task_type.takes_lists else of_train
     if len(answers) < 2:
-        raise DataError(
-            "label: expected at least two different ones to learn from, got only "
-            f"{task_type.show(answers.pop())!r}.",
-            data.train.source,
-        )
+        got = f"{task_type.show(answers.pop())!r}"
+        problem = f"label: expected at least two different ones to learn from, got only {got}."
+        raise DataError(problem, data.train.source)
     names = enumerate(task_type.names if not isinstance(task_type, Score) else ())
-    if missing := [name for number, name in names if not there & {number, name}]:
+    if missing := [name for number, name in names if not of_dev & {number, name}]:
         _log.warning(
             "%s: expected every class among the %d development rows, got none of %s, which scores ignore. "
             "Give --dev with all classes, or more rows: one row or one text cannot be in both parts.",
@@ -228,82 +234,158 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
         DataError: There are too few rows.
     """
     if len(train) < 20:
-        raise DataError(
-            f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev.",
-            train.source,
-        )
+        problem = f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev."
+        raise DataError(problem, train.source)
     groups: dict[tuple[str, ...], list[int]] = {}
     for row, example in enumerate(train.examples):
         groups.setdefault(example.texts[-1:] if by_last else example.texts, []).append(row)
     singly = _held_rows(train, [[row] for row in range(len(train))])
-    if 2 * len(held := _held_rows(train, list(groups.values()))) < len(singly):
+    held = _held_rows(train, list(groups.values()))
+    if 2 * len(held) < len(singly):
         held = singly
         _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
-    parts: tuple[list, list] = ([], [])
-    for row, example in enumerate(train.examples):
-        parts[row in held].append(example)
-    return replace(train, examples=parts[0]), replace(train, examples=parts[1], name="dev", left_out={})
+    dev = [train.examples[row] for row in sorted(held)]
+    rest = [example for row, example in enumerate(train.examples) if row not in held]
+    return replace(train, examples=rest), replace(train, examples=dev, name="dev", left_out={})
 
 
 def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
-    """Choose groups of rows at random that fit into the share of each class."""
-    classes = [one.label if isinstance(one.label, int) else None for one in train.examples]  # scores are one
+    """Choose groups of rows at random that fit into the share of each class; scores are one class."""
+    classes = [example.label if isinstance(example.label, int) else None for example in train.examples]
     counts = Counter(classes)
     left = Counter({name: max(1, int(n * HELD_OUT)) for name, n in counts.items() if n > 1})
     n_spare = max(0, round(len(train) * HELD_OUT) - left.total())
     left.update(sorted(left, key=lambda name: counts[name] * HELD_OUT % 1, reverse=True)[:n_spare])
     held: set[int] = set()
-    for place in np.random.default_rng(FRACTION_SEED).permutation(len(groups)):  # the same every time
-        wanted = Counter(classes[row] for row in groups[place])
-        if wanted <= left:
-            left -= wanted
-            held.update(groups[place])
+    for group in np.random.default_rng(FRACTION_SEED).permutation(len(groups)):  # the same every time
+        of_group = Counter(classes[row] for row in groups[group])
+        if of_group <= left:
+            left -= of_group
+            held.update(groups[group])
     return held
+
+
+# Rows to examples.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binding:
+    """The columns of a table for the roles that a `Task` names, and how their cells are read.
+
+    Args:
+        label: None if there is none, as in a test set.
+        index: None counts the examples from 0.
+        unlabelled: Cells of the label column that mean "no label", as in test sets.
+        fold_case: Ignore the case of labels.
+    """
+
+    texts: Sequence[str]
+    label: str | None
+    task_type: TaskType
+    trees: Sequence[str] = ()
+    index: str | None = None
+    no_label: Sequence[str] = ()
+    tolerant: bool = False
+    unlabelled: Sequence[str] = ()
+    fold_case: bool = False
+
+
+def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source: str | Path) -> TextSet:
+    """Make examples from rows.
+
+    Raises:
+        DataError: A row is broken, a text is empty, a label is unknown, a score is not a number or out of
+            range (with the line), or no row is left.
+    """
+    examples: list[TextExample] = []
+    left_out: Counter[str] = Counter()
+    for row in rows:
+        if row.problem and binding.tolerant:
+            left_out["broken row"] += 1
+            continue
+        row.whole(source)
+        if binding.label is not None and row.text(binding.label) in binding.no_label:
+            left_out["no gold label"] += 1
+            continue
+        texts = tuple(_text(row, column, source, binding.tolerant) for column in binding.texts)
+        if not all(texts):
+            left_out["empty text"] += 1
+            continue
+        trees = tuple(row.text(column) or None for column in binding.trees)
+        index = str(len(examples)) if binding.index is None else row.text(binding.index)
+        examples.append(TextExample(texts, _label(row, binding, source), trees, index, row.number))
+    if not examples:
+        counts = "".join(f"; left out: {count} ({reason})" for reason, count in left_out.items())
+        raise DataError(f"expected at least one example, got none{counts}.", source)
+    return TextSet(name, str(source), examples, dict(left_out))
+
+
+def _text(row: Row, column: str, source: str | Path, may_be_empty: bool) -> str:
+    what, text = f"column {column!r}: expected", row.text(column)
+    if column not in row.cells:
+        raise DataError(f"{what} it in every row, got none.", source, row.number)
+    if isinstance(row.cells[column], list | dict | bool):  # of JSON
+        problem = f"{what} a text, got {str(row.cells[column])[:60]}."
+        raise DataError(f"{problem} Join words with spaces; texts have a column each.", source, row.number)
+    if not text and not may_be_empty:
+        raise DataError(f"{what} a text, got an empty one. Remove the row.", source, row.number)
+    return text
+
+
+def _label(row: Row, binding: Binding, source: str | Path) -> Any:
+    if binding.label is None:
+        return None
+    takes_lists = binding.task_type.takes_lists
+    cell = row.cells.get(binding.label) if takes_lists else row.label(binding.label, source)
+    if binding.unlabelled and cell in (None, *binding.unlabelled):
+        return None
+    try:
+        return binding.task_type.read(cell, binding.fold_case)
+    except ValueError as error:
+        raise DataError(str(error), source, row.number) from error
 
 
 # Official files.
 
 
 def read_any_split(
-    task: Task, source: str | Path, split: str, given: str | None = None, phrases: bool | None = None
+    task: Task, source: str | Path, split: str, file: str | None = None, phrases: bool | None = None
 ) -> TextSet:
     """Read a split of a known task from official files, a saved data set or the Hub.
+
+    `file` replaces the official file of the split: a path, or a name in the folder.
 
     Raises:
         ConfigError: There is no such file or split.
         DataError: The split cannot be used; with file and line.
     """
-    marks = ("dataset_dict.json", "state.json")
-    is_saved = any((Path(source) / mark).is_file() for mark in marks)
-    if given is None and (is_saved or str(source).startswith(HUB)):
+    is_saved = any((Path(source) / mark).is_file() for mark in ("dataset_dict.json", "state.json"))
+    if file is None and (is_saved or str(source).startswith(HUB)):
         return read_dataset_split(task, open_dataset(source), split, str(source))
-    path = _find_file(task, source, split, given)
+    path = _find_file(task, Path(source), split, file)
     if task.treebank:
         return _read_treebank(task, path, split, split == "train" if phrases is None else phrases)
     table = read_table(path, lambda _: task.headerless.get(split))
-    first = next(table.rows, None)
-    if first is None:
+    if not table.rows:
         raise DataError("expected at least one example, got none.", path)
-    if first.problem:
-        problem = f"row: {first.problem}. Check that this is the {split} file of {task.title}."
-        raise DataError(problem, path, first.number)
+    if table.rows[0].problem:
+        problem = f"row: {table.rows[0].problem}. Check that this is the {split} file of {task.title}."
+        raise DataError(problem, path, table.rows[0].number)
     labelled = not split.startswith("test") or split == "test_labeled"
     binding = bind_columns(task, table.columns, path, labelled and split != "diagnostic")
-    return examples_from_rows(chain([first], table.rows), binding, split, path)
+    return examples_from_rows(table.rows, binding, split, path)
 
 
-def _find_file(task: Task, folder: str | Path, split: str, given: str | None = None) -> Path:
-    """The file of a split; `given` is a path, or a name in the folder."""
-    folder = Path(folder)
-    if given is None and split not in task.files:
+def _find_file(task: Task, folder: Path, split: str, file: str | None) -> Path:
+    if file is None and split not in task.files:
         raise ConfigError(f"split: expected one of {', '.join(task.files)} for {task.title}, got {split!r}.")
-    if given is None and not folder.is_dir():
+    if file is None and not folder.is_dir():
         raise ConfigError(f"data: expected the folder of {task.title}'s files, got {folder}.")
-    given = corpus_path(given)
-    names = (given,) if given is not None else task.files[split]
-    for path in [folder / name for name in names] + ([Path(given)] if given is not None else []):
-        if (found := plain_or_packed(path)) is not None:
-            return found
+    file = corpus_path(file)
+    names = (file,) if file is not None else task.files[split]
+    for path in [folder / name for name in names] + ([Path(file)] if file is not None else []):
+        if (existing := plain_or_packed(path)) is not None:
+            return existing
     raise ConfigError(
         f"data: expected {' or '.join(names)} (plain or .gz) in {folder}, the {split} split of {task.title}, "
         "found none."
@@ -358,11 +440,11 @@ def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet
 
 def _phrases(tree: Tree) -> Iterator[Tree]:
     """The tree and its phrases of at least `SHORTEST_PHRASE` words, each sequence of words once."""
-    seen: set[tuple[str, ...]] = set()
+    known: set[tuple[str, ...]] = set()
     for node in subtrees_of(tree):
         words = leaves_of(node)
-        if words not in seen and (node is tree or len(words) >= SHORTEST_PHRASE):
-            seen.add(words)
+        if words not in known and (node is tree or len(words) >= SHORTEST_PHRASE):
+            known.add(words)
             yield node
 
 
@@ -389,42 +471,39 @@ def open_dataset(source: str | Path) -> Any:
 def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data set") -> TextSet:
     """Read a split of a `datasets.DatasetDict`, of a mapping from split to `Dataset`, or of one `Dataset`.
 
+    Labels are read by name; numbers without names follow the task's order, and -1 means no label.
+
     Raises:
         ConfigError: There is no such split.
         DataError: A column is missing, or a row cannot be used; with its number.
     """
     if not hasattr(dataset, "column_names") or isinstance(dataset.column_names, dict):
         names = dict.fromkeys((split, *_SPLITS.get(split, ())))
-        found = next((name for name in names if name in dataset), None)
-        if found is None:
-            raise ConfigError(
-                f"split: expected {' or '.join(names)} in {source}, got {', '.join(map(str, dataset))}."
-            )
-        dataset = dataset[found]
-    labelled = not split.startswith("test")
-    where = f"{source}, {split}"
+        stored = next((name for name in names if name in dataset), None)
+        if stored is None:
+            got = ", ".join(map(str, dataset))
+            raise ConfigError(f"split: expected {' or '.join(names)} in {source}, got {got}.")
+        dataset = dataset[stored]
+    where, labelled = f"{source}, {split}", not split.startswith("test")
     binding = bind_columns(task, dataset.column_names, where, labelled)
     # Test sets of GLUE have the label -1 in every row.
     unlabelled = not labelled and binding.label and len(dataset) and dataset[0][binding.label] in (-1, None)
-    binding = replace(binding, label=None if unlabelled else binding.label, no_label=(NO_LABEL,))
-    return examples_from_rows(_dataset_rows(dataset, binding, where), binding, split, where)
-
-
-def _dataset_rows(dataset: Any, binding: Binding, source: str) -> Iterator[Row]:
-    """Rows with labels by name; numbers without names follow the task's order, and -1 means no label."""
-    label, known = binding.label, binding.task_type.names
+    label = None if unlabelled else binding.label
+    known = binding.task_type.names
     names = getattr(dataset.features.get(label), "names", None) or known
     if not set(map(str.lower, names)) <= {name.lower() for name in known}:
         names = known
-    for number, cells in enumerate(dataset, 1):
-        if label is not None and known and isinstance(cells[label], int):
-            value = cells[label]
-            if not -1 <= value < len(names):
-                raise DataError(
-                    f"label: expected a class number from 0 to {len(names) - 1}, got {value}.", source, number
-                )
-            cells = {**cells, label: NO_LABEL if value == -1 else names[value]}
-        yield Row(number, cells)
+
+    def rows() -> Iterator[Row]:
+        for number, cells in enumerate(dataset, 1):
+            if label is not None and known and isinstance(value := cells[label], int):
+                if not -1 <= value < len(names):
+                    problem = f"label: expected a class number from 0 to {len(names) - 1}, got {value}."
+                    raise DataError(problem, where, number)
+                cells = {**cells, label: NO_LABEL if value == -1 else names[value]}
+            yield Row(number, cells)
+
+    return examples_from_rows(rows(), replace(binding, label=label, no_label=(NO_LABEL,)), split, where)
 
 
 # The user's own tables.
@@ -433,20 +512,23 @@ def _dataset_rows(dataset: Any, binding: Binding, source: str) -> Iterator[Row]:
 def read_own_table(
     path: str | Path, task_type: TaskType, columns: TableColumns, name: str = "train", labelled: bool = True
 ) -> tuple[TextSet, TableColumns, TaskType]:
-    """Read a table, or another file if the type has files of its own.
+    """Read a table, or the file of a type that has files of its own.
 
     A type without names of labels takes those of the file. `columns` are those that the user named. If it
     need not be `labelled`, blank lines between rows are refused, because rows are counted.
 
     Returns:
-        The examples, the columns that were found, and the type with its labels.
+        The examples, the columns that were read, and the type with its labels.
 
     Raises:
         DataError: The file cannot be used; with the line.
         ConfigError: The role of the columns is not clear.
     """
-    if (found := task_type.read_file(path, columns, name, labelled)) is not None:
-        return found
+    if isinstance(task_type, WordTags):
+        return _read_words(path, task_type, columns, name, labelled)
+    if task_type.parts == "span":
+        columns = replace(columns, text="question", pair="context")
+        return _read_questions(path, name, labelled), columns, task_type
     quoted, why = csv_quoted(path, columns.quotes)
     if why:
         level = logging.WARNING if why.startswith("nothing tells") else logging.INFO
@@ -454,21 +536,17 @@ def read_own_table(
         _log.log(level, "%s: quotes are read %s: %s. Otherwise set data.quotes=%s.", path, way, why, other)
     _refuse_other_separators(path, columns, labelled)
     table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
-    if columns.given or table.has_header:
+    if columns.named or table.has_header:
         first = ["score"] if task_type.name == Score.name else []
         labels = list(dict.fromkeys([*first, *USUAL.label]))
         table, columns = _settle_columns(table, columns, path, labelled, labels)
     else:
         columns = replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
-    rows = list(table.rows)
+    rows = table.rows
     if columns.label is not None:
         task_type, rows = task_type.settle(rows, columns.label, path)
-    binding = Binding(
-        texts=columns.texts,
-        label=columns.label,
-        task_type=task_type,
-        unlabelled=[] if labelled else task_type.blanks(),
-    )
+    unlabelled = [] if labelled else task_type.blanks()
+    binding = Binding(texts=columns.texts, label=columns.label, task_type=task_type, unlabelled=unlabelled)
     return examples_from_rows(rows, binding, name, path), columns, task_type
 
 
@@ -477,10 +555,10 @@ def _numbered(
 ) -> list[str] | None:
     """Numbers as the names of columns if the first line is a row; None if it is a header."""
     numbers = [str(number) for number in range(1, len(first) + 1)]
-    if columns.given:
-        # A single cell that equals a column's number is a label; a header has all given names.
-        given = set(columns.given)
-        return numbers if given <= set(numbers) and not given <= set(first) else None
+    if columns.named:
+        # A single cell that equals a column's number is a label; a header has all names.
+        named = set(columns.named)
+        return numbers if named <= set(numbers) and not named <= set(first) else None
     texts, labels = USUAL.texts[0], USUAL.label
     if set(first) & set(texts) and (set(first) & set(labels) or not labelled):
         return None
@@ -497,51 +575,41 @@ def _settle_columns(
     table: Table, columns: TableColumns, path: str | Path, labelled: bool, labels: Sequence[str]
 ) -> tuple[Table, TableColumns]:
     """Find the columns by the names that the user gave, or by usual names; `labels` are those of labels."""
-    first = next(table.rows, None)
-    if first is None:
+    names, usual, rows = table.columns, USUAL.texts, table.rows
+    if not rows:
         raise DataError("expected rows of text and label, got none.", path)
-    found, usual = table.columns, USUAL.texts
     # Without required labels a model predicts; its columns are known, and no option can name others.
-    text, pair = ("--text-column", "--text-pair-column") if labelled else _AS_TRAINED
-    text_column = pick_column(found, (columns.text,) if columns.text else usual[0], text, path)
-    pair_column = next((name for name in usual[1] if name in found and not columns.text), None)
+    options = ("--text-column", "--text-pair-column")
+    what = options if labelled else ("text, as in training", "second text, as in training")
+    text = pick_column(names, (columns.text,) if columns.text else usual[0], what[0], path)
+    pair = next((name for name in usual[1] if name in names and not columns.text), None)
     if columns.pair:
-        pair_column = pick_column(found, (columns.pair,), pair, path)
-    names = (columns.label,) if columns.label else labels
-    rows = chain([first], table.rows)
-    if pair_column is None and not columns.text and table_format(path) == "json":
-        rows = (_without_pair(one, path) for one in rows)
-    if columns.label and "," in columns.label and columns.label not in found:
-        several, label = columns.label.split(","), columns.label
+        pair = pick_column(names, (columns.pair,), what[1], path)
+    if pair is None and not columns.text and table_format(path) == "json":
+        for row in rows:  # line 1, which says the columns, has no second text
+            if more := [name for name in usual[1] if row.text(name)]:
+                problem = f"row: expected the columns of line 1, got {', '.join(more)} as well."
+                raise DataError(f"{problem} Give a second text in every row, or in none.", path, row.number)
+    label = columns.label
+    if label and "," in label and label not in names:
+        several = label.split(",")
         for name in several if labelled else ():
-            pick_column(found, (name,), "--label-column", path)
-        label = label if set(several) <= set(found) else None
+            pick_column(names, (name,), "--label-column", path)
+        label = label if set(several) <= set(names) else None
         if label is not None:
-            rows = (one if one.problem else _joined(one, several, label) for one in rows)
+            cells = [{**row.cells, label: {name: row.cells.get(name) for name in several}} for row in rows]
+            rows = [r if r.problem else replace(r, cells=c) for r, c in zip(rows, cells, strict=True)]
     elif labelled:
-        label = pick_column(found, names, "--label-column", path)
+        label = pick_column(names, (label,) if label else labels, "--label-column", path)
     else:
-        label = next((name for name in names if name in found), None)
-    settled = TableColumns(text_column, label, pair_column, columns.quotes)
-    if twice := [name for name in settled.given if found.count(name) > 1]:
+        label = next((name for name in ((label,) if label else labels) if name in names), None)
+    settled = TableColumns(text, label, pair, columns.quotes)
+    if twice := [name for name in settled.named if names.count(name) > 1]:
         raise DataError(f"line 1: expected column {twice[0]!r} once, got it twice. Rename one.", path)
-    if labelled and not columns.given and (unread := {*usual[0], *labels} & set(found) - set(settled.given)):
-        read, more = ", ".join(map(repr, settled.given)), ", ".join(sorted(map(repr, unread)))
+    if labelled and not columns.named and (unread := {*usual[0], *labels} & set(names) - set(settled.named)):
+        read, more = ", ".join(map(repr, settled.named)), ", ".join(sorted(map(repr, unread)))
         _log.warning("%s: %s are read, %s not. Choose by --text-column and --label-column.", path, read, more)
     return replace(table, rows=rows), settled
-
-
-def _without_pair(row: Row, path: str | Path) -> Row:
-    """The row of JSON, if it has no second text: line 1, which says the columns, has none."""
-    if more := [name for name in USUAL.texts[1] if row.text(name)]:
-        problem = f"row: expected the columns of line 1, got {', '.join(more)} as well."
-        raise DataError(f"{problem} Give a second text in every row, or in none.", path, row.number)
-    return row
-
-
-def _joined(row: Row, columns: Sequence[str], name: str) -> Row:
-    """The row with the cells of several columns in one."""
-    return replace(row, cells={**row.cells, name: {one: row.cells.get(one) for one in columns}})
 
 
 def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: bool) -> None:
@@ -550,13 +618,181 @@ def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: 
     A single column of texts may contain them, so without labels one of the cells must be a column's name.
     """
     line = next(iter(read_lines(path)), "") if table_format(path) == "csv" else ""
-    known = {*USUAL.texts[0], *USUAL.label, *columns.given}
+    known = {*USUAL.texts[0], *USUAL.label, *columns.named}
     for separator, what in ((";", "semicolons"), ("\t", "tabs")):
         cells = next(csv.reader([line.replace("\r", " ")], delimiter=separator), [])
         if "," not in line and len(cells) > 1 and (labelled or known & set(cells)):
-            raise DataError(
-                f"expected commas between the cells of a CSV file, got {what}: {line[:80]!r}. "
-                "Convert the file to commas, or to tabs with a name that ends in .tsv.",
-                path,
-                1,
-            )
+            problem = f"expected commas between the cells of a CSV file, got {what}: {line[:80]!r}."
+            remedy = "Convert the file to commas, or to tabs with a name that ends in .tsv."
+            raise DataError(f"{problem} {remedy}", path, 1)
+
+
+# Tags of words.
+
+
+@dataclass(frozen=True)
+class _TaggedSentence:
+    """The line, word and tag of each row of a sentence; without tags if they are unknown."""
+
+    lines: list[int]
+    words: list[str]
+    tags: list[str]
+
+
+def _read_words(
+    path: str | Path, task_type: WordTags, columns: TableColumns, name: str, labelled: bool
+) -> tuple[TextSet, TableColumns, TaskType]:
+    """Read sentences in CoNLL columns, or with lists of words and tags in JSON.
+
+    Raises:
+        DataError: A row has too few or too many cells, a tag is unknown or missing, or nothing is there.
+    """
+    if table_format(path) == "json":
+        sentences, columns = _json_words(task_type.labels, path, columns, labelled)
+    else:
+        sentences, columns = _conll_words(path, columns, labelled)
+    counts = Counter(tag for sentence in sentences for tag in sentence.tags if tag)
+    if counts and not task_type.labels:
+        task_type = task_type.with_labels(counts, path)
+        if odd := task_type.unlike_spans(counts):
+            told = "%s: tags mark spans, except %s. So words are scored, not spans by F1. Correct these."
+            _log.warning(told, path, ", ".join(map(repr, odd)))
+    examples, n_bare = [], 0
+    for sentence in sentences:
+        for line, word, tag in zip(sentence.lines, sentence.words, sentence.tags, strict=False):
+            if tag not in task_type.labels:
+                problem = f"tag of {word!r}: expected one of {', '.join(task_type.labels)}"
+                raise DataError(f"{problem}, got {repr(tag) if tag else 'none'}.", path, line)
+        if task_type.is_bio:
+            n_bare += sum(sentence.tags[first][0] == "I" for _, first, _ in spans_of(sentence.tags))
+        text, label = " ".join(sentence.words), tuple(sentence.tags) or None
+        index, words = str(len(examples)), tuple(sentence.words)
+        examples.append(TextExample((text,), label, (), index, sentence.lines[0], words))
+    if n_bare:
+        _log.info("%s: %d spans begin with I-, not B-; they count, as in seqeval", path, n_bare)
+    return TextSet(name, str(path), examples), columns, task_type
+
+
+def _json_words(
+    known: Sequence[str], path: str | Path, columns: TableColumns, labelled: bool
+) -> tuple[list[_TaggedSentence], TableColumns]:
+    table, sentences = read_table(path), []
+    word = pick_column(table.columns, (columns.text,) if columns.text else ("tokens", "words"), "words", path)
+    names = (columns.label,) if columns.label else ("tags", "ner_tags", "pos_tags", "upos", "labels")
+    tag = next((name for name in names if name in table.columns), names[0])
+    for row in table.rows:
+        words, tags = row.cells.get(word), row.cells.get(tag, None if labelled else [])
+        are_lists = isinstance(words, list) and isinstance(tags, list)
+        is_right = are_lists and (len(tags) == len(words) or not (tags or labelled))
+        if not is_right or not words or not all(str(text).strip() for text in words):
+            problem = f"expected lists {word!r} and {tag!r} of as many words as tags, at least one, got"
+            raise DataError(f"{problem} {str(words)[:60]} and {str(tags)[:60]}.", path, row.number)
+        numbers = (cell for cell in tags if isinstance(cell, int) and str(cell) not in known)
+        if (number := next(numbers, None)) is not None:
+            problem = f"{tag}: expected names of tags, such as B-PER, got the number {number}. A data set of"
+            remedy = f"`datasets` has them in data.features[{tag!r}].feature.names: write these."
+            raise DataError(f"{problem} {remedy}", path, row.number)
+        lines = [row.number] * len(words)
+        sentences.append(_TaggedSentence(lines, list(map(str, words)), list(map(as_line, tags))))
+    return sentences, replace(columns, text=word, label=tag)
+
+
+def _conll_words(
+    path: str | Path, columns: TableColumns, labelled: bool
+) -> tuple[list[_TaggedSentence], TableColumns]:
+    lines = list(enumerate(read_lines(path), 1))
+    rows = [line for line in lines if line[1].strip() and not line[1].startswith("-DOCSTART-")]
+    # A row for sure: # may begin a comment or be a word.
+    start, first = next((line for line in rows if line[1][0] != "#"), rows[0] if rows else (1, ""))
+    separator = "\t" if "\t" in first else None
+    n_cells, is_conllu = len(first.split(separator)), bool(re.match(r"\d\S*\t([^\t]*\t){8}[^\t]*$", first))
+    blocks: list[list[tuple[int, list[str]]]] = [[]]
+    for number, line in lines:
+        is_comment = is_conllu or (separator or "") not in line or _COMMENT.match(line)
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            blocks.append([])
+        elif blocks[-1] or not (line.startswith("#") and is_comment):
+            blocks[-1].append((number, line.split(separator)))
+    if not (blocks := [block for block in blocks if block]):
+        raise DataError("expected a word and its tag in each line, got an empty file.", path)
+    numbers = [str(number) for number in range(1, n_cells + 1)]
+    names = CONLLU if is_conllu else numbers  # as they are stored: a number may be another column elsewhere
+    usual = ("form", "upos") if is_conllu else ("1", numbers[-1])
+    chosen = columns.text or usual[0], columns.label or usual[1]
+    word, tag = ({**_places(numbers), **_places(names)}.get(name) for name in chosen)
+    if word is None or (labelled and tag in (None, word)) or (is_conllu and word == 0):
+        problem = f"columns: expected two from 1 to {n_cells} (in CoNLL-U also {', '.join(CONLLU)}) for word"
+        remedy = "Name them for training with --text-column and --label-column; other files need that layout."
+        raise DataError(f"{problem} and tag, got {' and '.join(chosen)}. {remedy}", path, start)
+    sentences = []
+    for block in blocks:
+        for number, row in block:
+            if len(row) != n_cells or not row[word].strip():
+                problem = f"row: expected {n_cells} cells, as in line {start}, got {len(row)}: {row[:5]}."
+                if len(row) == n_cells:
+                    problem = f"word: expected one in cell {word + 1}, got a blank: {row[:5]}."
+                raise DataError(f"{problem} Blank lines separate sentences.", path, number)
+        # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
+        words = [(number, row) for number, row in block if not is_conllu or row[0].isdecimal()]
+        tags = [] if tag in (None, word) else [as_line(row[tag]) for _, row in words]
+        sentences.append(
+            _TaggedSentence([number for number, _ in words], [row[word] for _, row in words], tags)
+        )
+    return sentences, replace(columns, text=names[word], label=chosen[1] if tag is None else names[tag])
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+# Questions.
+
+
+def _read_questions(path: str | Path, name: str, labelled: bool) -> TextSet:
+    """Read questions in SQuAD's JSON, version 1.1 or 2.
+
+    Raises:
+        DataError: It is not SQuAD's, an answer does not stand at its place, or an id occurs twice.
+    """
+    content, examples = "\n".join(read_lines(path, is_document=True)), dict[str, TextExample]()
+    question: Any = {}
+    try:
+        paragraphs = chain.from_iterable(article["paragraphs"] for article in json.loads(content)["data"])
+        for number, paragraph in enumerate(paragraphs, 1):
+            context = in_place(paragraph["context"])
+            for question in paragraph["qas"]:
+                label, texts = (
+                    _answers(question, context, labelled),
+                    (in_place(question["question"]), context),
+                )
+                if question["id"] in examples or not all(map(str.strip, texts)):
+                    raise ValueError("expected an id of its own, a question and a context")
+                examples[question["id"]] = TextExample(texts, label, (), question["id"], number)
+    except json.JSONDecodeError as error:
+        got = "JSON lines" if error.msg == "Extra data" else f"what is no JSON: {error.msg}"
+        problem = f"expected one object of JSON with all questions, as SQuAD's files are, got {got}."
+        raise DataError(f"{problem} docs/finetune.md shows it.", path, error.lineno) from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        key = question.get("id") if isinstance(question, dict) else None
+        line = content[: max(0, content.find(f'"{key}"'))].count("\n") + 1
+        problem = f"question {key!r}: {error!r}. docs/finetune.md shows SQuAD's format."
+        raise DataError(problem, path, line if key else None) from error
+    if not examples:
+        raise DataError("expected at least one question, got none.", path)
+    return TextSet(name, str(path), list(examples.values()))
+
+
+def _answers(question: Any, context: str, labelled: bool) -> tuple[tuple[int, str], ...] | None:
+    """All right answers: none where nothing answers the question, None where they are unknown."""
+    answers = tuple(
+        (answer["answer_start"], in_place(answer["text"])) for answer in question.get("answers", ())
+    )
+    if question.get("is_impossible"):
+        return ()
+    for start, text in answers:
+        if not text or context[start : start + len(text)] != text:
+            got = context[start : start + len(text)][:60]
+            raise ValueError(f"expected {text[:60]!r} at character {start} of the context, got {got!r}")
+    if not answers and labelled:
+        raise ValueError("expected answers, or is_impossible, got neither")
+    return answers or None

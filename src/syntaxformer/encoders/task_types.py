@@ -1,8 +1,8 @@
 """Types of task: the kinds of answer that a network gives about a text.
 
 Each type is a class that defines the network's head and how labels are read, learned, predicted, scored and
-shown. `tasks.TYPES` lists the types; to add one, write a class in its own file and add it there. Those with
-several answers for a text are in `several_types`.
+shown. `tasks.TYPES` lists the types; to add one, write a class and add it there. Those with several answers
+for a text are in `multi_output_tasks`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -21,19 +23,18 @@ import numpy as np
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.labels import as_whole, count_labels, for_spreadsheet, number_of, odd_labels
 from syntaxformer.encoders.metrics import per_class, score_predictions
+from syntaxformer.encoders.tables import Row, for_spreadsheet, number_of
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from syntaxformer.encoders.tables import Row
 
 WORDS_OF_NUMBERS = {"0": "false", "1": "true"}
 """Words that a model writes for the labels of tasks with two numbered classes."""
 
 _log = logging.getLogger("syntaxformer.finetune")
 _MOST_SHOWN = 12
+_NO_LABEL = {"", "nan", "none", "null", "n/a", "na", "<na>", "nat"}
 
 Examples = Sequence[Any]
 """`SyntaxExample`s, or windows of them."""
@@ -121,8 +122,8 @@ class TaskType:
 
     # Labels in a table.
 
-    def read(self, cell: str, fold_case: bool = False) -> Any:
-        """The label in a cell, which is one line of text; `fold_case` ignores the case of names.
+    def read(self, cell: Any, fold_case: bool = False) -> Any:
+        """The label in a cell; `fold_case` ignores the case of names.
 
         Raises:
             ValueError: The cell is not a label.
@@ -140,9 +141,6 @@ class TaskType:
             DataError: Nothing can be learned from this column.
         """
         return self, rows
-
-    def read_file(self, path: str | Path, columns: Any, name: str, labelled: bool) -> Any:
-        """The same as `read_own_table`, for a type whose files are no tables; None for tables."""
 
     def classes(self, label: Any) -> Sequence[Any]:
         """The classes that a label names."""
@@ -218,15 +216,17 @@ class TaskType:
         """Convert predicted label names to labels as `read` returns them."""
         return list(labels)
 
-    def score(self, metrics: Sequence[str], gold: Sequence[Any], found: Sequence[Any]) -> dict[str, float]:
+    def score(
+        self, metrics: Sequence[str], gold: Sequence[Any], predicted: Sequence[Any]
+    ) -> dict[str, float]:
         """Score predicted labels by the metrics of the task."""
-        return score_predictions(metrics, gold, found)
+        return score_predictions(metrics, gold, predicted)
 
-    def never_predicted(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, int]:
+    def never_predicted(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, int]:
         """Label that is never predicted → number of rows that have it."""
         return {}
 
-    def class_table(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, dict[str, float]]:
+    def class_table(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, dict[str, float]]:
         """Class → its `precision`, `recall`, `f1` and `support`, in the order of the classes."""
         return {}
 
@@ -271,7 +271,7 @@ class Score(TaskType):
         if self.score_scale is not None and len(self.score_scale) != expected:
             raise ValueError(f"score_scale: expected {expected} numbers, got {len(self.score_scale)}")
 
-    def read(self, cell: str, fold_case: bool = False) -> float:
+    def read(self, cell: Any, fold_case: bool = False) -> Any:
         """Read a finite number in the range."""
         score = number_of(cell)
         if score is None or not math.isfinite(score):
@@ -312,76 +312,6 @@ class Score(TaskType):
 
 
 @dataclass(frozen=True)
-class SeveralScores(Score):
-    """Several scores, a tuple: an output for each, trained with squared error.
-
-    Args:
-        labels: Names of the scores: those of their columns, or their places in the list, from 1.
-    """
-
-    labels: tuple[str, ...] = ()
-
-    name: ClassVar[str] = "scores"
-    takes_lists: ClassVar[bool] = True
-    names = property(lambda self: self.labels or ())
-    choosing = property(lambda self: ("pearson",))  # of "mse", less is better
-
-    def read(self, cell: Any, fold_case: bool = False) -> Any:
-        """Read as many finite scores as there are names; an object has them by name."""
-        found = listed(cell)
-        if isinstance(found, Mapping):
-            if found.keys() != {*self.names}:
-                problem = f"expected those named {', '.join(self.names)}, got {', '.join(found) or 'none'}"
-                raise ValueError(f"scores: {problem}. Name the same ones in every row.")
-            found = [found[name] for name in self.names]
-        if len(found) != len(self.names):
-            raise ValueError(f"scores: expected {len(self.names)}, got {len(found)}.")
-        return tuple(super(SeveralScores, self).read(one) for one in found)
-
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
-        """Take the names of the columns, or number the scores of the first row."""
-        if self.labels:
-            return self, rows
-        cell = rows[0].whole(source).cells.get(column)
-        try:
-            first = listed(cell)
-        except ValueError as error:
-            raise DataError(str(error), source, rows[0].number) from error
-        names = first if isinstance(first, Mapping) else map(str, range(1, len(first) + 1))
-        return replace(self, labels=tuple(names)), rows
-
-    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
-        """Scores on the scales of the table."""
-        mean, sd = np.reshape(self.score_scale or (0.0, 1.0), (2, -1))
-        return list(map(tuple, (outputs.numpy() * sd + mean).tolist()))
-
-    def score(self, metrics: Sequence[str], gold: Sequence[Any], found: Sequence[Any]) -> dict[str, float]:
-        """Pearson's correlation, as a mean over the scores, and the mean squared error of all."""
-        sides = np.array([gold, found], float)
-        each = [score_predictions(("pearson",), *one)["pearson"] for one in sides.transpose(2, 0, 1)]
-        return {"pearson": float(np.mean(each)), "mse": float(np.square(sides[0] - sides[1]).mean())}
-
-    def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
-        """The scores by name."""
-        return {"scores": dict(zip(self.names, label, strict=True))}
-
-
-def listed(cell: Any) -> list[Any] | Mapping[str, Any]:
-    """A list, which JSON writes where the cell is text, or the cells of several columns by name.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    try:
-        found = json.loads(cell) if isinstance(cell, str) else cell
-    except ValueError:
-        found = None
-    if not isinstance(found, list | Mapping):
-        raise ValueError(f'label: expected a list as ["a", "b"], or several columns, got {str(cell)[:60]!r}.')
-    return found
-
-
-@dataclass(frozen=True)
 class OneLabel(TaskType):
     """One of several labels: an output for each, trained with cross-entropy."""
 
@@ -399,12 +329,12 @@ class OneLabel(TaskType):
         """Names of the classes."""
         return self.labels
 
-    def read(self, cell: str, fold_case: bool = False) -> int:
+    def read(self, cell: Any, fold_case: bool = False) -> Any:
         """The number of a label."""
         name = cell.lower() if fold_case else cell
         if name in self.labels:
             return self.labels.index(name)
-        if (whole := as_whole(name)) in (known := list(map(as_whole, self.labels))):
+        if (whole := _as_whole(name)) in (known := list(map(_as_whole, self.labels))):
             return known.index(whole)  # 1, where pandas wrote 1.0
         shown = ", ".join(self.labels[:_MOST_SHOWN]) + (", …" if len(self.labels) > _MOST_SHOWN else "")
         hint = f" {nearest(name, self.labels)}" if name and len(self.labels) > _MOST_SHOWN else ""
@@ -415,26 +345,53 @@ class OneLabel(TaskType):
         return [cell for cell in ("", "-1", *more) if cell not in self.labels]
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
-        """Take the labels of the rows, sorted, with numbers in the order of their values."""
+        """Take the labels of the rows; refuse what looks like a header, like no classes, or like only one."""
         if self.labels:
             return self, rows
-        return self.with_labels(count_labels(rows, column, source), source), rows
+        counts: Counter[str] = Counter(row.whole(source).label(column, source) for row in rows)
+        if n_bare := counts.pop("", 0):
+            line = next(row.number for row in rows if not row.label(column, source))
+            rest = f" Rows without one: {n_bare}." if n_bare > 1 else ""
+            problem = f"column {column!r}: expected a label, got an empty cell.{rest}"
+            raise DataError(f"{problem} Leave out rows without a label.", source, line)
+        first = rows[0].text(column)
+        repeats = any(n > 1 for name, n in counts.items() if name != first)
+        if column.isdecimal() and len(rows) > 3 and counts[first] == 1 and repeats:
+            names = list(rows[0].cells.values())
+            got = ", ".join(map(repr, names))
+            raise DataError(
+                f"expected rows of text and label, got what looks like a header: {got}. "
+                f"Give --text-column {names[0]} --label-column {first}, or remove the line; if it is a row, "
+                "put it further down.",
+                source,
+                rows[0].number,
+            )
+        if len(counts) < 2:
+            got = ", ".join(map(repr, counts))
+            raise DataError(f"column {column!r}: expected at least two labels, got only {got}.", source)
+        if len(counts) > 20 and len(counts) > counts.total() / 2:
+            raise DataError(
+                f"column {column!r}: expected labels that occur again, got {len(counts)} different ones in "
+                f"{counts.total()} rows. Name the label's column with --label-column, or use --task regress.",
+                source,
+            )
+        return self.with_labels(counts, source), rows
 
     def with_labels(self, counts: Counter[str], source: str | Path) -> Any:
-        """The type with these labels, sorted; they are logged with their counts.
+        """The type with these labels, numbers first and by value; they are logged with their counts.
 
         Raises:
             DataError: There are none.
         """
         if not counts:
             raise DataError("labels: expected some to learn, got none in any row.", source)
-        values = {one: n for one in counts if (n := number_of(one)) is not None and math.isfinite(n)}
-        labels = sorted(counts, key=lambda one: (one not in values, values.get(one, 0.0), one))
+        values = {name: n for name in counts if (n := number_of(name)) is not None and math.isfinite(n)}
+        labels = sorted(counts, key=lambda name: (name not in values, values.get(name, 0.0), name))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
         more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
         _log.info("%s: labels, sorted (numbers by value): %s%s", source, shown, more)
-        for told in odd_labels(labels):
-            _log.warning("%s: %s", source, told)
+        for warning in _odd_labels(labels):
+            _log.warning("%s: %s", source, warning)
         return replace(self, labels=tuple(labels))
 
     def for_head(self, head: str, has_decoder: Callable[[], bool], tokenizer: Any) -> TaskType:
@@ -452,10 +409,8 @@ class OneLabel(TaskType):
                     )
             return written
         if head == "text":
-            raise ConfigError(
-                "head: expected labels and an encoder-decoder for text, got one without a decoder. "
-                "Use classifier."
-            )
+            problem = "expected labels and an encoder-decoder for text, got one without a decoder"
+            raise ConfigError(f"head: {problem}. Use classifier.")
         return self
 
     def balanced_weights(self, labels: Sequence[int]) -> list[float]:
@@ -474,24 +429,25 @@ class OneLabel(TaskType):
 
     def encode(self, labels: Sequence[Any]) -> list[Any]:
         """Convert names to numbers."""
-        number_of = {name: number for number, name in enumerate(self.labels)}
-        return [number_of[name] for name in labels]
+        numbers = {name: number for number, name in enumerate(self.labels)}
+        return [numbers[name] for name in labels]
 
-    def never_predicted(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, int]:
+    def never_predicted(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, int]:
         """As in the base class, by name and in the order of the names."""
-        counts, there = (Counter(chain.from_iterable(map(self.classes, side))) for side in (gold, found))
-        names = {one: one if isinstance(one, str) else self.labels[one] for one in counts}
-        return dict(sorted((names[label], n) for label, n in counts.items() if label not in there))
+        counts = Counter(chain.from_iterable(map(self.classes, gold)))
+        missed = counts.keys() - set(chain.from_iterable(map(self.classes, predicted)))
+        names = {label: label if isinstance(label, str) else self.labels[label] for label in missed}
+        return dict(sorted((name, counts[label]) for label, name in names.items()))
 
-    def class_table(self, gold: Sequence[int], found: Sequence[int]) -> dict[str, dict[str, float]]:
+    def class_table(self, gold: Sequence[int], predicted: Sequence[int]) -> dict[str, dict[str, float]]:
         """As in the base class."""
-        rows, names = per_class(gold, found, len(self.labels)).T.tolist(), ("precision", "recall", "f1")
-        pairs = zip(self.labels, rows, strict=True)
+        rows = per_class(gold, predicted, len(self.labels)).T.tolist()
         return {
-            label: {**dict(zip(names, row, strict=False)), "support": int(row[3])} for label, row in pairs
+            label: {"precision": precision, "recall": recall, "f1": f1, "support": int(support)}
+            for label, (precision, recall, f1, support) in zip(self.labels, rows, strict=True)
         }
 
-    def answer(self, label: str, probabilities: Sequence[float] | None) -> dict[str, Any]:
+    def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
         """The label, and all probabilities."""
         return {"label": label, "probabilities": dict(zip(self.labels, probabilities or (), strict=True))}
 
@@ -521,15 +477,14 @@ class WrittenLabel(OneLabel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.words is None or len(self.words) != len(self.labels):
-            raise ValueError(
-                f"words: expected {len(self.labels)}, one for each label, got {len(self.words or ())}."
-            )
+            expected = f"words: expected {len(self.labels)}, one for each label"
+            raise ValueError(f"{expected}, got {len(self.words or ())}.")
 
     @classmethod
     def over(cls, labels: tuple[str, ...]) -> WrittenLabel:
         """The type with words for these labels."""
         numbered = set(labels) == set(WORDS_OF_NUMBERS)
-        return cls(labels, tuple(WORDS_OF_NUMBERS[one] for one in labels) if numbered else labels)
+        return cls(labels, tuple(WORDS_OF_NUMBERS[label] for label in labels) if numbered else labels)
 
     def target(self, label: int) -> str:
         """The words of the label."""
@@ -545,17 +500,36 @@ class WrittenLabel(OneLabel):
         of_labels = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)
 
         def score(model: Any, batch: dict[str, Tensor]) -> Tensor:
-            rows, given = len(batch["input_ids"]), batch
-            found: list[Tensor] = []
+            inputs, log_probs = batch, list[Tensor]()
             for pieces in of_labels.to(batch["input_ids"].device):
-                labels = pieces[None].expand(rows, -1)
-                output = model(**given, labels=labels.contiguous())
+                labels = pieces[None].expand(len(batch["input_ids"]), -1)
+                output = model(**inputs, labels=labels.contiguous())
                 # Labels only change the decoder's input, so the encoder runs once, for the first label.
                 states = (output.encoder_last_hidden_state,)
-                given = {"encoder_outputs": states, "attention_mask": batch["attention_mask"]}
-                prob = output.logits.float().log_softmax(-1)
-                picked = prob.gather(-1, labels.clamp_min(0)[..., None])[..., 0]
-                found.append(picked.where(labels != IGNORED_LABEL, 0.0).sum(1))
-            return stack(found, 1)
+                inputs = {"encoder_outputs": states, "attention_mask": batch["attention_mask"]}
+                of_pieces = output.logits.float().log_softmax(-1)
+                picked = of_pieces.gather(-1, labels.clamp_min(0)[..., None])[..., 0]
+                log_probs.append(picked.where(labels != IGNORED_LABEL, 0.0).sum(1))
+            return stack(log_probs, 1)
 
         return score
+
+
+def _as_whole(label: str) -> str:
+    """A label, if it is a whole number without the decimals that pandas writes."""
+    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", label)
+
+
+def _odd_labels(labels: Iterable[str]) -> list[str]:
+    """What to know of labels that mean none, or differ only in case, invisible characters or as 1 and 1.0."""
+    alike: dict[Any, list[str]] = {}
+    for label in labels:
+        visible = "".join(mark for mark in label if unicodedata.category(mark) != "Cf").casefold()
+        alike.setdefault(visible if number_of(visible) is None else number_of(visible), []).append(label)
+    groups = (", ".join(map(ascii, group)) for group in alike.values() if len(group) > 1)
+    remedy = "are classes of their own. Are they one? Then write them alike."
+    warnings = [f"labels {group} {remedy}" for group in groups]
+    none = [label for label in labels if label.casefold() in _NO_LABEL]
+    return warnings + [
+        f"{label!r} is learned as a class. If it means no label, leave it out." for label in none
+    ]

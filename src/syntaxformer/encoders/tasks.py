@@ -14,13 +14,13 @@ from syntaxformer.base.config import nearest, read_yaml
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
-from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags
-from syntaxformer.encoders.task_types import OneLabel, Score, SeveralScores, TaskType, WrittenLabel
+from syntaxformer.encoders.multi_output_tasks import AnswerSpan, SeveralLabels, SeveralScores, WordTags
+from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WrittenLabel
 from syntaxformer.runs.loading import CLASSIFIER
 
 TYPES: dict[str, type[TaskType]] = {
-    one.name: one
-    for one in (OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan)
+    task_type.name: task_type
+    for task_type in (OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan)
 }
 """The kinds of answer, each a class."""
 

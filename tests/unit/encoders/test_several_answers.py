@@ -21,12 +21,18 @@ from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import _metrics, _write_rows
+from syntaxformer.encoders.multi_output_tasks import (
+    AnswerSpan,
+    SeveralLabels,
+    SeveralScores,
+    WordTags,
+    spans_of,
+)
 from syntaxformer.encoders.prediction import predictions_beside, read_texts_for
 from syntaxformer.encoders.pretrained import load_tokenizer
-from syntaxformer.encoders.several_types import AnswerSpan, SeveralLabels, WordTags, spans_of
 from syntaxformer.encoders.tables import TextExample, TextSet
 from syntaxformer.encoders.task_data import TableColumns, read_finetune_data, read_own_table
-from syntaxformer.encoders.task_types import Predictions, SeveralScores
+from syntaxformer.encoders.task_types import Predictions
 from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
 from syntaxformer.serve.engines import ClassifierEngine, load_engine
 from syntaxformer.study.labelled import labelled_blocks

@@ -438,11 +438,7 @@ def _train(model, batch, n_steps=3):
     return model.eval()
 
 
-PEFT_TARGETS = {
-    "attention": ["query", "value"],
-    "output": ["attention.output.dense"],
-    "all": "all-linear",
-}
+PEFT_TARGETS = {"attention": ["query", "value"], "output": ["attention.output.dense"], "all": "all-linear"}
 
 
 @pytest.mark.parametrize("names", COMBINED)

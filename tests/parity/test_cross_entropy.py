@@ -7,10 +7,7 @@ import torch
 from torch import Tensor
 
 from syntaxformer.nn.kernels import cross_entropy
-from syntaxformer.nn.kernels.cross_entropy import (
-    IGNORED_LABEL,
-    linear_cross_entropy,
-)
+from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, linear_cross_entropy
 
 BATCH, PIECES, D, V = 3, 7, 11, 53
 

@@ -130,7 +130,7 @@ def test_the_command_line_imports_its_work_when_it_runs():
 
 
 TRAINS = ("transformers.trainer", "syntaxformer.translation.recipe", "syntaxformer.translation.trainer",
-          "syntaxformer.encoders.finetune_config", "syntaxformer.encoders.finetune_trainer")  # fmt: skip
+          "syntaxformer.encoders.finetune_config", "syntaxformer.encoders.finetuning")  # fmt: skip
 
 
 def test_what_translates_or_predicts_imports_nothing_that_trains():

@@ -29,12 +29,7 @@ from syntaxformer.encoders.multi_output_tasks import WordTags
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, TaskType
-from syntaxformer.encoders.tasks import (
-    OWN_TASKS,
-    TYPES,
-    ClassifierInfo,
-    read_classifier_info,
-)
+from syntaxformer.encoders.tasks import OWN_TASKS, TYPES, ClassifierInfo, read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
 from syntaxformer.runs.loading import (

@@ -12,7 +12,7 @@ import logging
 import math
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
@@ -140,7 +140,13 @@ class SyntaxCollator:
                 f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True). "
                 "Marian's and M2M100's have no fast form: `syntaxformer train` (model.init_from) takes them."
             )
-        _check_length(tokenizer, max_length, pad_to_multiple_of)
+        n_specials = tokenizer.num_special_tokens_to_add(pair=True)
+        if max_length <= n_specials:
+            problem = f"expected more than the {n_specials} special pieces of a pair, got {max_length}."
+            raise ConfigError(f"max_length: {problem}")
+        if pad_to_multiple_of and max_length % pad_to_multiple_of:
+            problem = f"expected a multiple of pad_to_multiple_of, {pad_to_multiple_of}, got {max_length}."
+            raise ConfigError(f"max_length: {problem}")
         self.stride, self.tags, self.pad_to_multiple_of = stride, tags, pad_to_multiple_of
         self.tokenizer, self.max_length = tokenizer, max_length
         self.split_special_tokens = split_special_tokens
@@ -153,7 +159,7 @@ class SyntaxCollator:
         self._n_outputs: int | None = getattr(host, "num_labels", None) if is_head else None
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.annotator = None if annotator is None else load_annotator(annotator)
-        self._told, self._said = set[str](), set[int | str]()
+        self._annotators, self._warned_of_labels = set[str](), False
         # What the workers of a loader have seen, a row for each: examples that were cut, names of annotators.
         self._cut = torch.zeros(256, dtype=torch.int64).share_memory_()
         self._names = torch.zeros(256, 512, dtype=torch.uint8).share_memory_()
@@ -222,22 +228,24 @@ class SyntaxCollator:
         rows = map(bytes, self._names[self._names[:, 0] > 0].tolist())
         return {name for row in rows for name in row.rstrip(b"\0").decode("utf-8", "ignore").split("\n")}
 
-    def _tell(self, names: set[str]) -> None:
+    def _note_annotators(self, names: set[str]) -> None:
         """Keep the names of annotators where the main process finds them."""
-        if names <= self._told:
+        if names <= self._annotators:
             return
-        self._told |= names | self.annotators
-        if len(self._told) > 1:
-            _log.warning("rows were annotated by %s: trees may differ", " and ".join(sorted(self._told)))
-        text = "\n".join(sorted(self._told)).encode()[:512]
+        self._annotators |= names | self.annotators
+        if len(self._annotators) > 1:
+            _log.warning(
+                "rows were annotated by %s: trees may differ", " and ".join(sorted(self._annotators))
+            )
+        text = "\n".join(sorted(self._annotators)).encode()[:512]
         self._names[_worker(), : len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
     def aligned(self, device: torch.device) -> SyntaxCollator:
         """The same for training on a device: an accelerator likes lengths that are multiples of 8."""
-        made = copy(self)
+        aligned = copy(self)
         if device.type != "cpu" and self.max_length % 8 == 0:
-            made.pad_to_multiple_of = self.pad_to_multiple_of or 8
-        return made
+            aligned.pad_to_multiple_of = self.pad_to_multiple_of or 8
+        return aligned
 
     def words_of_pieces(
         self, examples: Sequence[SyntaxExample | Mapping[str, Any]], encoded: Any = None
@@ -279,12 +287,12 @@ class SyntaxCollator:
         """
         if self.stride is None:
             return [[one] for one in examples]
-        found: list[list[SyntaxExample]] = []
+        windows: list[list[SyntaxExample]] = []
         for start in range(0, len(examples), _ENCODED):
-            part = examples[start : start + _ENCODED]
-            counts = [1 + len(one.overflowing) for one in self._encode(part).encodings]
-            found += [[replace(one, window=w) for w in range(n)] for one, n in zip(part, counts, strict=True)]
-        return found
+            chunk = examples[start : start + _ENCODED]
+            for example, encoding in zip(chunk, self._encode(chunk).encodings, strict=True):
+                windows.append([replace(example, window=w) for w in range(1 + len(encoding.overflowing))])
+        return windows
 
     def places_of_pieces(self, examples: Sequence[SyntaxExample], encoded: Any = None) -> NDArray[np.int64]:
         """First character of each piece in the second text, and that after its last, `[batch, pieces, 2]`.
@@ -339,31 +347,27 @@ class SyntaxCollator:
         n_texts = content.pop("n_texts", 0)
         if strange := sorted(content.keys() - _STORED):  # such as an annotator, which you give yourself
             raise CheckpointError(f"{path}: expected no {strange[0][:60]}, which none writes, got one.")
-        made = cls(auto_tokenizer(folder, trust_tokenizer), config, **{**content, **options})
-        made._n_texts.fill_(n_texts)
-        made._tell(set(annotators))
-        return made
+        collator = cls(auto_tokenizer(folder, trust_tokenizer), config, **{**content, **options})
+        collator._n_texts.fill_(n_texts)
+        collator._note_annotators(set(annotators))
+        return collator
 
-    def _examples(self, examples: Sequence[Any]) -> Sequence[SyntaxExample]:
-        is_row = {type(one) for one in examples} != {SyntaxExample}
-        found = self._of_rows(examples) if is_row else examples
-        if not self.tags:
-            return found
-        return [replace(one, segments=tuple(map(self.read, one.segments))) for one in found]
-
-    def _of_rows(self, examples: Sequence[Any]) -> list[SyntaxExample]:
-        """Examples as they are, and those of rows."""
-        for example in examples:
-            if not isinstance(example, SyntaxExample | Mapping):
+    def _examples(self, items: Sequence[Any]) -> Sequence[SyntaxExample]:
+        """The examples among some items, and those of rows, as they are read."""
+        for item in items:
+            if not isinstance(item, SyntaxExample | Mapping):
                 raise TypeError(
-                    f"examples: expected SyntaxExamples or rows, got {type(example).__name__}. Annotate "
+                    f"examples: expected SyntaxExamples or rows, got {type(item).__name__}. Annotate "
                     "texts, and put each sentence into SyntaxExample((sentence,))."
                 )
-        raw = [row for row in examples if isinstance(row, Mapping) and row.get(SYNTAX) is None]
-        parsed = self._parsed(list(chain.from_iterable(map(self._texts, raw))))
-        return [one if isinstance(one, SyntaxExample) else self._example(one, parsed) for one in examples]
+        raw = [row for row in items if isinstance(row, Mapping) and row.get(SYNTAX) is None]
+        parsed = self._parsed([text for row in raw for text in self._texts(row)])
+        examples = [item if isinstance(item, SyntaxExample) else self._of_row(item, parsed) for item in items]
+        if not self.tags:
+            return examples
+        return [replace(example, segments=tuple(map(self.read, example.segments))) for example in examples]
 
-    def _example(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:
+    def _of_row(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:
         parts = parts_of(row.get(SYNTAX))
         for name, part in zip(self.text, parts, strict=False):
             if isinstance(text := row.get(name), str) and text != part["text"]:
@@ -371,12 +375,12 @@ class SyntaxCollator:
                     f"row: expected in the column {name!r} the annotated text, {part['text'][:40]!r}, got "
                     f"{text[:40]!r}. Annotate it again, or give SyntaxCollator the column as `text`."
                 )
-        self._tell({part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)})
+        self._note_annotators({part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)})
         sentences = map(Sentence.from_dict, parts) if parts else islice(parsed, len(self.text))
         label = next((row[name] for name in LABELS if row.get(name) is not None), None)
         return SyntaxExample(tuple(sentences), label.tolist() if hasattr(label, "tolist") else label)
 
-    def _texts(self, row: Mapping[str, Any]) -> list[str]:
+    def _texts(self, row: Mapping[str, Any]) -> list[Any]:
         texts = [row.get(name) for name in self.text]
         if not all(isinstance(text, str) for text in texts):
             raise DataError(
@@ -384,12 +388,12 @@ class SyntaxCollator:
                 f"{', '.join(row) or 'nothing'}. Annotate the data set with syntaxformer.annotate_dataset; "
                 "or, as Trainer drops columns that forward does not name, set remove_unused_columns=False."
             )
-        return texts  # type: ignore[return-value]
+        return texts
 
     def _parsed(self, texts: list[str]) -> Iterator[Sentence]:
         """Sentences of raw texts; bare ones where nothing of them is read."""
         if self.annotator is not None:
-            self._tell({f"{self.annotator.name} {self.annotator.version}"} if texts else set())
+            self._note_annotators({f"{self.annotator.name} {self.annotator.version}"} if texts else set())
             return self.annotator.stream(texts)
         if texts and not self.config.is_plain:
             raise DataError(
@@ -405,61 +409,63 @@ class SyntaxCollator:
             raise DataError("segments: expected single sentences or pairs in a batch, got both.")
         self._n_texts.fill_(max([*n_segments, int(self._n_texts)]))
         texts = [
-            [segment.text for segment in of_place]
-            for of_place in zip(*(e.segments for e in examples), strict=True)
+            [segment.text for segment in side] for side in zip(*(e.segments for e in examples), strict=True)
         ]
-        if self._specials is not None and (found := self._specials.search("\n".join(chain(*texts)))):
+        if self._specials is not None and (special := self._specials.search("\n".join(chain(*texts)))):
             self._specials = None
             if not _worker():
-                _log.warning(_OF_SPECIALS, found[0])
-        windowed = {} if self.stride is None else self._window_options(texts[0], len(texts) > 1)
-        found = self.tokenizer(
+                _log.warning(_OF_SPECIALS, special[0])
+        options: dict[str, Any] = {"split_special_tokens": self.split_special_tokens}
+        if self.stride is not None:
+            self._check_room(texts[0], len(texts) > 1)
+            options |= {"stride": self.stride}
+        encoded = self.tokenizer(
             *texts,
-            **{"truncation": True, **windowed},
+            **options,
+            truncation="only_second" if self.stride is not None and len(texts) > 1 else True,
             max_length=self.max_length,
             padding="longest",
             pad_to_multiple_of=self.pad_to_multiple_of,
             return_special_tokens_mask=True,
-            split_special_tokens=self.split_special_tokens,
             return_tensors="np",
         )
-        if not any(one.window for one in examples):
-            return found
-        pairs = zip(examples, found.encodings, strict=True)
-        kept = [one.overflowing[example.window - 1] if example.window else one for example, one in pairs]
+        if not any(example.window for example in examples):
+            return encoded
+        windows = [
+            encoding.overflowing[example.window - 1] if example.window else encoding
+            for example, encoding in zip(examples, encoded.encodings, strict=True)
+        ]
         names = {"input_ids": "ids", "token_type_ids": "type_ids"}
-        data = {name: np.array([getattr(one, names.get(name, name)) for one in kept]) for name in found}
-        return BatchEncoding(data, kept)
+        data = {name: np.array([getattr(one, names.get(name, name)) for one in windows]) for name in encoded}
+        return BatchEncoding(data, windows)
 
-    def _window_options(self, firsts: list[str], is_pair: bool) -> dict[str, Any]:
-        """How the tokenizer makes windows, whose stride it requires to be shorter than their room."""
+    def _check_room(self, firsts: list[str], is_pair: bool) -> None:
+        """The tokenizer requires that the windows of a text have more room than they share."""
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=is_pair)
         splits = {"split_special_tokens": self.split_special_tokens}
-        taken = self.tokenizer(firsts, add_special_tokens=False, **splits)["input_ids"]
-        longest, text = max((len(pieces), text) for pieces, text in zip(taken, firsts, strict=True))
+        pieces = self.tokenizer(firsts, add_special_tokens=False, **splits)["input_ids"]
+        longest, text = max((len(ids), text) for ids, text in zip(pieces, firsts, strict=True))
         if room - longest * is_pair <= (self.stride or 0):
             raise DataError(
                 f"question: expected one that leaves room for more than {self.stride} pieces of text "
                 f"(training.stride) among {self.max_length}, got {longest} pieces: {text[:60]!r}. Raise "
                 "training.max_length."
             )
-        return {"stride": self.stride, "truncation": "only_second" if is_pair else True}
 
     def _part_labels(self, labels: list[Any], examples: Any, encoded: Any) -> dict[str, Tensor]:
         """The class of the pieces of words, or the pieces where the answer begins and ends in its window."""
         if self.tags:
-            for one, label in zip(examples, labels, strict=True):
-                n_words, n_labels = sum(map(len, one.segments)), 0 if label is None else len(label)
+            for example, label in zip(examples, labels, strict=True):
+                n_words, n_labels = sum(map(len, example.segments)), 0 if label is None else len(label)
                 if n_words != n_labels:
-                    raise DataError(
-                        f"labels: expected one for each of the {n_words} words of {shown(one.segments[0])}, "
-                        f"got {n_labels}. Annotate the words that are labelled: `annotate_words`."
-                    )
-                self._check_label(label, one)
+                    problem = f"expected one for each of the {n_words} words of {shown(example.segments[0])}"
+                    remedy = "Annotate the words that are labelled: `annotate_words`."
+                    raise DataError(f"labels: {problem}, got {n_labels}. {remedy}")
+                self._check_label(label, example)
             words, is_read = self.read_pieces(examples, encoded)
             learned = words >= 0 if self.tags == "all" else is_read
-            found = np.take_along_axis(Ragged.of(labels).padded(IGNORED_LABEL), words.clip(0), 1)
-            return {"labels": torch.from_numpy(np.where(learned, found, IGNORED_LABEL))}
+            of_pieces = np.take_along_axis(Ragged.of(labels).padded(IGNORED_LABEL), words.clip(0), 1)
+            return {"labels": torch.from_numpy(np.where(learned, of_pieces, IGNORED_LABEL))}
         ends = []
         for places, label in zip(self.places_of_pieces(examples, encoded), labels, strict=True):
             starts, stops = places.T
@@ -474,18 +480,15 @@ class SyntaxCollator:
         """DataError for a label that the head cannot learn: torch would not tell which row has it."""
         n, is_list = self._n_outputs, isinstance(label, list | tuple)
         numbers = label if is_list else [label]
-        expected, fits = (
-            "finite numbers",
-            all(isinstance(one, Real) and math.isfinite(one) for one in numbers),
-        )
-        if is_list and not self.tags and n is not None:
-            expected, fits = f"{n} finite numbers", fits and len(label) == n
-        elif n is not None and n > 1:
+        if n is not None and n > 1 and (self.tags or not is_list):
             expected = f"a class of the model, 0 to {n - 1}"
-            fits = all(
-                isinstance(one, int | np.integer) and (0 <= one < n or one == IGNORED_LABEL)
-                for one in numbers
-            )
+            integers = all(isinstance(number, int | np.integer) for number in numbers)
+            fits = integers and all(0 <= number < n or number == IGNORED_LABEL for number in numbers)
+        else:
+            expected = "finite numbers"
+            fits = all(isinstance(number, Real) and math.isfinite(number) for number in numbers)
+            if is_list and not self.tags and n is not None:
+                expected, fits = f"{n} finite numbers", fits and len(label) == n
         if not fits:
             text = shown(example.segments[0])
             raise DataError(f"labels: expected {expected} for {text}, got {str(label)[:60]}.")
@@ -496,51 +499,55 @@ class SyntaxCollator:
         if len({(label is None, isinstance(label, str)) for label in labels}) > 1:
             raise DataError("labels: expected one kind for all examples or none, got a mixture.")
         if isinstance(labels[0], str):
-            if not self._writes:
-                raise DataError(
-                    f"labels: expected numbers for a model that writes no text, got {labels[0]!r}. Map the "
-                    "column to numbers, with model.config.label2id or with datasets' class_encode_column."
-                )
-            home = self.tokenizer.name_or_path
-            if home and (Path(home) / TARGET_TOKENIZER).is_file():
-                raise ConfigError(
-                    f"labels: expected a model whose two sides have the same pieces, got {TARGET_TOKENIZER} "
-                    f"in {home}. Train it with `syntaxformer train`, model.init_from."
-                )
-            how = {"padding": "longest", "truncation": True, "return_tensors": "pt"}
-            written = self.tokenizer(text_target=labels, **how)
-            if "labels" not in self._said and any(one.overflowing for one in written.encodings or ()):
-                self._said.add("labels")
-                _log.warning(
-                    "labels: some texts are cut to model_max_length, %d", self.tokenizer.model_max_length
-                )
-            return {"labels": written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)}
+            return {"labels": self._written(labels)}
         for label, example in zip(labels, examples, strict=True):
             self._check_label(label, example)
         dtype = torch.float32 if any(isinstance(label, float | list) for label in labels) else torch.int64
         return {"labels": torch.tensor(labels, dtype=dtype)}
+
+    def _written(self, labels: list[str]) -> Tensor:
+        """The pieces of labels that a model writes as text."""
+        if not self._writes:
+            raise DataError(
+                f"labels: expected numbers for a model that writes no text, got {labels[0]!r}. Map the "
+                "column to numbers, with model.config.label2id or with datasets' class_encode_column."
+            )
+        home = self.tokenizer.name_or_path
+        if home and (Path(home) / TARGET_TOKENIZER).is_file():
+            raise ConfigError(
+                f"labels: expected a model whose two sides have the same pieces, got {TARGET_TOKENIZER} "
+                f"in {home}. Train it with `syntaxformer train`, model.init_from."
+            )
+        written = self.tokenizer(text_target=labels, padding="longest", truncation=True, return_tensors="pt")
+        if not self._warned_of_labels and any(one.overflowing for one in written.encodings or ()):
+            self._warned_of_labels = True
+            n = self.tokenizer.model_max_length
+            _log.warning("labels: some texts are cut to model_max_length, %d", n)
+        return written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)
 
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
         """The tensors that depend on which word each piece belongs to."""
         (sentences, owners), shape = _segments(examples, encoded), encoded["input_ids"].shape
         batch = {"syntax_settings": self._settings.repeat(len(examples), 1)}
         if self._vocabularies:
-            batch["factor_ids"] = self._factor_ids(sentences, owners).view(*shape, -1)
+            needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
+            for need, sentence in product(needs, sentences):
+                if sentence.words and getattr(sentence, need) is None:
+                    what = "tags" if need == "upos" else "values"
+                    who = "parser" if need in ("governors", "deprels") else "tagger"
+                    problem = f"expected {what} of every word of {shown(sentence)}, got none"
+                    raise DataError(f"{need}: {problem}. Annotate with a {who}.")
+            words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
+            ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
+            unseen.warn()
+            batch["factor_ids"] = torch.from_numpy(ids.astype(np.int64)).view(*shape, -1)
         if self._trees:
             trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
             special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
             first_special = np.where(special.any(1), special.argmax(1), -1)
-            found = segment_syntax(self._inputs, trees, owners, first_special, 2)
-            batch |= {name: torch.from_numpy(array) for name, array in found.items()}
+            arrays = segment_syntax(self._inputs, trees, owners, first_special, 2)
+            batch |= {name: torch.from_numpy(array) for name, array in arrays.items()}
         return batch
-
-    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
-        needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
-        _check_annotated(sentences, needs)
-        words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
-        ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
-        unseen.warn()
-        return torch.from_numpy(ids.astype(np.int64))
 
 
 def _segments(examples: Sequence[SyntaxExample], encoded: Any) -> tuple[list[Sentence], Ragged]:
@@ -548,26 +555,3 @@ def _segments(examples: Sequence[SyntaxExample], encoded: Any) -> tuple[list[Sen
     sentences = [segment for example in examples for segment in (*example.segments, _NOTHING)[:2]]
     offsets, splits = segment_offsets(encoded)
     return sentences, Ragged(batch_word_of_piece(offsets, splits, *encoding_offsets(sentences)), splits)
-
-
-def _check_annotated(sentences: Sequence[Sentence], needs: Collection[str]) -> None:
-    for need, sentence in product(needs, sentences):
-        if sentence.words and getattr(sentence, need) is None:
-            what = "tags" if need == "upos" else "values"
-            who = "parser" if need in ("governors", "deprels") else "tagger"
-            raise DataError(
-                f"{need}: expected {what} of every word of {shown(sentence)}, got none. "
-                f"Annotate with a {who}."
-            )
-
-
-def _check_length(tokenizer: PreTrainedTokenizerBase, max_length: int, multiple: int | None) -> None:
-    n_specials = tokenizer.num_special_tokens_to_add(pair=True)
-    if max_length <= n_specials:
-        raise ConfigError(
-            f"max_length: expected more than the {n_specials} special pieces of a pair, got {max_length}."
-        )
-    if multiple and max_length % multiple:
-        raise ConfigError(
-            f"max_length: expected a multiple of pad_to_multiple_of, {multiple}, got {max_length}."
-        )

@@ -74,9 +74,7 @@ class FinetuneTraining(RunTraining):
     """How the model is trained: BERT's recipe, as Sundararaman et al. (2019) use it."""
 
     epochs: int = Field(
-        default=3,
-        ge=1,
-        description="passes over the training data (Sundararaman et al. 2019: 3)",
+        default=3, ge=1, description="passes over the training data (Sundararaman et al. 2019: 3)"
     )
     batch_size: int = Field(
         default=32,
@@ -98,10 +96,7 @@ class FinetuneTraining(RunTraining):
         default=None, gt=0, description="of the parameters that syntax adds; null: learning_rate"
     )
     warmup_frac: float = Field(
-        default=0.1,
-        ge=0,
-        lt=1,
-        description="share of updates in which the learning rate rises (BERT: 0.1)",
+        default=0.1, ge=0, lt=1, description="share of updates in which the learning rate rises (BERT: 0.1)"
     )
     class_weights: Literal["balanced"] | None = Field(
         default=None,

@@ -126,8 +126,7 @@ class LisaConfig(_Section):
     """A biaffine attention head that points at governors (Strubell et al., 2018)."""
 
     layers: tuple[int, ...] | None = Field(
-        default=None,
-        description="layers, from 0; null: the last (Kapadia et al. 2020); Bai et al. 2021: all",
+        default=None, description="layers, from 0; null: the last (Kapadia et al. 2020); Bai et al. 2021: all"
     )
     head: Literal["replaced", "added"] = Field(
         default="replaced",
@@ -218,10 +217,7 @@ class InfusionConfig(_Section):
         description="preserving: full attention and a gate that starts closed; paper: sub-networks only; "
         "authors_code: what the code of Bai et al. (2021) computes, additive and summed with full attention",
     )
-    embedding: EmbeddingConfig | None = Field(
-        default=None,
-        description="embeddings of factors; null: none",
-    )
+    embedding: EmbeddingConfig | None = Field(default=None, description="embeddings of factors; null: none")
     masks: MaskConfig | None = Field(default=None, description="syntax attention (Bai et al. 2021)")
     relation_bias: RelationBiasConfig | None = Field(default=None, description="bias by relation (ours)")
     lisa: LisaConfig | None = Field(

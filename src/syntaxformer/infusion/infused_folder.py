@@ -33,7 +33,8 @@ from syntaxformer.base.files import (
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.model_card import end_of, write_card
-from syntaxformer.infusion.plug_in import host_class, infuse
+from syntaxformer.infusion.plug_in import infuse
+from syntaxformer.infusion.wrapped_classes import host_class
 from syntaxformer.syntax import RELATIONS_VERSION
 
 _log = logging.getLogger(__name__)

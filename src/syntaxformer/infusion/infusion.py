@@ -43,7 +43,7 @@ _SHARED = "shared"
 
 
 @dataclass(eq=False)
-class Seen:
+class ForwardRecord:
     """What a forward pass recorded, by layer; a layer that runs several times (ALBERT) has several entries.
 
     Args:
@@ -119,7 +119,7 @@ class SyntaxBatch:
     factor_ids: Tensor | None
     governors: Tensor | None
     wants_attention: bool
-    seen: Seen
+    seen: ForwardRecord
     outputs: tuple[nn.Module, ...] = ()
     with_gradient: bool = field(default_factory=torch.is_grad_enabled)
     _local_index: RelationIndex | None = None
@@ -161,7 +161,7 @@ class OfThread(threading.local):
 class _Last:
     """What the last forward pass of a thread recorded; nothing is computed from it."""
 
-    seen: Seen = field(default_factory=Seen)
+    seen: ForwardRecord = field(default_factory=ForwardRecord)
 
 
 class Infusion(nn.Module):
@@ -176,39 +176,40 @@ class Infusion(nn.Module):
 
     def __init__(self, config: InfusionConfig, parts: Parts) -> None:
         super().__init__()
-        if problems := layer_problems(config, len(parts.layers), parts.n_heads, "the encoder"):
+        n_layers, n_heads = len(parts.layers), parts.n_heads
+        if problems := layer_problems(config, n_layers, n_heads, "the encoder"):
             raise ConfigError(problems)
         self.config, self.family = config.fitted(), parts.family
         self._batch_numbers, self._has_checked = self.config.batch_numbers, False
         self._last = OfThread(_Last)
         self.records_weights = self.records_attention = False
-        self.inject = config.lisa.inject if config.lisa else None
-        self.masked_layers = _chosen(config.masks, len(parts.layers))
-        self._add_masks(parts)
-        self._add_heads(parts)
-        self.embedding = _embedding(self.config, parts)
-        self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
+        masks, bias, lisa = config.masks, config.relation_bias, config.lisa
+        self.inject = lisa.inject if lisa else None
         self.left_out: tuple[str, ...] = ()
 
-    def _add_masks(self, parts: Parts) -> None:
-        masks, layers = self.config.masks, [str(layer) for layer in self.masked_layers]
+        self.masked_layers = _layers_of(masks, n_layers)
         self.topical, self.gates = nn.ModuleDict(), nn.ModuleDict()
         if masks and masks.topical:
-            width = parts.output(0).out_features
-            for owner in layers if masks.per_layer else [_SHARED]:
-                self.topical[owner] = TopicalAttention(width, parts.n_heads)
-        if masks and self.config.preset_of_masks == "preserving":
-            of_heads = parts.n_heads if masks.gate == "head" else None
-            self.gates.update({layer: SyntaxGate(of_heads) for layer in layers})
+            for owner in map(str, self.masked_layers) if masks.per_layer else [_SHARED]:
+                self.topical[owner] = TopicalAttention(parts.output(0).out_features, n_heads)
+        if masks and config.preset_of_masks == "preserving":
+            for layer in self.masked_layers:
+                self.gates[str(layer)] = SyntaxGate(n_heads if masks.gate == "head" else None)
+        self.relation_bias, self.lisa = nn.ModuleDict(), nn.ModuleDict()
+        for layer in _layers_of(bias, n_layers):
+            shape = (n_heads, len(bias.planes), bias.max_distance, bias.init, bias.sigma)
+            self.relation_bias[str(layer)] = RelationBias(*shape)
+        for layer in _layers_of(lisa, n_layers, [n_layers - 1]):
+            self.lisa[str(layer)] = _biaffine_head(parts, layer, lisa)
+        self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
 
-    def _add_heads(self, parts: Parts) -> None:
-        bias, lisa, n_layers = self.config.relation_bias, self.config.lisa, len(parts.layers)
-        shape = (parts.n_heads, len(bias.planes), bias.max_distance, bias.init, bias.sigma) if bias else ()
-        self.relation_bias = nn.ModuleDict(
-            {str(layer): RelationBias(*shape) for layer in _chosen(bias, n_layers)}
-        )
-        pointing = _chosen(lisa, n_layers, [n_layers - 1])
-        self.lisa = nn.ModuleDict({str(layer): _head(parts, layer, lisa) for layer in pointing})
+        self.embedding: FactorEmbedding | None = None
+        if (embedding := self.config.embedding) is not None:
+            joins_final = ENCODER_KINDS[embedding.kind].join == "final"
+            table = cast("Any", parts.stack).get_input_embeddings
+            width = parts.output(0).out_features if joins_final else table().embedding_dim
+            sizes = {name: len(vocabulary) for name, vocabulary in self.config.vocabularies.items()}
+            self.embedding = FactorEmbedding(embedding.plan(width, ENCODER_KINDS), sizes)
 
     @torch.no_grad()
     def start_anew(self) -> None:
@@ -236,7 +237,7 @@ class Infusion(nn.Module):
         self._last = OfThread(_Last)
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> ForwardRecord:
         """What this thread's last forward pass recorded."""
         return self._last.own.seen
 
@@ -306,13 +307,13 @@ class Infusion(nn.Module):
         finally:
             self.records_weights = self.records_attention = False
 
-    def open(
+    def prepare_batch(
         self,
         given: Mapping[str, Tensor | None],
         shape: torch.Size,
         attention_mask: Tensor | None,
         wants_attention: bool = False,
-        seen: Seen | None = None,
+        seen: ForwardRecord | None = None,
         outputs: tuple[nn.Module, ...] = (),
     ) -> SyntaxBatch:
         """Begin a forward pass; `wants_attention`, `seen` and `outputs` are those of its `SyntaxBatch`.
@@ -324,25 +325,60 @@ class Infusion(nn.Module):
             ValueError: The batch lacks syntax that the model is infused with, was made for other settings, or
                 its shape is wrong.
         """
-        _check(self, given, shape)
-        if (made_for := given.get("syntax_settings")) is not None:
-            self._check_settings(made_for)
+        self._check_batch(given, shape)
+        if attention_mask is not None and attention_mask.ndim != 2:
+            problem = f"attention_mask: expected shape [batch, pieces], got {list(attention_mask.shape)}."
+            raise ValueError(f"{problem} An infused model takes only a mask of padding.")
         relations = _as_bytes(given["syntax"]) if self.config.tree_options else None
         if relations is not None and self.relation_bias:  # a larger id would be read from the next tree's
             check_ids(relations, 3 * self.config.relation_bias.max_distance + 2)
-        seen = seen or Seen()
+        seen = seen or ForwardRecord()
         seen.targets, seen.counted = given.get("governors"), given.get("first_pieces")
         self._last.own.seen = seen
         return SyntaxBatch(
             infusion=self,
             relations=relations,
-            key_mask=_key_mask(attention_mask),
+            key_mask=None if attention_mask is None else attention_mask != 0,
             factor_ids=given.get("factor_ids"),
             governors=given.get("governors"),
             wants_attention=wants_attention,
             seen=seen,
             outputs=outputs,
         )
+
+    def _check_batch(self, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
+        """Check that the batch brings what the infusion needs, in the shape of its pieces."""
+        batch, n_pieces = shape
+        options, embedding = self.config.tree_options, self.embedding
+        injects = self.inject == "gold" and not self.training and len(self.lisa) > 0
+        required = {
+            "syntax": [batch, len(options.planes), n_pieces, n_pieces] if options else None,
+            "factor_ids": [batch, n_pieces, len(embedding.tables)] if embedding else None,
+            "governors": [batch, n_pieces] if injects else None,
+        }
+        for name, expected in required.items():
+            if expected is not None and given.get(name) is None:
+                why, remedy = (
+                    "which the model is infused with",
+                    "or give raw text to syntaxformer.pipeline or to a Translator",
+                )
+                if name == "governors":
+                    why, remedy = (
+                        "as lisa.inject is gold",
+                        "or switch it off: infusion.inject_governors(False)",
+                    )
+                raise ValueError(
+                    f"{name}: expected a tensor of shape {expected}, {why}, got none. "
+                    f"Make batches with SyntaxCollator, {remedy}."
+                )
+        shapes = required | {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
+        shapes |= {"syntax_settings": [batch, len(self._batch_numbers)]}
+        for name, expected in shapes.items():
+            tensor = given.get(name)
+            if expected is not None and tensor is not None and list(tensor.shape) != expected:
+                raise ValueError(f"{name}: expected shape {expected}, got {list(tensor.shape)}.")
+        if (settings := given.get("syntax_settings")) is not None:
+            self._check_settings(settings)
 
     def _check_settings(self, made_for: Tensor) -> None:
         """Refuse a batch for another infusion; a GPU is waited for once, and later aborts by itself."""
@@ -365,7 +401,7 @@ class Infusion(nn.Module):
                 )
 
 
-def _chosen(section: Any, n_layers: int, default: Sequence[int] | None = None) -> list[int]:
+def _layers_of(section: Any, n_layers: int, default: Sequence[int] | None = None) -> list[int]:
     """Layers that a section names, or else the default or all; none if the section is off."""
     if section is None:
         return []
@@ -374,7 +410,7 @@ def _chosen(section: Any, n_layers: int, default: Sequence[int] | None = None) -
     return list(range(n_layers) if default is None else default)
 
 
-def _head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
+def _biaffine_head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
     """A biaffine head; in the place of another one, it starts as the scaled dot product of that."""
     width = parts.output(layer).in_features
     if lisa.head == "added":
@@ -384,60 +420,58 @@ def _head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
     return BiaffineHead(d_head, d_head if lisa.keys == "head" else width, scaling)
 
 
-def _embedding(config: InfusionConfig, parts: Parts) -> FactorEmbedding | None:
-    if config.embedding is None:
-        return None
-    joins_final = ENCODER_KINDS[config.embedding.kind].join == "final"
-    stack = cast("Any", parts.stack)
-    width = parts.output(0).out_features if joins_final else stack.get_input_embeddings().embedding_dim
-    sizes = {name: len(vocabulary) for name, vocabulary in config.vocabularies.items()}
-    return FactorEmbedding(config.embedding.plan(width, ENCODER_KINDS), sizes)
-
-
 def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
-    """Check that a config fits a model.
+    """Check that a config fits a model, by a table of what goes with what.
 
     Raises:
         ConfigError: It does not; with all problems.
     """
-    name = type(model).__name__
-    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
-    if reason := parts.family.reason:
-        problems += [
-            f"{section}: expected none in {name}, got one: {reason}. It takes an embedding."
-            for section in IN_ATTENTION
-            if getattr(config, section) is not None
-        ]
-    if config.lisa is not None and config.lisa.head == "added" and parts.family != OWN:
-        reason = "only our own layers add to what W_O gives"
-        problems.append(f"lisa.head: expected replaced in {name}, got added: {reason}. Leave it out.")
-    if config.embedding is not None:
-        problems += _embedding_problems(config, parts, name)
-    for module in () if parts.family == OWN else (model, parts.stack):
-        if all(one.kind != one.VAR_KEYWORD for one in inspect.signature(module.forward).parameters.values()):
-            problems.append(
+    name, family, embedding = type(model).__name__, parts.family, config.embedding
+    is_own, kind = family == OWN, embedding and embedding.kind
+    joins_final = kind in family.kinds and kind in ENCODER_KINDS and ENCODER_KINDS[kind].join == "final"
+    reasons = {section: family.reason for section in IN_ATTENTION if getattr(config, section) is not None}
+    deaf = [module for module in ((model, parts.stack) if not is_own else ()) if not _takes_kwargs(module)]
+    rules = [
+        *(
+            (reason, f"{section}: expected none in {name}, got one: {reason}. It takes an embedding.")
+            for section, reason in reasons.items()
+        ),
+        (
+            config.lisa is not None and config.lisa.head == "added" and not is_own,
+            f"lisa.head: expected replaced in {name}, got added: only our own layers add to what W_O gives. "
+            "Leave it out.",
+        ),
+        (
+            kind and is_own,
+            f"embedding: expected none in {name}, got {kind}. Its factors come from the source: see "
+            "infusion.embedding of a recipe.",
+        ),
+        (
+            kind and not is_own and kind not in family.kinds,
+            f"embedding.kind: expected one of {', '.join(family.kinds)} in {name}, got {kind}.",
+        ),
+        (
+            joins_final and not is_own and parts.final is None,
+            f"embedding: expected a model with a head that takes the sentence's final vector for {kind}, got "
+            f"{name}. Use a ForSequenceClassification model, or the kind add or concat.",
+        ),
+        *(
+            (
+                True,
                 f"model: expected a forward of {type(module).__name__} with **kwargs, by which it gets the "
-                "syntax and hands it on, got one without."
+                "syntax and hands it on, got one without.",
             )
-    if problems:
+            for module in deaf
+        ),
+    ]
+    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
+    if problems := problems + [message for is_broken, message in rules if is_broken]:
         raise ConfigError(problems)
 
 
-def _embedding_problems(config: InfusionConfig, parts: Parts, name: str) -> list[str]:
-    kind, kinds = config.embedding.kind, parts.family.kinds  # type: ignore[union-attr]
-    if parts.family == OWN:
-        return [
-            f"embedding: expected none in {name}, got {kind}. Its factors come from the source: see "
-            "infusion.embedding of a recipe."
-        ]
-    if kind not in kinds:
-        return [f"embedding.kind: expected one of {', '.join(kinds)} in {name}, got {kind}."]
-    if parts.final is None and ENCODER_KINDS[kind].join == "final":
-        return [
-            f"embedding: expected a model with a head that takes the sentence's final vector for {kind}, got "
-            f"{name}. Use a ForSequenceClassification model, or the kind add or concat."
-        ]
-    return []
+def _takes_kwargs(module: nn.Module) -> bool:
+    parameters = inspect.signature(module.forward).parameters.values()
+    return any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
@@ -478,35 +512,6 @@ def param_groups(
     return [groups[key] for key in sorted(groups)]
 
 
-def _check(infusion: Infusion, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
-    """Check that the batch brings what the infusion needs, in the shape of its pieces."""
-    batch, n_pieces = shape
-    options, embedding = infusion.config.tree_options, infusion.embedding
-    wanted = {
-        "syntax": [batch, len(options.planes), n_pieces, n_pieces] if options else None,
-        "factor_ids": [batch, n_pieces, len(embedding.tables)] if embedding else None,
-    }
-    for name, expected in wanted.items():
-        if expected is not None and given.get(name) is None:
-            raise ValueError(
-                f"{name}: expected a tensor of shape {expected}, which the model is infused with, got none. "
-                "Make batches with SyntaxCollator, or give raw text to syntaxformer.pipeline or to a "
-                "Translator."
-            )
-    injects = infusion.inject == "gold" and not infusion.training and len(infusion.lisa) > 0
-    if injects and given.get("governors") is None:
-        raise ValueError(
-            f"governors: expected a tensor of shape {[batch, n_pieces]}, as lisa.inject is gold, got none. "
-            "Make batches with SyntaxCollator, or switch it off: infusion.inject_governors(False)."
-        )
-    wanted |= {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
-    wanted |= {"syntax_settings": [batch, len(infusion._batch_numbers)]}
-    for name, expected in wanted.items():
-        found = given.get(name)
-        if expected is not None and found is not None and list(found.shape) != expected:
-            raise ValueError(f"{name}: expected shape {expected}, got {list(found.shape)}.")
-
-
 def _as_bytes(relations: Tensor | None) -> Tensor:
     """Relations as uint8, also if reading them from a table has widened their type."""
     relations = cast("Tensor", relations)
@@ -521,14 +526,3 @@ def _as_bytes(relations: Tensor | None) -> Tensor:
     elif not fits:
         raise ValueError(problem)
     return relations.to(torch.uint8)
-
-
-def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
-    if attention_mask is None:
-        return None
-    if attention_mask.ndim != 2:
-        raise ValueError(
-            f"attention_mask: expected shape [batch, pieces], got {list(attention_mask.shape)}. "
-            "An infused model takes only a mask of padding."
-        )
-    return attention_mask != 0

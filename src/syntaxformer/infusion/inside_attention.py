@@ -14,6 +14,8 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.infusion.infusion import SyntaxBatch
@@ -27,6 +29,9 @@ from syntaxformer.nn import (
     syntax_attention_graph,
 )
 from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
+
+IMPLEMENTATION = "syntax"
+"""Name under which transformers knows the attention of infused layers, and its mask function."""
 
 
 def mask_of_host(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
@@ -254,3 +259,54 @@ def _weights(call: Call) -> Tensor:
     query, key = (F.pad(states, (0, n_keys)) for states in (call.query, call.key))
     call = replace(call, query=query, key=key, value=value, dropout=0.0)
     return _pointed(call, _attended(call, is_first=False))[..., width:]
+
+
+def attend_in_host(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
+    sliding_window: int | None = None,
+    syntax_batch: SyntaxBatch | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
+    if not hasattr(module, "syntax_layer"):  # a plain model that was made from an infused one's config
+        others |= {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
+    if syntax_batch is None:
+        raise ValueError(
+            "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
+            "Call the encoder as a whole."
+        )
+    if key.shape[2] != query.shape[2]:
+        raise ValueError(
+            f"key: expected as many keys as pieces, {query.shape[2]}, got {key.shape[2]}. Syntax relates "
+            "pieces only: do not tune prefixes."
+        )
+    if (n_sharing := query.shape[1] // key.shape[1]) > 1:  # queries that share keys and values
+        key, value = (states.repeat_interleave(n_sharing, 1) for states in (key, value))
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer = cast("int", module.syntax_layer)
+    output_map = partial(linear_map, syntax_batch.outputs[layer], is_mapped=False)
+    states, is_local = (query, key, value, attention_mask, position_bias), sliding_window is not None
+    call = Call(*states, scaling, dropout, layer, syntax_batch, output_map, _plain_in_host, is_local)
+    return attend(call)
+
+
+def _plain_in_host(call: Call) -> Tensor:
+    mask = call.mask
+    if call.bias is not None:
+        bias = call.bias.to(call.query.dtype)
+        mask = bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    return F.scaled_dot_product_attention(
+        call.query, call.key, call.value, mask, dropout_p=call.dropout, scale=call.scaling
+    )
+
+
+AttentionInterface.register(IMPLEMENTATION, attend_in_host)
+AttentionMaskInterface.register(IMPLEMENTATION, mask_of_host)

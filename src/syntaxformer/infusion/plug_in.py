@@ -10,97 +10,33 @@ final vector of the sentence with that vector alone, so for `let` the head looks
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import OWN, Family, Parts, embedded, final_of, parts_in, parts_of
-from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, OfThread, Seen, SyntaxBatch, check_fit
-from syntaxformer.infusion.inside_attention import Call, attend, mask_of_host
-from syntaxformer.nn import SyntaxGate, TopicalAttention, linear_map
+from syntaxformer.infusion.infusion import (
+    BATCH_KEYS,
+    ForwardRecord,
+    Infusion,
+    OfThread,
+    SyntaxBatch,
+    check_fit,
+)
+from syntaxformer.infusion.inside_attention import IMPLEMENTATION
+from syntaxformer.infusion.wrapped_classes import TakesSyntax, host_class, wrap_module
+from syntaxformer.nn import SyntaxGate, TopicalAttention
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 
-IMPLEMENTATION = "syntax"
-"""Name under which transformers knows the attention of infused layers, and its mask function."""
-
 _log = logging.getLogger(__name__)
-
-
-def take_over(module: nn.Module, by: type) -> None:
-    """Replace a module's class by one that derives from `by` and from that class."""
-    module.__class__ = _joined(by, type(module))
-
-
-@cache
-def _joined(by: type, host: type) -> type:
-    """A class that derives from `by` and `host`, under the host's name, which people and libraries know."""
-    content: dict[str, Any] = {
-        "host": host,
-        "by": by,
-        "__module__": host.__module__,
-        "__qualname__": host.__qualname__,
-        "__doc__": host.__doc__,
-        "__reduce__": _reduce,
-    }
-    if issubclass(by, _TakesSyntax):
-
-        def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return by.forward(self, *args, **kwargs)
-
-        signature = inspect.signature(host.forward)
-        forward.__signature__ = _with_syntax(signature)  # type: ignore[attr-defined]
-        content["forward"] = forward
-        named = signature.parameters.values()
-        content["positional"] = tuple(one.name for one in named if one.kind == one.POSITIONAL_OR_KEYWORD)[1:]
-    return type(host.__name__, (by, host), content)
-
-
-def _with_syntax(signature: inspect.Signature) -> inspect.Signature:
-    """The host's signature, with the batch's arguments named so that no caller drops them as unknown."""
-    given = list(signature.parameters.values())
-    named = [
-        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None)
-        for key in BATCH_KEYS
-        if key not in signature.parameters
-    ]
-    n_last = sum(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in given)
-    return signature.replace(
-        parameters=[*given[: len(given) - n_last], *named, *given[len(given) - n_last :]]
-    )
-
-
-def host_class(infused: type) -> type:
-    """The class that a module had before it was taken over."""
-    while "by" in infused.__dict__:
-        infused = infused.host
-    return infused
-
-
-def _reduce(self: nn.Module) -> tuple[Any, ...]:
-    """Pickle and copy a module by the importable classes that its own class derives from."""
-    stack, host = [], type(self)
-    while "by" in host.__dict__:
-        stack.append(host.by)
-        host = host.host
-    return _made_again, (host, *reversed(stack)), self.__dict__
-
-
-def _made_again(host: type, *stack: type) -> nn.Module:
-    for by in stack:
-        host = _joined(by, host)
-    return host.__new__(host)
 
 
 class FoldedOutput(nn.Module):
@@ -164,13 +100,6 @@ class TaggedFinal(nn.Module):
         return super().forward(states, *args, **kwargs)
 
 
-class _TakesSyntax(nn.Module):
-    """A model whose `forward` names the syntax of a batch among its arguments."""
-
-    host: ClassVar[type]
-    positional: ClassVar[tuple[str, ...]]
-
-
 class InfusedPart(nn.Module):
     """A model within an infused one: its encoder, or what lies between that and the head."""
 
@@ -194,7 +123,7 @@ class InfusedPart(nn.Module):
         super().save_pretrained(*args, **kwargs)
 
 
-class InfusedEncoder(InfusedPart, _TakesSyntax):
+class InfusedEncoder(InfusedPart, TakesSyntax):
     """An encoder that takes the batch's syntax, checks it and passes it on to the layers."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -217,7 +146,7 @@ def _opened(
     given = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
     if all(value is None for value in given.values()):
         given = _running.own.given or given  # heads of MPNet and DeBERTa hand nothing on
-    seen = kwargs.pop("syntax_seen", None)
+    record = kwargs.pop("syntax_seen", None)
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
     pieces = inputs["inputs_embeds"] if pieces is None else pieces
@@ -234,9 +163,14 @@ def _opened(
     wants = inputs.get("output_attentions")
     wants = bool(stack.config.output_attentions if wants is None else wants)
     outputs = tuple(parts.output(layer) for layer in range(len(parts.layers)))
-    batch = infusion.open(given, pieces.shape[:2], inputs.get("attention_mask"), wants, seen, outputs)
-    if infusion.embedding is not None and not infusion.embedding.joins_final:
-        _tag(stack, infusion, inputs, batch)
+    mask = inputs.get("attention_mask")
+    batch = infusion.prepare_batch(given, pieces.shape[:2], mask, wants, record, outputs)
+    join = infusion.embedding
+    if join is not None and not join.joins_final:  # kinds add and concat: the pieces become their embeddings
+        pieces = inputs.pop("input_ids", None)
+        if inputs.get("inputs_embeds") is None:
+            inputs["inputs_embeds"] = embedded(stack, pieces, inputs)
+        inputs["inputs_embeds"] = join(inputs["inputs_embeds"], batch.factor_ids)
     _running.own.batch = batch
     return inputs, batch
 
@@ -250,15 +184,6 @@ def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
-def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batch: SyntaxBatch) -> None:
-    """Replace the pieces by their embeddings, joined with those of their factors: kinds add and concat."""
-    pieces = inputs.pop("input_ids", None)
-    if inputs.get("inputs_embeds") is None:
-        inputs["inputs_embeds"] = embedded(stack, pieces, inputs)
-    join = cast("nn.Module", infusion.embedding)
-    inputs["inputs_embeds"] = join(inputs["inputs_embeds"], batch.factor_ids)
-
-
 def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
     attended = batch.seen.attended
     if torch.compiler.is_compiling():
@@ -270,59 +195,7 @@ def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
         )
 
 
-def _attend(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    position_bias: Tensor | None = None,
-    sliding_window: int | None = None,
-    syntax_batch: SyntaxBatch | None = None,
-    **others: Any,
-) -> tuple[Tensor, Tensor | None]:
-    """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
-    if not hasattr(module, "syntax_layer"):  # a plain model that was made from an infused one's config
-        others |= {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
-    if syntax_batch is None:
-        raise ValueError(
-            "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
-            "Call the encoder as a whole."
-        )
-    if key.shape[2] != query.shape[2]:
-        raise ValueError(
-            f"key: expected as many keys as pieces, {query.shape[2]}, got {key.shape[2]}. Syntax relates "
-            "pieces only: do not tune prefixes."
-        )
-    if (n_sharing := query.shape[1] // key.shape[1]) > 1:  # queries that share keys and values
-        key, value = (states.repeat_interleave(n_sharing, 1) for states in (key, value))
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    layer = cast("int", module.syntax_layer)
-    output_map = partial(linear_map, syntax_batch.outputs[layer], is_mapped=False)
-    states = (query, key, value, attention_mask, position_bias)
-    return attend(
-        Call(*states, scaling, dropout, layer, syntax_batch, output_map, _plain, sliding_window is not None)
-    )
-
-
-def _plain(call: Call) -> Tensor:
-    mask = call.mask
-    if call.bias is not None:
-        bias = call.bias.to(call.query.dtype)
-        mask = bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
-    return F.scaled_dot_product_attention(
-        call.query, call.key, call.value, mask, dropout_p=call.dropout, scale=call.scaling
-    )
-
-
-AttentionInterface.register(IMPLEMENTATION, _attend)
-AttentionMaskInterface.register(IMPLEMENTATION, mask_of_host)
-
-
-class InfusedModel(_TakesSyntax):
+class InfusedModel(TakesSyntax):
     """An infused model with any head: it adds the loss of pointing at governors and saves its syntax."""
 
     infusion: Infusion
@@ -349,7 +222,7 @@ class InfusedModel(_TakesSyntax):
                 f"infusion: expected one in this class, got none. Make a plain {type(self).__name__} of "
                 "transformers with this config, and infuse it."
             )
-        seen, running = Seen(), _running.own
+        seen, running = ForwardRecord(), _running.own
         running.batch, running.is_open = None, True
         running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
         n_items = kwargs.pop("num_items_in_batch", None)
@@ -417,7 +290,7 @@ def _share_of_update(output: Any, labels: Tensor, n_items: Tensor | int) -> Any:
     return output
 
 
-def _with_governor_loss(model: InfusedModel, output: Any, seen: Seen, labels: Tensor | None) -> Any:
+def _with_governor_loss(model: InfusedModel, output: Any, seen: ForwardRecord, labels: Tensor | None) -> Any:
     """Add the loss of pointing at governors.
 
     If the output has no loss, the caller must add this one; it then keeps its gradients.
@@ -453,28 +326,18 @@ def _warn_of_loss() -> None:
 
 
 def place(model: PreTrainedModel, parts: Parts) -> None:
-    """Take over W_O of the layers with topical attention, and the head for let, wherever they are now."""
+    """Wrap W_O of the layers with topical attention, and the head for let, wherever they are now."""
     infusion = cast("Infusion", model.infusion)
     for layer in range(len(parts.layers)) if infusion.attends else ():
         parts.attention(layer).syntax_layer = layer  # type: ignore[assignment]
         if (topical := infusion.topical_of(layer)) is not None:
             output = parts.output(layer)
-            _hold(output, FoldedOutput)
+            wrap_module(output, FoldedOutput)
             gate = dict(infusion.gates.items()).get(str(layer))
             if getattr(output, "maps_with", None) != (topical, gate):
                 output.maps_with = (topical, gate)
     if infusion.embedding is not None and infusion.embedding.joins_final and parts.final is not None:
-        _hold(parts.final, TaggedFinal)
-
-
-def _hold(module: nn.Module, by: type) -> None:
-    """Take a module over, and release any inner module that was taken over before it was wrapped."""
-    if isinstance(module, by):
-        return
-    for inner in module.modules():
-        if isinstance(inner, by):
-            inner.__class__ = type(inner).host
-    take_over(module, by)
+        wrap_module(parts.final, TaggedFinal)
 
 
 def infuse(
@@ -538,8 +401,8 @@ def _infuse_host(inner: PreTrainedModel, config: InfusionConfig, parts: Parts) -
     for part in [one for one in inner.modules() if isinstance(one, PreTrainedModel)]:
         if part is parts.stack or (part is not inner and parts.stack in part.modules()):
             part.syntax_root = (inner,)  # type: ignore[assignment]
-            take_over(part, InfusedEncoder if part is parts.stack else InfusedPart)
-    take_over(inner, InfusedModel)
+            wrap_module(part, InfusedEncoder if part is parts.stack else InfusedPart)
+    wrap_module(inner, InfusedModel)
     place(inner, parts)
     return inner
 

@@ -106,7 +106,7 @@ class TagEncoder(_Host):
             raise ValueError(f"factor_ids: expected columns {list(self.tables)}, got {n_given} columns.")
         tags = sum(table(factor_ids[..., column]) for column, table in enumerate(self.tables.values()))
         assert self.infusion is not None, "each layer has a LISA head"
-        batch = self.infusion.open({"governors": governors}, factor_ids.shape[:2], attention_mask)
+        batch = self.infusion.prepare_batch({"governors": governors}, factor_ids.shape[:2], attention_mask)
         return self._run_layers(tags, attention_mask, batch)[0]
 
 
@@ -148,7 +148,7 @@ class Encoder(_Host):
         embedded, batch, seen = self.embedding(input_ids, factor_ids), None, []
         if self.infusion is not None:
             inputs = {"syntax": syntax, "governors": governors, "syntax_settings": syntax_settings}
-            batch = self.infusion.open(inputs, embedded.shape[:2], attention_mask, attends)
+            batch = self.infusion.prepare_batch(inputs, embedded.shape[:2], attention_mask, attends)
             seen.append(batch.seen)
         states, hidden, attentions = self._run_layers(embedded, attention_mask, batch, attends, shows_states)
         if self.tags is not None:

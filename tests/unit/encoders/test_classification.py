@@ -32,8 +32,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import verify_manifest
 from syntaxformer.encoders import finetuning as classification
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
-from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
-from syntaxformer.encoders.finetuning import finetune
+from syntaxformer.encoders.finetuning import FinetuneTrainer, finetune
 from syntaxformer.encoders.pretrained import load_pretrained, longest_input
 from syntaxformer.encoders.tables import TextExample
 from syntaxformer.encoders.task_data import read_any_split
@@ -496,10 +495,7 @@ def test_weights_of_another_model(config_of, tmp_path, checkpoint):
 def test_a_head_of_any_name_is_new_but_no_layer_of_its_name(tmp_path):
     """EuroBERT calls a layer of its head "dense", as BERT calls one of each layer."""
     specials = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}
-    kinds = {
-        BertForMaskedLM: BertConfig(**TINY),
-        EuroBertForMaskedLM: EuroBertConfig(**TINY, **specials),
-    }
+    kinds = {BertForMaskedLM: BertConfig(**TINY), EuroBertForMaskedLM: EuroBertConfig(**TINY, **specials)}
     for kind, config in kinds.items():
         kind(config).save_pretrained(tmp_path)
         assert load_pretrained(str(tmp_path), OneLabel(("a", "b")), InfusionConfig()).num_labels == 2
@@ -630,10 +626,7 @@ def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem)
             "training.learning_rate=0",
             "finetune: training.learning_rate: expected a number over 0 or auto, got 0.0.",
         ),
-        (
-            "seed=4294967296",
-            "finetune: seed: expected less than or equal to 4294967295, got 4294967296.",
-        ),
+        ("seed=4294967296", "finetune: seed: expected less than or equal to 4294967295, got 4294967296."),
         ("training.epoch=3", "finetune: training.epoch: unknown key. Nearest: epochs."),
         ("infusion.mask=1", "infusion.mask: unknown key. Nearest: masks."),
     ],

@@ -426,10 +426,7 @@ def test_brackets_without_labels_take_their_heads_from_the_parse():
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_phrases_made_from_a_parse_take_their_heads_from_it(is_stored):
     parsed = sentence(
-        "He did not go",
-        [3, 3, 3, -1],
-        upos="PRON AUX PART VERB",
-        deprels=("nsubj", "aux", "advmod", "root"),
+        "He did not go", [3, 3, 3, -1], upos="PRON AUX PART VERB", deprels=("nsubj", "aux", "advmod", "root")
     )
     tree = format_tree(phrase_structure(parsed)) if is_stored else None
     assert phrases_of(replace(parsed, constituency=tree)).gap_heads.tolist() == [0, 3, 3, 3]

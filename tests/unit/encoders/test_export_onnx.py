@@ -142,12 +142,7 @@ def _assert_as_the_page_says(output, inputs):
     [
         ("bert", ALL, 1),
         pytest.param("roberta", {"embedding": {"kind": "let"}, "lisa": {"keys": "model"}}, 2, marks=LONG),
-        pytest.param(
-            "bert",
-            {"preset": "authors_code", "masks": {"siblings": "all"}},
-            2,
-            marks=LONG,
-        ),
+        pytest.param("bert", {"preset": "authors_code", "masks": {"siblings": "all"}}, 2, marks=LONG),
         ("distilbert", {"relation_bias": {"init": "distance"}}, 1),
     ],
     ids=["bert-all", "roberta-pairs", "siblings-as-printed", "biases-by-distance"],

@@ -105,7 +105,7 @@ def test_pieces_are_words_at_their_places(files):
     assert tokenizer.model_max_length == 17
     encoded = tokenizer("The dog don't", "bark .", return_offsets_mapping=True)
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == [
-        *("[CLS]", "The", "[UNK]", "do", "n't", "[SEP]", "bark", ".", "[SEP]"),
+        *("[CLS]", "The", "[UNK]", "do", "n't", "[SEP]", "bark", ".", "[SEP]")
     ]
     assert encoded["token_type_ids"] == [0] * 6 + [1] * 3
     assert encoded["offset_mapping"][1:5] == [(0, 3), (4, 7), (8, 10), (10, 13)]
@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_encoder(files):
         files / "again" / "model.safetensors"
     ).read_bytes()
     assert sorted(path.name for path in (files / "out").iterdir()) == [
-        *("config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
+        *("config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     ]
 
 

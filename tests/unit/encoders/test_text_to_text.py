@@ -184,10 +184,7 @@ INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (
-            {"type": "x"},
-            "type: expected one of label, score, text, labels, scores, tags, answer, got 'x'",
-        ),
+        ({"type": "x"}, "type: expected one of label, score, text, labels, scores, tags, answer, got 'x'"),
         ({"type": "label"}, "labels: expected names, got none"),
         (
             {"type": "text", "labels": ("a", "b"), "words": ("a",)},

@@ -18,7 +18,7 @@ from transformers import Trainer
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.statistics import mcnemar_p
 from syntaxformer.encoders import finetuning
-from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
+from syntaxformer.encoders.finetuning import FinetuneTrainer
 from syntaxformer.encoders.metrics import score_predictions
 from syntaxformer.encoders.task_types import OneLabel, Score, WrittenLabel
 

@@ -15,7 +15,7 @@ from torch import nn
 import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.infusion.families import FAMILIES, Family
-from syntaxformer.infusion.infusion import Seen
+from syntaxformer.infusion.infusion import ForwardRecord
 
 SIZES = {
     "hidden_size": 22,
@@ -659,9 +659,9 @@ def test_governors_are_injected_within_peft():
 
 
 def test_the_loss_of_pointing_at_governors_is_the_mean_over_layers():
-    seen = Seen(governor_losses={0: [torch.tensor(1.0)], 2: [torch.tensor(3.0), torch.tensor(5.0)]})
+    seen = ForwardRecord(governor_losses={0: [torch.tensor(1.0)], 2: [torch.tensor(3.0), torch.tensor(5.0)]})
     assert seen.governor_loss().item() == 3.0
-    assert Seen().governor_loss() is None
+    assert ForwardRecord().governor_loss() is None
 
 
 def test_gold_governors_that_are_not_there_are_missed():

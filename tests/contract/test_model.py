@@ -252,9 +252,7 @@ def _refuses_resize(subject):
 @pytest.mark.parametrize("change", [5, -3])
 def test_resize_keeps_the_rows_and_what_is_tied(subject, change, tmp_path):
     if _refuses_resize(subject):
-        with pytest.raises(
-            ValueError, match=r"^resize_token_embeddings: expected one vocabulary for both sides, without"
-        ):
+        with pytest.raises(ValueError, match=r"^resize_token_embeddings:"):
             subject.model().resize_token_embeddings(VOCAB + change)
         return
     model, batch = subject.model(), subject.unlabelled()
@@ -494,16 +492,12 @@ def test_gradient_checkpointing_changes_nothing(subject, reentrant):
     model, batch = subject.model(), subject.batch()
     plain = _step(model, batch)
     if "albert" in subject.name:
-        with pytest.raises(
-            ValueError, match=r"^AlbertForSequenceClassification does not support activation check"
-        ):
+        with pytest.raises(ValueError, match=r"^AlbertForSequenceClassification does not"):
             model.activation_checkpointing_enable()
         return
     model.activation_checkpointing_enable({"use_reentrant": reentrant})
     if reentrant and subject.has_lisa:
-        with pytest.raises(
-            ValueError, match=r"^gradient checkpointing: expected use_reentrant=False with a supervised"
-        ):
+        with pytest.raises(ValueError, match=r"^gradient checkpointing:"):
             _step(model, batch)
         return
     _same(plain, _step(model, batch), atol=1e-5)
@@ -513,9 +507,7 @@ def test_a_cache_beside_gradient_checkpointing_is_refused(translator):
     model, batch = translator.model().train(), translator.unlabelled()
     model.activation_checkpointing_enable({"use_reentrant": False})
     assert model(**batch).past_key_values is None
-    with pytest.raises(
-        ValueError, match=r"^use_cache: expected false in training with gradient checkpointing"
-    ):
+    with pytest.raises(ValueError, match=r"^use_cache:"):
         model(**batch, use_cache=True)
     with torch.no_grad():
         assert model(**batch, use_cache=True).past_key_values is not None

@@ -165,9 +165,7 @@ def test_a_tokenizer_json_without_roles_or_decoder_is_refused(lines, tmp_path, c
 def test_a_file_that_is_no_tokenizer(tmp_path, name):
     (tmp_path / "text.model").write_text("a text")
     (tmp_path / "text.json").write_text("a text")
-    with pytest.raises(
-        ConfigError, match=r"subwords\.tokenizer: expected a tokenizer folder, a SentencePiece"
-    ):
+    with pytest.raises(ConfigError, match=r"subwords\.tokenizer:"):
         given_tokenizer(str(tmp_path / name))
 
 

@@ -78,9 +78,7 @@ def test_reentrant_checkpointing_cannot_supervise(tiny):
     model, batch = tiny.model("bert"), tiny.batch()
     sf.infuse(model, sf.InfusionConfig.parse("lisa")).train()
     model.activation_checkpointing_enable({"use_reentrant": True})
-    with pytest.raises(
-        ValueError, match=r"^gradient checkpointing: expected use_reentrant=False with a supervised"
-    ):
+    with pytest.raises(ValueError, match=r"^gradient checkpointing:"):
         model(**batch.inputs, **batch.syntax)
 
 

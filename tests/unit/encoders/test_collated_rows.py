@@ -49,9 +49,7 @@ def test_a_text_that_was_changed_after_it_was_annotated(tokenizer):
     done = sf.annotate_dataset(Dataset.from_dict({"text": TEXTS}), annotator=BY)
     assert len(collate(list(done))["input_ids"]) == len(TEXTS)
     changed = done.map(lambda row: {"text": row["text"].upper()})
-    with pytest.raises(
-        DataError, match=r"the annotated text, 'the cat sees \.', got 'THE CAT SEES \.'\. Annotate"
-    ):
+    with pytest.raises(DataError, match=r"the annotated text, 'the cat sees \.', got 'THE"):
         collate(list(changed))
 
 

@@ -28,12 +28,8 @@ OPTIONS = {"task": "cola", "model": "encoder", "output": "out", "data": {"dir": 
     ],
 )
 def test_settings_of_what_is_not_infused_are_refused(infuse, setting, kind):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=": expected settings of"):
         load_finetune(OPTIONS, infuse, [setting])
-    assert str(caught.value) == (
-        f"infusion.{kind}: expected settings of {infuse}, got some of {kind}. "
-        "Name it in --infuse, or leave them out."
-    )
 
 
 def test_settings_refine_what_is_infused():

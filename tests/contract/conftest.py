@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,58 +16,34 @@ import transformers as hf
 import syntaxformer as sf
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
 from syntaxformer.translation.model import SyntaxTransformerConfig
-from tiny_hosts import ATTENDING, KINDS, WRITING, host_of
+from tiny_hosts import ATTENDING, EXHAUSTIVE, WRITING, host_of
 
-EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
 BATCH, PIECES, TARGETS, VOCAB, EOS = 3, 7, 5, 31, 1
 
 _BERT = {
     "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
-    "vocab_size": VOCAB, "max_position_embeddings": 23, "num_labels": 3,
-    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    "vocab_size": VOCAB, "max_position_embeddings": 23,
 }  # fmt: skip
-_DISTIL = {
-    "dim": 22, "n_layers": 2, "n_heads": 2, "hidden_dim": 29, "vocab_size": VOCAB, "num_labels": 3,
-    "max_position_embeddings": 23, "dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0,
-}  # fmt: skip
-_MODERN = {
-    **_BERT, "hidden_size": 24, "local_attention": 8, "global_attn_every_n_layers": 2, "pad_token_id": 0,
-    "cls_token_id": 3, "sep_token_id": 2, "bos_token_id": 3, "eos_token_id": 2,
-    "attention_dropout": 0.0, "embedding_dropout": 0.0, "mlp_dropout": 0.0,
-}  # fmt: skip
-_T5 = {
-    "d_model": 22, "d_kv": 7, "d_ff": 29, "num_layers": 2, "num_heads": 3, "vocab_size": VOCAB,
-    "decoder_start_token_id": 0, "dropout_rate": 0.0,
-}  # fmt: skip
-_HOSTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "bert": (hf.BertConfig, hf.BertForSequenceClassification, _BERT),
-    "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, _BERT),
-    "electra": (hf.ElectraConfig, hf.ElectraForSequenceClassification, {**_BERT, "embedding_size": 17}),
-    "distilbert": (hf.DistilBertConfig, hf.DistilBertForSequenceClassification, _DISTIL),
-    "albert": (
-        hf.AlbertConfig,
-        hf.AlbertForSequenceClassification,
-        {**_BERT, "embedding_size": 17, "classifier_dropout_prob": 0.0},
-    ),
-    "modernbert": (hf.ModernBertConfig, hf.ModernBertForSequenceClassification, _MODERN),
-    "t5": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
-}
-_IN_FULL = list(_HOSTS)
+_IN_FULL = ["bert", "roberta", "electra", "distilbert", "albert", "modernbert", "t5"]
 _MORE = [
-    kind for kind in KINDS if kind in ATTENDING and kind not in _HOSTS and host_of(kind, _BERT)[2] == _BERT
+    kind
+    for kind in ATTENDING
+    if kind not in _IN_FULL and host_of(kind, _BERT)[2].keys() == host_of("bert", _BERT)[2].keys()
 ]
 """Of BERT's shape. Others have habits of their own, also where they are plain: see tests/parity/infused."""
-_HOSTS |= {kind: host_of(kind, _BERT) for kind in _MORE}
+_HOSTS = {kind: host_of(kind, _BERT) for kind in (*_IN_FULL, *_MORE)}
 
 _SINGLE = ["masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let"]
 _COMBINED = ["masks,lisa,pos_add", "relation_bias,lisa", "masks,let"]
-_ON_OTHERS = [
-    ("roberta", "masks,lisa,pos_add"),
-    ("distilbert", "masks,lisa,pos_add"),
-    ("albert", "masks,lisa,pos_add"),
+_PAIRS = [
+    ("bert", "masks,lisa,pos_add"),
+    ("roberta", "relation_bias,lisa"),
+    ("albert", "masks,let"),
     ("modernbert", "masks,lisa,pos_add"),
     ("t5", "masks,lisa,pos_add"),
+    ("bert", "pos_concat"),
 ]
+"""Of `make test`: hosts pairwise with the kinds."""
 _TRANSLATORS = ["none", "sum_then_concat", "lisa"]
 _MORE_TRANSLATORS = [
     *(kind for kind in INFUSION_KINDS if kind not in _TRANSLATORS),
@@ -269,32 +244,27 @@ def _infused(family: str, names: str) -> Subject:
 
 
 def _subjects() -> list[Subject]:
-    found = [_translator(kind) for kind in _TRANSLATORS]
-    found += [_infused("bert", names) for names in (*_SINGLE, *_COMBINED)]
-    found += [_infused(family, names) for family, names in _ON_OTHERS]
+    translators = [*_TRANSLATORS, *(_MORE_TRANSLATORS if EXHAUSTIVE else ())]
+    pairs = _PAIRS
     if EXHAUSTIVE:
-        found += [_translator(kind) for kind in _MORE_TRANSLATORS]
-        taken = {subject.name for subject in found}
         pairs = [(family, names) for family in _IN_FULL for names in (*_SINGLE, *_COMBINED)]
         pairs += [(kind, _COMBINED[0]) for kind in _MORE]
-        found += [
-            _infused(family, names)
-            for family, names in dict.fromkeys(pairs)
-            if f"{family}-{names}" not in taken and not (family in WRITING and "let" in names)
-        ]
-    return found
+    infused = [_infused(*pair) for pair in pairs if not (pair[0] in WRITING and "let" in pair[1])]
+    return [_translator(kind) for kind in translators] + infused
+
+
+def subject_of(name: str) -> Subject:
+    """The subject of this name, whether or not it is among those that all tests take."""
+    family, _, kind = name.partition("-")
+    return _translator(kind) if family == "translator" else _infused(family, kind)
 
 
 SUBJECTS = _subjects()
-N_NAMED = len(_TRANSLATORS) + len(_SINGLE) + len(_COMBINED) + len(_ON_OTHERS)
-_TRAINED = {
-    "translator-lisa",
-    "bert-masks,lisa,pos_add",
-    "roberta-masks,lisa,pos_add",
-    "t5-masks,lisa,pos_add",
-}
+_TRAINED = {"translator-lisa", "bert-masks,lisa,pos_add", "t5-masks,lisa,pos_add"}
 """In `make test` as well, where a test takes a whole Trainer, or another way of what all are tested in."""
-COMPILED = [[(name, "eager") for name in (*(f"bert-{name}" for name in _SINGLE), "translator-lisa")]]
+COMPILED = [
+    [("bert-masks,lisa,pos_add", "eager"), ("albert-masks,let", "eager"), ("translator-lisa", "eager")]
+]
 if EXHAUSTIVE:
     _BY_INDUCTOR = sorted({*_TRAINED, "translator-none", "translator-sum_then_concat"})
     COMPILED = [[(subject.name, "aot_eager")] for subject in SUBJECTS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -11,8 +10,7 @@ import torch
 import transformers as hf
 
 import syntaxformer as sf
-
-EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
+from tiny_hosts import EXHAUSTIVE
 
 
 def _ran(code):

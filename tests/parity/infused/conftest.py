@@ -9,7 +9,7 @@ import torch
 import transformers as hf
 
 from syntaxformer.infusion.families import FAMILIES as TABLE
-from tiny_hosts import ATTENDING, KINDS, WRITING, host_of
+from tiny_hosts import EXHAUSTIVE, KINDS, WRITING, chosen, host_of
 
 BATCH, PIECES, VOCAB = 5, 13, 61
 
@@ -17,41 +17,22 @@ _BERT = {
     "hidden_size": 21, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 29,
     "max_position_embeddings": 41, "vocab_size": VOCAB, "num_labels": 3,
 }  # fmt: skip
-_DISTIL = {
-    "dim": 21, "n_layers": 2, "n_heads": 3, "hidden_dim": 29, "max_position_embeddings": 41,
-    "vocab_size": VOCAB, "num_labels": 3,
-}  # fmt: skip
-_MODERN = {
-    **_BERT, "hidden_size": 24, "local_attention": 8, "global_attn_every_n_layers": 2, "pad_token_id": 0,
-    "cls_token_id": 3, "sep_token_id": 2, "bos_token_id": 3, "eos_token_id": 2,
-}  # fmt: skip
-_T5 = {
-    "d_model": 22, "d_kv": 7, "d_ff": 29, "num_layers": 2, "num_heads": 3, "vocab_size": VOCAB,
-    "num_labels": 3, "decoder_start_token_id": 0,
-}  # fmt: skip
-
-MODELS = {
-    "bert": (hf.BertConfig, hf.BertForSequenceClassification, _BERT),
+_T5 = host_of("t5", _BERT)[2]
+MODELS = {kind: host_of(kind, _BERT) for kind in KINDS if kind != "t5"}
+_ALBERT = {**MODELS["albert"][2], "num_hidden_layers": 4, "num_hidden_groups": 2}
+MODELS |= {
     "bert-base-model": (hf.BertConfig, hf.BertModel, _BERT),
-    "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, _BERT),
-    "roberta-base-model": (hf.RobertaConfig, hf.RobertaModel, _BERT),
-    "electra": (hf.ElectraConfig, hf.ElectraForSequenceClassification, {**_BERT, "embedding_size": 17}),
-    "electra-base-model": (hf.ElectraConfig, hf.ElectraModel, {**_BERT, "embedding_size": 17}),
-    "distilbert": (hf.DistilBertConfig, hf.DistilBertForSequenceClassification, _DISTIL),
-    "distilbert-base-model": (hf.DistilBertConfig, hf.DistilBertModel, _DISTIL),
-    "albert": (hf.AlbertConfig, hf.AlbertForSequenceClassification, {**_BERT, "embedding_size": 17}),
-    "albert-base-model": (
-        hf.AlbertConfig, hf.AlbertModel,
-        {**_BERT, "embedding_size": 17, "num_hidden_layers": 4, "num_hidden_groups": 2},
-    ),
-    "modernbert": (hf.ModernBertConfig, hf.ModernBertForSequenceClassification, _MODERN),
-    "modernbert-base-model": (hf.ModernBertConfig, hf.ModernBertModel, _MODERN),
+    "electra-base-model": (hf.ElectraConfig, hf.ElectraModel, MODELS["electra"][2]),
+    "distilbert-base-model": (hf.DistilBertConfig, hf.DistilBertModel, MODELS["distilbert"][2]),
+    "albert-base-model": (hf.AlbertConfig, hf.AlbertModel, _ALBERT),
+    "modernbert-base-model": (hf.ModernBertConfig, hf.ModernBertModel, MODELS["modernbert"][2]),
     "t5-encoder": (hf.T5Config, hf.T5EncoderModel, _T5),
     "t5-generation": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
     "t5-classification": (hf.T5Config, hf.T5ForSequenceClassification, _T5),
-}  # fmt: skip
-MODELS |= {kind: host_of(kind, _BERT) for kind in KINDS if kind not in MODELS and kind != "t5"}
-MODELS["bart-classification"] = (hf.BartConfig, hf.BartForSequenceClassification, MODELS["bart"][2])
+    "bart-classification": (hf.BartConfig, hf.BartForSequenceClassification, MODELS["bart"][2]),
+}
+PAIRED = ("bert", "albert-base-model", "modernbert", "t5-generation", "marian", "deberta-v2")
+"""The models of `make test`: one of each shape, and one whose layers take no syntax."""
 EVERYTHING = "masks,relation_bias,lisa,pos_add"
 
 
@@ -64,10 +45,6 @@ def _attends(name):
 def _everything(name):
     """All that a model can be infused with at once."""
     return EVERYTHING if _attends(name) else "pos_add"
-
-
-def _families(kinds):
-    return [{"t5": "t5-encoder"}.get(kind, kind) for kind in kinds]
 
 
 def _tiny(name, **changes):
@@ -142,13 +119,15 @@ def tiny():
 
 def pytest_generate_tests(metafunc):
     """`any_…`: also what takes embeddings alone."""
-    chosen = {
-        "any_model": list(MODELS),
-        "model_name": [name for name in MODELS if _attends(name)],
-        "any_family": _families(KINDS),
-        "family": _families(ATTENDING),
-        "writer": [{"t5": "t5-generation"}.get(kind, kind) for kind in WRITING],
+    models = [name for name in MODELS if EXHAUSTIVE or name in PAIRED]
+    families = [{"t5": "t5-encoder"}.get(kind, kind) for kind in chosen(KINDS)]
+    names = {
+        "any_model": models,
+        "model_name": [name for name in models if _attends(name)],
+        "any_family": families,
+        "family": [name for name in families if _attends(name)],
+        "writer": [{"t5": "t5-generation"}.get(kind, kind) for kind in chosen(WRITING)],
     }
-    for argument, names in chosen.items():
+    for argument, of_argument in names.items():
         if argument in metafunc.fixturenames:
-            metafunc.parametrize(argument, names)
+            metafunc.parametrize(argument, of_argument)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 
 import pytest
 import torch
@@ -12,10 +11,10 @@ from torch.testing import assert_close
 
 import syntaxformer as sf
 from syntaxformer.infusion.families import FAMILIES
+from tiny_hosts import EXHAUSTIVE
 
 # PEFT asks so.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
-EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
 ADAPTED_FIRST = ("bert", "eurobert", "mt5", "marian", "mpnet", "deberta-v2")
 
 

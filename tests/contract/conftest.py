@@ -36,13 +36,9 @@ _HOSTS = {kind: host_of(kind, _BERT) for kind in (*_IN_FULL, *_MORE)}
 _SINGLE = ["masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let"]
 _COMBINED = ["masks,lisa,pos_add", "relation_bias,lisa", "masks,let"]
 _PAIRS = [
-    ("bert", "masks,lisa,pos_add"),
-    ("roberta", "relation_bias,lisa"),
-    ("albert", "masks,let"),
-    ("modernbert", "masks,lisa,pos_add"),
-    ("t5", "masks,lisa,pos_add"),
-    ("bert", "pos_concat"),
-]
+    ("bert", "masks,lisa,pos_add"), ("roberta", "relation_bias,lisa"), ("albert", "masks,let"),
+    ("modernbert", "masks,lisa,pos_add"), ("t5", "masks,lisa,pos_add"), ("bert", "pos_concat"),
+]  # fmt: skip
 """Of `make test`: hosts pairwise with the kinds."""
 _TRANSLATORS = ["none", "sum_then_concat", "lisa"]
 _MORE_TRANSLATORS = [

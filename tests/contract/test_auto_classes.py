@@ -25,13 +25,8 @@ def _ran(code):
 def folders(tmp_path_factory):
     torch.manual_seed(1)
     shape = {
-        "vocab_size": 31,
-        "d_model": 22,
-        "n_heads": 2,
-        "d_ff": 29,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-    }
+        "vocab_size": 31, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 1, "decoder_layers": 1,
+    }  # fmt: skip
     translator = tmp_path_factory.mktemp("translator")
     sf.SyntaxTransformer(sf.translation.model.SyntaxTransformerConfig(**shape)).save_pretrained(translator)
     infused = tmp_path_factory.mktemp("infused")

@@ -22,14 +22,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is d
 
 BATCH, PIECES, VOCAB = 3, 7, 31
 SIZES = {
-    "hidden_size": 22,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 29,
-    "vocab_size": VOCAB,
-    "max_position_embeddings": 23,
-    "num_labels": 3,
-}
+    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
+    "vocab_size": VOCAB, "max_position_embeddings": 23, "num_labels": 3,
+}  # fmt: skip
 COMBINED = ("masks", "masks,lisa,pos_add", "relation_bias,lisa", "masks,let")
 
 

@@ -119,13 +119,8 @@ def test_a_subclass_loads_the_folder_of_its_base(translator, tmp_path):
 
 
 _OWN = {
-    "vocab_size": VOCAB,
-    "d_model": 22,
-    "n_heads": 2,
-    "d_ff": 29,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-}
+    "vocab_size": VOCAB, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 1, "decoder_layers": 1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("preset", ["paper", "authors_code", "preserving"])
@@ -183,13 +178,9 @@ def test_parts_of_syntax_that_a_folder_lacks_start_as_documented(new, tmp_path):
     from syntaxformer.translation.model import SyntaxTransformerConfig
 
     shape = {
-        "vocab_size": VOCAB,
-        "d_model": 22,
-        "n_heads": 2,
-        "d_ff": 29,
-        "encoder_layers": 1,
+        "vocab_size": VOCAB, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 1,
         "decoder_layers": 1,
-    }
+    }  # fmt: skip
     SyntaxTransformer(SyntaxTransformerConfig(**shape)).save_pretrained(tmp_path)
     poison = [torch.full((64, 64), torch.nan) for _ in range(50)]
     del poison  # memory that is handed out again is not zero by chance

@@ -157,11 +157,8 @@ _OWN = {"vocab_size": 31, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_laye
         "dropout": 0.0, "attention_dropout": 0.0}  # fmt: skip
 _SEVERAL = {"num_labels": 3, "problem_type": "multi_label_classification"}
 _CLASSES, _TAGS, _SCORES, _LABELS = (
-    ("labels", 3, ()),
-    ("labels", 3, (9,)),
-    ("labels", 0.0, ()),
-    ("labels", 0.0, (3,)),
-)
+    ("labels", 3, ()), ("labels", 3, (9,)), ("labels", 0.0, ()), ("labels", 0.0, (3,)),
+)  # fmt: skip
 HEADS = {
     "classes": (hf.BertForSequenceClassification, _SIZES | {"num_labels": 3}, _CLASSES),
     "scores": (hf.BertForSequenceClassification, _SIZES | {"num_labels": 1}, _SCORES),

@@ -147,11 +147,8 @@ def test_a_gate_for_each_head_behind_an_adapter_is_that_of_the_merged_layer(tiny
         for gate in model.infusion.gates.parameters():
             gate.copy_(torch.tensor([0.2, -0.9, 1.4]))
     options = {
-        "r": 3,
-        "lora_alpha": 6,
-        "target_modules": ["attention.output.dense"],
-        "init_lora_weights": False,
-    }
+        "r": 3, "lora_alpha": 6, "target_modules": ["attention.output.dense"], "init_lora_weights": False,
+    }  # fmt: skip
     adapted = peft.get_peft_model(model, peft.LoraConfig(**options)).eval()
     with torch.no_grad():
         apart = tiny.scores(adapted(**batch.inputs, **batch.syntax))

@@ -13,21 +13,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from syntaxformer.encoders.finetune_config import load_finetune
 
 WORDS = (
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "house",
-    "child",
-    "sees",
-    "likes",
-    "sleeps",
-    "runs",
-    "big",
-    "small",
-    "not",
-    ".",
-)
+    "the", "a", "cat", "dog", "house", "child", "sees", "likes", "sleeps", "runs", "big", "small", "not", ".",
+)  # fmt: skip
 
 
 def make_checkpoint(folder: Path, seed: int = 7, max_positions: int = 64) -> Path:
@@ -98,11 +85,9 @@ def config_of(checkpoint, cola, tmp_path):
             **options,
         }
         quick = (
-            "training.precision=fp32",
-            "training.batch_size=8",
-            "training.max_length=32",
+            "training.precision=fp32", "training.batch_size=8", "training.max_length=32",
             "training.learning_rate=0.01",
-        )
+        )  # fmt: skip
         return load_finetune(content, infuse, [*quick, *overrides])
 
     return make

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import sys
 from dataclasses import replace
 
@@ -37,19 +35,15 @@ from syntaxformer.encoders.pretrained import load_pretrained, longest_input
 from syntaxformer.encoders.tables import TextExample
 from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.task_types import OneLabel
-from syntaxformer.encoders.tasks import TASKS, read_classifier_info
+from syntaxformer.encoders.tasks import TASKS
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.checkpoints import numbered_checkpoints
 from syntaxformer.trees import write_conllu
-from table_annotator import TableAnnotator
 
 TINY = {
-    "vocab_size": 20,
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
+    "vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
     "intermediate_size": 8,
-}
+}  # fmt: skip
 
 
 def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
@@ -96,23 +90,6 @@ def test_the_folder_is_whole_and_holds_no_pickle(config_of):
     for path in folder.iterdir():
         assert path.suffix in (".json", ".safetensors", ".yaml", ".txt", ".md"), path.name
         assert path.read_bytes()[:2] not in (b"\x80\x02", b"\x80\x04", b"PK"), path.name
-
-
-def test_its_card_says_what_the_run_says(config_of):
-    folder = finetune(config_of("training.epochs=1", infuse="lisa"))
-    info, run = (json.loads((folder / f"{name}.json").read_text()) for name in ("classifier", "run"))
-    card = (folder / "README.md").read_text("utf-8")
-    assert f"# {folder.name}\n" in card
-    for row in (
-        "| started from | bert |",
-        "| infused | lisa |",
-        f"| annotator | en {info['annotator_version']} |",
-        "| trained on | cola, train.tsv: 40 examples |",
-        f"| scores on dev | matthews {run['dev']['matthews']:.4g} |",
-    ):
-        assert row in card
-    assert "pipeline_tag: text-classification" in card
-    assert str(folder.parent) not in card
 
 
 def test_a_run_with_lisa_says_how_many_governors_it_finds(config_of):
@@ -173,14 +150,6 @@ def test_a_run_with_several_factors_stores_their_values(config_of, cola):
     )
     assert classifier.collator([example])["factor_ids"].shape[-1] == 3
     assert len(classifier.predict(["the cat sleeps ."]).labels) == 1
-
-
-def test_ablation_switches_reach_the_masks(config_of):
-    config = config_of("infusion.masks.without=parent,child", infuse="masks")
-    assert config.infusion.masks.without == ("parent", "child")
-    assert config_of("infusion.masks.without=dependency", infuse="masks").infusion.masks.used_trees == (
-        "constituency",
-    )
 
 
 @pytest.mark.parametrize(("settings", "rate"), [(["training.infusion_learning_rate=0.5"], 0.5), ([], 0.01)])
@@ -276,33 +245,6 @@ def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path, 
     finished_at = (broken / "model.safetensors").stat().st_mtime_ns
     assert finetune(config, resume=True) == broken
     assert (broken / "model.safetensors").stat().st_mtime_ns == finished_at
-
-
-def test_a_run_that_ctrl_c_ended_within_an_epoch_goes_on_as_an_unbroken_one(
-    config_of, monkeypatch, caplog, tmp_path
-):
-    whole = finetune(config_of("training.epochs=2", output=tmp_path / "whole"))
-    config, step, calls = (
-        config_of("training.epochs=2", output=tmp_path / "broken"),
-        FinetuneTrainer.training_step,
-        [],
-    )
-
-    def pressed(self, *arguments, **options):
-        calls.append(1)
-        if len(calls) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-        return step(self, *arguments, **options)
-
-    monkeypatch.setattr(FinetuneTrainer, "training_step", pressed)
-    with pytest.raises(KeyboardInterrupt):
-        finetune(config)
-    assert "broken: with --resume the command continues from the last checkpoint" in caplog.text
-    (written,) = config.output.glob("checkpoints/*/checkpoint-*")
-    assert written.name == "checkpoint-2"
-    finetune(config, resume=True)
-    one, two = (load_file(folder / "model.safetensors") for folder in (whole, config.output))
-    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def _flip_a_byte(path):
@@ -556,26 +498,6 @@ def test_an_annotator_without_what_is_needed(config_of):
     assert str(caught.value).endswith("got spaces. Try en+phrases.")
 
 
-def test_phrases_are_made_of_the_parses_that_the_annotator_has(config_of, cola, tmp_path):
-    for split in ("train", "dev"):
-        texts = [one.texts[0] for one in read_any_split(TASKS["cola"], cola, split).examples]
-        write_conllu(tmp_path / f"{split}.conllu", TableAnnotator().annotate(texts))
-    name = f"conllu:{tmp_path}/{{split}}.conllu"
-    folder = finetune(config_of("training.epochs=1", f"annotation.annotator={name}", infuse="masks"))
-    info = read_classifier_info(folder)
-    assert info.annotator == f"{name}+phrases"
-    assert "constituency" in info.needs
-
-
-def test_long_errors_of_a_library_are_cut_between_words():
-    from syntaxformer.runs.loading import checkpoint_errors
-
-    with pytest.raises(ConfigError) as caught, checkpoint_errors("x"):
-        raise ValueError("seven77 " * 50)
-    assert str(caught.value).endswith("seven77 seven77 …")
-    assert len(str(caught.value)) < 350
-
-
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
@@ -591,24 +513,6 @@ def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem)
     with pytest.raises(ConfigError) as caught:
         finetune(config_of(model=str(folder)))
     assert str(caught.value).endswith(f", got {folder}, {problem}")
-
-
-@pytest.mark.parametrize(
-    ("setting", "problem"),
-    [
-        (
-            "training.learning_rate=0",
-            "finetune: training.learning_rate: expected a number over 0 or auto, got 0.0.",
-        ),
-        ("seed=4294967296", "finetune: seed: expected less than or equal to 4294967295, got 4294967296."),
-        ("training.epoch=3", "finetune: training.epoch: unknown key. Nearest: epochs."),
-        ("infusion.mask=1", "infusion.mask: unknown key. Nearest: masks."),
-    ],
-)
-def test_settings_that_cannot_be(config_of, setting, problem):
-    with pytest.raises(ConfigError) as caught:
-        config_of(setting)
-    assert problem in str(caught.value)
 
 
 def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):

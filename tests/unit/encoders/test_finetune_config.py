@@ -84,28 +84,3 @@ def test_no_number_of_any_verb_is_nan_or_infinite(model, value):
         with pytest.raises(ConfigError) as caught:
             validate(model, apply_overrides({}, [f"{key}={'.inf' if value > 0 else '.nan'}"]), "run")
         assert [one for one in caught.value.problems if f"run: {key}" in one], key
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "subwords.vocab_size",
-        "subwords.target_vocab_size",
-        "model.d_model",
-        "model.d_ff",
-        "model.encoder_layers",
-        "decoding.beam_size",
-        "decoding.batch_size",
-        "decoding.max_length_factor",
-        "data.max_pieces",
-        "annotation.processes",
-        "infusion.embedding.width",
-        "infusion.embedding.word_width",
-        "infusion.masks.max_distance",
-        "training.workers",
-        "training.max_batch_tokens",
-    ],
-)
-def test_numbers_that_no_memory_holds_are_refused_before_anything_is_made(key):
-    with pytest.raises(ConfigError, match=rf"{key}: expected less than or equal to"):
-        validate(Recipe, apply_overrides({}, [f"{key}={10**12}"]), "recipe")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
-from syntaxformer.cli.predict import predict
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier, Predictions
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.prediction import submission_rows
@@ -67,20 +64,6 @@ def test_a_model_computes_in_bf16_on_request(run, cola_model, cola, tmp_path):
     assert "device: expected a device of this machine, got cpu:fp8." in done.err
 
 
-def test_shuffled_tags_are_scored_beside_the_unchanged_ones(run, cola_model, cola):
-    folder, value = cola_model
-    plain, blank = ("--quiet", "predict", folder, "--data", cola), ("--blank", "pos")
-    found = json.loads(run(*plain, *blank, "--json").out)
-    intact = found["systems"]["the model as it is"]
-    assert intact["scores"]["matthews"] == pytest.approx(value, abs=1e-4)
-    test = intact["against"]["matthews"]
-    assert test["difference"] == pytest.approx(found["matthews"] - intact["scores"]["matthews"])
-    assert 0 < test["p_value"] <= 1
-    told = f"matthews {test['difference']:+.4f} against the model as it is, 95 % {test['low']:+.4f} to "
-    line = run(*plain, *blank).out.splitlines()[3]
-    assert line == f"{told}{test['high']:+.4f}, p = {test['p_value']:.3f} (paired permutation)"
-
-
 def test_rows_of_which_only_some_have_a_label_are_not_scored_and_that_is_said(run, cola_model, tmp_path):
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\nthe cat sleeps .\t1\nthe dog sleeps .\t\n")
@@ -116,13 +99,6 @@ def test_lines_of_text(run, cola_model):
     )
 
 
-def test_a_string_is_no_list_of_texts(cola_model):
-    folder, _ = cola_model
-    message = r"^texts: expected a list of strings, got the string 'the cat \.'\. Put it into a list\.$"
-    with pytest.raises(TypeError, match=message):
-        Classifier.from_folder(folder).predict("the cat .")
-
-
 def test_tables_of_the_task(run, cola_model, cola, tmp_path):
     """The official table, with or without a header, is no list of lines; columns are checked."""
     folder, value = cola_model
@@ -138,34 +114,6 @@ def test_tables_of_the_task(run, cola_model, cola, tmp_path):
     assert done.err == (
         f"error: {tmp_path / 'pairs.csv'}: expected 1 text columns, as the model was trained on, got 2: "
         "'sentence1', 'sentence2'.\n"
-    )
-
-
-def test_scores_of_any_range_are_on_the_users_scale(run, checkpoint, tmp_path):
-    rows = "".join(
-        f"the {'cat' if number % 2 else 'dog'} sleeps .\t{500 + number % 2 * 40}\n" for number in range(40)
-    )
-    (tmp_path / "scores.tsv").write_text(rows)
-    done = run("--quiet", "finetune", "--task", "regress", "--train", tmp_path / "scores.tsv", "--dev",
-               tmp_path / "scores.tsv", "--model", checkpoint, "--epochs", 4, "-o", tmp_path / "run", *QUICK)  # fmt: skip
-    assert (done.code, done.err.count("rows have texts of the training rows")) == (0, 1)
-    assert json.loads((tmp_path / "run" / "classifier.json").read_text())["score_scale"] == [520.0, 20.0]
-    cat, dog = (
-        Classifier.from_folder(tmp_path / "run").predict(["the cat sleeps .", "the dog sleeps ."]).labels
-    )
-    # The first epoch with the right order is as good as any by Pearson's r: how far apart they are is open.
-    assert 490 < dog < cat < 550
-
-
-def test_a_long_text_is_cut_and_said(run, cola_model, tmp_path):
-    folder, _ = cola_model
-    (tmp_path / "long.txt").write_text("the cat " * 5000 + "\nthe dog sleeps .\n")
-    done = run("predict", folder, tmp_path / "long.txt")
-    assert done.code == 0
-    assert len(done.out.splitlines()) == 3
-    assert done.err == (
-        "warning: 1 of 2 texts were cut to 32 pieces: the rest was not read. Split them, or fine-tune with a "
-        "larger training.max_length.\n"
     )
 
 
@@ -285,24 +233,6 @@ def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, ch
         else:
             done = run(*arguments, *(QUICK if arguments[0] == "finetune" else ()))
         assert (done.code, done.err.splitlines()) == (2, [message]), arguments
-
-
-def test_a_terminal_is_not_waited_for(monkeypatch):
-    """Somebody who forgot the file would see nothing happen."""
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    with pytest.raises(ConfigError, match=r"^input:"):
-        predict(Path("runs/cola"))
-
-
-def test_an_altered_folder(cola_model, tmp_path):
-    folder, _ = cola_model
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in folder.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    (copy / "classifier.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"classifier\.json:"):
-        Classifier.from_folder(copy)
 
 
 def test_a_task_that_must_be_named(run, checkpoint, tmp_path, cola):

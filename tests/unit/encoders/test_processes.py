@@ -30,16 +30,9 @@ def finetune(checkpoint, cola, tmp_path):
     def run(name: str, n_processes: int, *overrides: str) -> list[float]:
         given = [part for setting in (*COMMON, *overrides) for part in ("--set", setting)]
         verb = (
-            "finetune",
-            "--task",
-            "cola",
-            "--data",
-            cola,
-            "--model",
-            model,
-            "--infuse",
+            "finetune", "--task", "cola", "--data", cola, "--model", model, "--infuse",
             "masks,pos_add,relation_bias",
-        )
+        )  # fmt: skip
         command = (own_process.COMMAND_LINE, *verb, "-o", tmp_path / name, *given)
         if n_processes == 1:
             team = [own_process.run(*command, CUDA_VISIBLE_DEVICES="")]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import spacy
 import torch
 
 import syntaxformer as sf
@@ -35,15 +33,12 @@ from syntaxformer.encoders.task_data import TableColumns, read_finetune_data, re
 from syntaxformer.encoders.task_types import Predictions
 from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
 from syntaxformer.serve.engines import ClassifierEngine, load_engine
-from syntaxformer.study.labelled import labelled_blocks
 from syntaxformer.trees import Sentence
 
 QUICK = (
-    "training.precision=fp32",
-    "training.batch_size=8",
-    "training.max_length=32",
+    "training.precision=fp32", "training.batch_size=8", "training.max_length=32",
     "training.learning_rate=0.01",
-)
+)  # fmt: skip
 BIO = {"cat": "B-ANIMAL", "dog": "B-ANIMAL", "house": "I-PLACE"}
 TAGS = ("B-ANIMAL", "I-PLACE", "O")
 
@@ -115,23 +110,6 @@ def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path):
     bad = file("bad.conll", "the _ O\ncat _ B-TREE\n")
     with pytest.raises(DataError, match=r"bad.conll:2: tag of 'cat':"):
         read_texts_for(tagger.classifier.info, str(bad))
-
-
-def test_an_annotator_of_ones_own_that_only_finds_words_is_kept(run, file, checkpoint, tmp_path):
-    spacy.blank("de").to_disk(tmp_path / "ours")
-    options = (
-        "--train",
-        file("x.conll", blocks(sentences(20))),
-        "--annotator",
-        tmp_path / "ours",
-        "--epochs",
-        1,
-    )
-    done = finetune(run, tmp_path / "own", "--task", "ner", "--model", checkpoint, *options)
-    assert done.code == 0, done.err
-    shutil.rmtree(tmp_path / "ours")
-    found = sf.pipeline(tmp_path / "own")("the cat sees.")
-    assert [one["word"] for one in found] == ["the", "cat", "sees", "."]
 
 
 @pytest.mark.parametrize(
@@ -244,12 +222,9 @@ def test_free_comments_before_a_sentence(file, name):
 
 def tagger(words, tags):
     task = {
-        "task": "ner",
-        "type": "tags",
-        "labels": ("ADP", "DET", "NOUN", "PROPN"),
-        "metrics": ("f1",),
+        "task": "ner", "type": "tags", "labels": ("ADP", "DET", "NOUN", "PROPN"), "metrics": ("f1",),
         "n_texts": 1,
-    }
+    }  # fmt: skip
     return ClassifierInfo(
         **task, annotator=None, annotator_version=None, text_column=words, label_column=tags
     )
@@ -517,25 +492,6 @@ def test_the_score_of_an_answer_is_its_probability_among_those_of_the_text(check
 
 
 @pytest.mark.parametrize(
-    ("kind", "gold", "answers", "cells"),
-    [
-        (WordTags(TAGS), ("O", "I-PLACE"), ([{"entity": "O"}] * 2, [{"entity": "O"}, {"entity": "I-PLACE"}]), ["O, I-PLACE", "O, O", "O, I-PLACE"]),
-        (AnswerSpan(), ((0, "cat"), (4, "a cat")), ({"answer": ""}, {"answer": "cat"}), ["cat, a cat", "–", "cat"]),
-        (SeveralLabels(("a", "b")), ("a", "b"), ((), ("b",)), ["a, b", "–", "b"]),
-        (SeveralScores(labels=("x", "y")), (1.0, 2.0), ((1.5, 2.0), (0.0, 3.25)), ["1, 2", "1.5, 2", "0, 3.25"]),
-    ],
-)  # fmt: skip
-def test_rows_on_which_several_answers_differ(kind, gold, answers, cells):
-    texts = TextSet("texts", "texts", [TextExample(("the cat",), gold, (), "0", 7)])
-    systems = {name: Predictions([one], None) for name, one in zip("ab", answers, strict=True)}
-    judged = {
-        name: {"scores": {}, "classes": {}, "never_predicted": {}, "only": None, "n_trained_on": 0}
-        for name in systems
-    }
-    assert labelled_blocks(judged, kind, texts, systems)[-1].rows == [["7", *cells, "the cat"]]
-
-
-@pytest.mark.parametrize(
     ("task", "kind", "known"),
     [
         ("ner", WordTags(TAGS), "f1, accuracy, precision, recall"),
@@ -578,18 +534,9 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
     )
     options = ("--task", "multilabel", "--model", checkpoint)
     result = finetune(
-        run,
-        tmp_path / "m",
-        "--train",
-        columns,
-        "--dev",
-        lists,
-        "--label-column",
-        "animal,place",
-        "--epochs",
-        "8",
-        *options,
-    )
+        run, tmp_path / "m", "--train", columns, "--dev", lists, "--label-column", "animal,place",
+        "--epochs", "8", *options,
+    )  # fmt: skip
     assert "m.jsonl: --label-column: expected a column 'animal', got 'text', 'labels'" in result.err
     result = finetune(
         run, tmp_path / "m", "--train", lists, "--dev", lists, "--seed", "2", "--epochs", "8", *options
@@ -700,31 +647,15 @@ def test_models_whose_scores_have_another_order_are_compared_by_name(monkeypatch
     assert beside == replace(found, labels=[(1.0, 2.0), (3.0, 4.0)])
 
 
-def test_labels_that_are_predicted_are_in_the_order_of_those_that_are_read():
-    """A model of an older version may have its labels in another order."""
-    kind = SeveralLabels(("news", "art"))
-    assert kind.decide(torch.ones(1, 2)) == [kind.read(["news", "art"])] == [("art", "news")]
-
-
 def test_several_scores_from_columns_to_answers(run, file, checkpoint, tmp_path):
     rows = [
         (" ".join(words), 100 + 10 * (words[1] == "cat"), float("house" in words)) for words in sentences(40)
     ]
     table = file("v.csv", "text,x,y\n" + "\n".join(f"{text},{x},{y}" for text, x, y in rows))
     options = (
-        "--task",
-        "vector",
-        "--train",
-        table,
-        "--dev",
-        table,
-        "--label-column",
-        "x,y",
-        "--model",
-        checkpoint,
-        "--epochs",
-        "8",
-    )
+        "--task", "vector", "--train", table, "--dev", table, "--label-column", "x,y", "--model", checkpoint,
+        "--epochs", "8",
+    )  # fmt: skip
     result = finetune(run, tmp_path / "v", *options)
     scores = dict(line.split() for line in result.out.splitlines() if line.startswith(("pearson", "mse")))
     assert float(scores["pearson"]) > 0.9, result.err

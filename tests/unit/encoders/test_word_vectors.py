@@ -2,7 +2,6 @@
 
 import gzip
 import logging
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -45,11 +44,6 @@ def test_a_header_of_word2vec_is_skipped(write):
     assert len(vectors) == 2
 
 
-def test_packed_files(write):
-    packed = write(gzip.compress(TEXT.encode()), "glove.txt.gz")
-    np.testing.assert_array_equal(read_word_vectors(packed, ["dog"])["dog"], [1.5, 0, -0.25])
-
-
 @pytest.mark.parametrize(
     ("content", "line", "width", "shown"),
     [
@@ -84,15 +78,3 @@ def test_files_that_cannot_be_read(write, tmp_path):
     cut = gzip.compress(TEXT.encode() * 200)[:-20]
     with pytest.raises(DataError, match=r"b\.gz: expected a whole file, got: .* Copy or pack it again\."):
         read_word_vectors(write(cut, "b.gz"), [])
-
-
-def test_memory_follows_the_words_not_the_file(write):
-    line = " " + " ".join(["0.125"] * 100) + "\n"
-    path = write("".join(f"w{number}{line}" for number in range(20_000)))
-    assert path.stat().st_size > 12e6
-    tracemalloc.start()
-    vectors = read_word_vectors(path, ["w5", "w19999"])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(vectors) == 2
-    assert peak < 1e6

@@ -18,13 +18,9 @@ from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.infusion import ForwardRecord
 
 SIZES = {
-    "hidden_size": 22,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 29,
-    "vocab_size": 31,
-    "max_position_embeddings": 23,
-}
+    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
+    "vocab_size": 31, "max_position_embeddings": 23,
+}  # fmt: skip
 SUPPORTED = f"Supported: {', '.join(family.title for family in FAMILIES.values())}."
 
 

@@ -19,12 +19,9 @@ from syntaxformer.base.files import fetched, verify_manifest, write_manifest
 from syntaxformer.infusion.model_card import MARK, write_card
 
 SIZES = {
-    "vocab_size": 19,
-    "hidden_size": 6,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
+    "vocab_size": 19, "hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2,
     "intermediate_size": 7,
-}
+}  # fmt: skip
 
 
 def plain():
@@ -171,13 +168,9 @@ def test_an_export_comes_back_with_its_network_and_without_pickles(tmp_path, mon
     from huggingface_hub.utils import filter_repo_objects
 
     there = [
-        "model.bin",
-        "annotator/vocab/lookups.bin",
-        "config.json",
-        "pytorch_model.bin",
-        "pytorch_model-00001-of-00002.bin",
-        "training_args.bin",
-    ]
+        "model.bin", "annotator/vocab/lookups.bin", "config.json", "pytorch_model.bin",
+        "pytorch_model-00001-of-00002.bin", "training_args.bin",
+    ]  # fmt: skip
 
     def snapshot_download(name, ignore_patterns):
         return tmp_path / ",".join(

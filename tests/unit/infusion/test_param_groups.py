@@ -9,12 +9,9 @@ import transformers as hf
 import syntaxformer as sf
 
 SIZES = {
-    "vocab_size": 19,
-    "hidden_size": 6,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
+    "vocab_size": 19, "hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2,
     "intermediate_size": 7,
-}
+}  # fmt: skip
 MODELS = {
     "bert": lambda: hf.BertForSequenceClassification(hf.BertConfig(**SIZES)),
     "t5": lambda: hf.T5ForConditionalGeneration(

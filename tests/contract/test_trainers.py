@@ -88,17 +88,6 @@ def test_the_trainer_of_sequences(translator, tmp_path):
     )
 
 
-def test_loss_of_the_trainer_is_that_of_the_model(translator, tmp_path):
-    """One row a batch, all rows of one length: the mean over rows is the mean over pieces."""
-    model, rows = translator.model(), _rows(translator, 2)
-    arguments = _arguments(hf.Seq2SeqTrainingArguments, tmp_path, per_device_eval_batch_size=1)
-    trainer = hf.Seq2SeqTrainer(model, arguments, eval_dataset=rows, train_dataset=rows)
-    batch = {name: one[:2] for name, one in translator.batch().items()}
-    with torch.no_grad():
-        expected = float(model(**batch).loss)
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, abs=1e-5)
-
-
 def test_lora_trains_saves_loads_and_merges(translator, tmp_path):
     from peft import LoraConfig, PeftModel, get_peft_model
 

@@ -30,6 +30,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import verify_manifest
 from syntaxformer.encoders import finetuning as classification
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
+from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import FinetuneTrainer, finetune
 from syntaxformer.encoders.pretrained import load_pretrained, longest_input
 from syntaxformer.encoders.tables import TextExample
@@ -40,32 +41,47 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.checkpoints import numbered_checkpoints
 from syntaxformer.trees import write_conllu
 
+QUICK = ("training.precision=fp32", "training.max_length=32", "training.learning_rate=0.01")
+
+
+class _Killed(Exception):
+    pass
+
+
 TINY = {
     "vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
     "intermediate_size": 8,
 }  # fmt: skip
 
 
-def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
-    folder = finetune(config_of("training.epochs=6", "training.batch_size=4"))
-    report = json.loads((folder / "run.json").read_text())
+@pytest.fixture(scope="module")
+def learned(checkpoint, cola, tmp_path_factory):
+    """The folder of a run that learns, and its report."""
+    content = {"task": "cola", "model": str(checkpoint), "output": tmp_path_factory.mktemp("learned") / "run"}
+    settings = (*QUICK, "training.epochs=6", "training.batch_size=4")
+    folder = finetune(load_finetune({**content, "data": {"dir": cola}}, "", settings))
+    return folder, json.loads((folder / "run.json").read_text())
+
+
+def _same_as_reported(folder, cola):
+    """The score on dev by the folder is that of its report; the predictions."""
+    classifier, dev = Classifier.from_folder(folder), read_any_split(TASKS["cola"], cola, "dev")
+    predictions, report = classifier.predict_set(dev), json.loads((folder / "run.json").read_text())
+    assert classifier.score(dev, predictions) == pytest.approx(report["dev"], abs=1e-6)
+    return classifier, dev, predictions
+
+
+def test_a_run_learns_and_predict_gives_the_score_of_run_json(learned, cola):
+    folder, report = learned
     assert report["dev"]["matthews"] > 0.8
-    classifier = Classifier.from_folder(folder)
-    dev = read_any_split(TASKS["cola"], cola, "dev")
-    predictions = classifier.predict_set(dev)
-    assert classifier.score(dev, predictions) == {
-        "matthews": pytest.approx(report["dev"]["matthews"], abs=1e-6)
-    }
-    written = report["dev_predictions"]
-    gold, found = (list(map(int, written[side].split())) for side in ("gold", "found"))
-    assert gold == [one.label for one in dev.examples]
-    assert matthews_corrcoef(gold, found) == pytest.approx(report["dev"]["matthews"], abs=1e-6)
-    some = [replace(one, label=one.label if place % 2 else None) for place, one in enumerate(dev.examples)]
+    classifier, dev, predictions = _same_as_reported(folder, cola)
+    gold, predicted = (list(map(int, report["dev_predictions"][side].split())) for side in ("gold", "found"))
+    assert gold == [example.label for example in dev.examples]
+    assert matthews_corrcoef(gold, predicted) == pytest.approx(report["dev"]["matthews"], abs=1e-6)
+    some = [replace(example, label=n % 2 or None) for n, example in enumerate(dev.examples)]
     assert classifier.predict_set(replace(dev, examples=some)).labels == predictions.labels
     assert len(report["seconds_per_epoch"]) == len(report["processor_seconds_per_epoch"]) == 6
-    assert report["n_train"] == 40
-    assert report["n_truncated"] == {"train": 0, "dev": 0}
-    assert report["seed"] == 1
+    assert (report["n_train"], report["seed"], report["n_truncated"]) == (40, 1, {"train": 0, "dev": 0})
     assert len(report["data_sha256"]["train"]) == 64
     assert report["versions"]["transformers"]
     epochs = report["trials"][0]["epochs"]
@@ -74,8 +90,8 @@ def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
     assert (report["best_step"], report["last_step"]) == (10 * best["epoch"], 60)
 
 
-def test_the_folder_is_whole_and_holds_no_pickle(config_of):
-    folder = finetune(config_of("training.epochs=1"))
+def test_the_folder_is_whole_and_holds_no_pickle(learned):
+    folder, _ = learned
     verify_manifest(folder)
     names = {path.name for path in folder.iterdir()}
     assert {
@@ -123,14 +139,10 @@ def test_a_run_with_masks_says_how_far_their_gates_opened(config_of, caplog, rat
 @pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])
 def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     folder = finetune(config_of("training.epochs=1", "data.fraction=0.4", infuse=infuse))
-    report = json.loads((folder / "run.json").read_text())
-    classifier = Classifier.from_folder(folder)
-    dev = read_any_split(TASKS["cola"], cola, "dev")
-    scores = classifier.score(dev, classifier.predict_set(dev))
-    assert scores["matthews"] == pytest.approx(report["dev"]["matthews"], abs=1e-6)
-    one, two = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
-    assert one == pytest.approx(two, abs=1e-6)
-    assert sum(one) == pytest.approx(1.0, abs=1e-6)
+    classifier, _, _ = _same_as_reported(folder, cola)
+    alone, twice = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
+    assert alone == pytest.approx(twice, abs=1e-6)
+    assert sum(alone) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_run_with_several_factors_stores_their_values(config_of, cola):
@@ -152,38 +164,47 @@ def test_a_run_with_several_factors_stores_their_values(config_of, cola):
     assert len(classifier.predict(["the cat sleeps ."]).labels) == 1
 
 
+@pytest.fixture
+def stopped(monkeypatch):
+    """Run up to the training itself; what `look` makes of the trainer."""
+
+    def run(config, look=lambda trainer: None, **options):
+        seen = []
+
+        def stop(self, checkpoint):
+            seen.append(look(self))
+            raise _Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FinetuneTrainer, "train_from", stop)
+            with pytest.raises(_Killed):
+                finetune(config, **options)
+        return seen[0]
+
+    return run
+
+
 @pytest.mark.parametrize(("settings", "rate"), [(["training.infusion_learning_rate=0.5"], 0.5), ([], 0.01)])
-def test_new_parameters_have_the_rate_of_the_rest_or_their_own(config_of, monkeypatch, settings, rate):
-    groups = {}
-
-    def remember(self, checkpoint):
-        for group in self.create_optimizer().param_groups:
-            groups.setdefault(group["lr"], []).extend(group["params"])
-        raise InterruptedError
-
-    monkeypatch.setattr(FinetuneTrainer, "train_from", remember)
-    with pytest.raises(InterruptedError):
-        finetune(config_of(*settings, infuse="pos_add"))
-    assert set(groups) == {0.01, rate}
-    assert groups[rate][-1].shape[1] == 24
-    assert rate == 0.01 or len(groups[rate]) == 1
+def test_new_parameters_have_the_rate_of_the_rest_or_their_own(config_of, stopped, settings, rate):
+    groups = stopped(
+        config_of(*settings, infuse="pos_add"), lambda trainer: trainer.create_optimizer().param_groups
+    )
+    assert {group["lr"] for group in groups} == {0.01, rate}
+    own = [parameter for group in groups if group["lr"] == rate for parameter in group["params"]]
+    assert own[-1].shape[1] == 24
+    assert rate == 0.01 or len(own) == 1
 
 
-def test_biases_of_relations_do_not_decay(config_of, monkeypatch):
+def test_biases_of_relations_do_not_decay(config_of, stopped):
     """As in `param_groups` and in transformers' Trainer."""
 
-    def remember(self, checkpoint):
-        names = {id(one): name for name, one in self.model.named_parameters()}
-        for group in self.create_optimizer().param_groups:
-            decays = group["weight_decay"] > 0
-            found.update({names[id(one)]: decays for one in group["params"]})
-        raise InterruptedError
+    def decays(trainer):
+        names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
+        groups = trainer.create_optimizer().param_groups
+        return {names[id(one)]: group["weight_decay"] > 0 for group in groups for one in group["params"]}
 
-    found = {}
-    monkeypatch.setattr(FinetuneTrainer, "train_from", remember)
-    with pytest.raises(InterruptedError):
-        finetune(config_of(infuse="relation_bias,pos_add"))
-    assert {name for name, decays in found.items() if decays and "bias" in name} == set()
+    found = stopped(config_of(infuse="relation_bias,pos_add"), decays)
+    assert {name for name, decay in found.items() if decay and "bias" in name} == set()
     assert [found[name] for name in found if "relation_bias" in name]
     assert sum(found.values()) > 5
 
@@ -214,10 +235,6 @@ def test_workers_make_the_same_run(config_of, tmp_path):
         reports.append(json.loads((config.output / "run.json").read_text())["n_truncated"])
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert reports[0] == reports[1]
-
-
-class _Killed(Exception):
-    pass
 
 
 @pytest.mark.parametrize("infuse", ["", "relation_bias,pos_add"])
@@ -274,10 +291,9 @@ def killed_at_the_end(config_of, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"),
-    [(_flip_a_byte, "expected the content that was written"), (_truncate, "It is truncated")],
+    ("damage", "reason", "finished"),
+    [(_flip_a_byte, "expected the content that was written", True), (_truncate, "It is truncated", False)],
 )
-@pytest.mark.parametrize("finished", [True, False])
 def test_an_epoch_whose_checkpoint_was_damaged_is_trained_again(
     killed_at_the_end, caplog, damage, reason, finished
 ):
@@ -316,13 +332,8 @@ def test_a_best_checkpoint_damaged_while_the_run_goes_on_is_not_taken(config_of,
         finetune(config_of("training.epochs=1"))
 
 
-def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):
-    def die(self, *arguments, **options):
-        raise _Killed
-
-    monkeypatch.setattr(FinetuneTrainer, "train_from", die)
-    with pytest.raises(_Killed):
-        finetune(config_of())
+def test_other_data_is_not_resumed(config_of, stopped, tmp_path, cola):
+    stopped(config_of())
     other = tmp_path / "other"
     other.mkdir()
     for name in ("train.tsv", "dev.tsv"):
@@ -331,52 +342,9 @@ def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):
         finetune(config_of(data={"dir": other}), resume=True)
 
 
-@pytest.mark.parametrize("task", ["classify", "ner"])
-def test_classes_in_another_order_are_not_resumed(task, config_of, monkeypatch, tmp_path):
-    """Older versions sorted numbers as text, and stored no order; the numbers of rows alone show theirs."""
-
-    def die(self, *arguments, **options):
-        raise _Killed
-
-    rows = [("the cat sees .", "10"), ("the dog likes .", "9")] * 12
-    table = tmp_path / "x.tsv"
-    lines = ("\n".join(f"{word}\t{label}" for word in text.split()) + "\n" for text, label in rows)
-    if task == "classify":
-        lines = ("text\tlabel\n", *(f"{text}\t{label}\n" for text, label in rows))
-    table.write_text(("\n" if task == "ner" else "").join(lines))
-    config = config_of(task=task, data={"train": str(table), "dev": str(table)})
-    stored, settle = config.output / "checkpoints" / "data.json", OneLabel.with_labels
-    monkeypatch.setattr(FinetuneTrainer, "train_from", die)
-    with monkeypatch.context() as older:
-        older.setattr(
-            OneLabel,
-            "with_labels",
-            lambda self, counts, path: replace(kind := settle(self, counts, path), labels=kind.labels[::-1]),
-        )
-        with pytest.raises(_Killed):
-            finetune(config)
-    told = r"^labels: expected the order of the interrupted run, got another\. Begin anew with --overwrite\.$"
-    without = {name: one for name, one in json.loads(stored.read_text()).items() if name != "labels"}
-    assert len(without) == 3
-    for _ in range(2):
-        with pytest.raises(ConfigError, match=told):
-            finetune(config, resume=True)
-        stored.write_text(json.dumps(without))
-    with pytest.raises(_Killed):
-        finetune(config, overwrite=True)
-    with pytest.raises(_Killed):
-        finetune(config, resume=True)
-
-
-def test_another_version_of_the_annotator_is_not_resumed(config_of, monkeypatch):
-    def die(self, *arguments, **options):
-        raise _Killed
-
+def test_another_version_of_the_annotator_is_not_resumed(config_of, stopped):
     config = config_of("training.epochs=1", infuse="pos_add")
-    with monkeypatch.context() as patched:
-        patched.setattr(FinetuneTrainer, "train_from", die)
-        with pytest.raises(_Killed):
-            finetune(config)
+    stopped(config)
     stored = config.output / "checkpoints" / classification.DATA
     record = json.loads(stored.read_text())
     stored.write_text(json.dumps(record | {"annotation": "0" * 64}))
@@ -384,7 +352,36 @@ def test_another_version_of_the_annotator_is_not_resumed(config_of, monkeypatch)
         finetune(config, resume=True)
     del record["annotation"]  # as an older version wrote it
     stored.write_text(json.dumps(record))
-    finetune(config, resume=True)
+    stopped(config, resume=True)
+
+
+@pytest.mark.parametrize("task", ["classify", "ner"])
+def test_classes_in_another_order_are_not_resumed(task, config_of, stopped, monkeypatch, tmp_path):
+    """Older versions sorted numbers as text, and stored no order; the numbers of rows alone show theirs."""
+    rows = [("the cat sees .", "10"), ("the dog likes .", "9")] * 12
+    lines = ("\n".join(f"{word}\t{label}" for word in text.split()) + "\n" for text, label in rows)
+    if task == "classify":
+        lines = ("text\tlabel\n", *(f"{text}\t{label}\n" for text, label in rows))
+    table = tmp_path / "x.tsv"
+    table.write_text(("\n" if task == "ner" else "").join(lines))
+    config = config_of(task=task, data={"train": str(table), "dev": str(table)})
+    stored, with_labels = config.output / "checkpoints" / "data.json", OneLabel.with_labels
+
+    def reversed_labels(self, counts, path):
+        kind = with_labels(self, counts, path)
+        return replace(kind, labels=kind.labels[::-1])
+
+    with monkeypatch.context() as older:
+        older.setattr(OneLabel, "with_labels", reversed_labels)
+        stopped(config)
+    without = {name: value for name, value in json.loads(stored.read_text()).items() if name != "labels"}
+    assert len(without) == 3
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"^labels: expected the order of the interrupted run"):
+            finetune(config, resume=True)
+        stored.write_text(json.dumps(without))
+    stopped(config, overwrite=True)
+    stopped(config, resume=True)
 
 
 def test_a_second_run_needs_leave(config_of):

@@ -132,12 +132,8 @@ def test_f1_of_spans_as_seqeval_has_it(gold, found, f1):
 
 
 def test_spans_and_labels_that_mark_none():
-    assert spans_of(["I-A", "I-A", "B-A", "O", "S-B", "I-B"]) == [
-        ("A", 0, 1),
-        ("A", 2, 2),
-        ("B", 4, 4),
-        ("B", 5, 5),
-    ]
+    spans = [("A", 0, 1), ("A", 2, 2), ("B", 4, 4), ("B", 5, 5)]
+    assert spans_of(["I-A", "I-A", "B-A", "O", "S-B", "I-B"]) == spans
     assert WordTags(("NOUN", "VERB")).score((), [("NOUN", "VERB")], [("NOUN", "NOUN")]) == {"accuracy": 0.5}
 
 
@@ -220,14 +216,14 @@ def test_free_comments_before_a_sentence(file, name):
         read(file(name, "# some words\nGo O\n"), WordTags(("O",)))
 
 
+def info_of(kind, labels=None, metrics=("f1",), **columns):
+    task = next(name for name, task in OWN_TASKS.items() if task.type == kind)
+    who = {"annotator": None, "annotator_version": None}
+    return ClassifierInfo(task=task, type=kind, labels=labels, metrics=metrics, n_texts=1, **who, **columns)
+
+
 def tagger(words, tags):
-    task = {
-        "task": "ner", "type": "tags", "labels": ("ADP", "DET", "NOUN", "PROPN"), "metrics": ("f1",),
-        "n_texts": 1,
-    }  # fmt: skip
-    return ClassifierInfo(
-        **task, annotator=None, annotator_version=None, text_column=words, label_column=tags
-    )
+    return info_of("tags", ("ADP", "DET", "NOUN", "PROPN"), text_column=words, label_column=tags)
 
 
 def test_columns_of_training_are_those_of_its_kind_of_file(file):
@@ -237,32 +233,22 @@ def test_columns_of_training_are_those_of_its_kind_of_file(file):
         file(f"{key}.jsonl", json.dumps({key: ["dem"], "upos": ["DET"]})) for key in ("tokens", "form")
     )
     of_conllu, older, of_pairs = tagger("form", "upos"), tagger("2", "4"), tagger("1", "2")
-    found = {}
-    for info, path in (
-        (of_conllu, conllu),
-        (older, conllu),
-        (of_conllu, lists),
-        (of_conllu, named),
-        (of_pairs, pairs),
-        (of_pairs, lists),
+    whole, short = (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN")), (("dem",), ("DET",))
+    for info, path, expected in (
+        (of_conllu, conllu, whole),
+        (older, conllu, whole),
+        (of_conllu, lists, short),
+        (of_conllu, named, short),
+        (of_pairs, pairs, (("dem", "Haus"), ("DET", "NOUN"))),
+        (of_pairs, lists, short),
     ):
         (example,) = read_texts_for(info, str(path)).examples
-        found[info.text_column, path.name] = example.words, example.label
-    assert found == {
-        ("form", "a.conllu"): (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN")),
-        ("2", "a.conllu"): (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN")),
-        ("form", "tokens.jsonl"): (("dem",), ("DET",)),
-        ("form", "form.jsonl"): (("dem",), ("DET",)),
-        ("1", "a.conll"): (("dem", "Haus"), ("DET", "NOUN")),
-        ("1", "tokens.jsonl"): (("dem",), ("DET",)),
-    }
+        assert (example.words, example.label) == expected
     for info, path, told in (
         (of_conllu, pairs, "1 to 2 .*form and upos"),
         (of_pairs, conllu, "1 to 10 .*1 and 2"),
     ):
-        with pytest.raises(
-            DataError, match=f"columns: expected two from {told}. Name them for training with"
-        ):
+        with pytest.raises(DataError, match=f"columns: expected two from {told}"):
             read_texts_for(info, str(path))
 
 
@@ -301,53 +287,39 @@ def test_pieces_that_learn_a_tag(checkpoint, tagged, expected):
     assert batch["labels"].tolist() == [[-100, *expected, -100]]
 
 
+def _tagged_in_windows(checkpoint, max_length, stride, words, label):
+    """What the windows of a sentence learn, the probabilities of their outputs, and those of its words."""
+    tokenizer = load_tokenizer(str(checkpoint), max_length)
+    collator = SyntaxCollator(tokenizer, "none", max_length=max_length, tags="first", stride=stride)
+    (windows,) = collator.windows([SyntaxExample((Sentence.from_words(words),), label)])
+    kind, batch = WordTags(TAGS), collator(windows)
+    outputs = torch.randn(*batch["input_ids"].shape, 3, generator=torch.manual_seed(3))
+    (table,) = kind.joined([kind.per_window(outputs, windows, collator)])
+    return batch["labels"].tolist(), outputs.softmax(-1), torch.from_numpy(table)
+
+
 def test_a_long_sentence_is_tagged_in_windows(checkpoint):
     """11 words in windows of 5 pieces that share 2: each word is read, and has the mean of its windows."""
-    collator = SyntaxCollator(
-        load_tokenizer(str(checkpoint), 7), "none", max_length=7, tags="first", stride=2
-    )
-    one = SyntaxExample((Sentence.from_words(["the", "cat"] * 5 + ["."]),), tuple(range(11)))
-    (windows,) = collator.windows([one])
-    learned = [label for row in collator(windows)["labels"].tolist() for label in row if label >= 0]
+    rows, outputs, table = _tagged_in_windows(checkpoint, 7, 2, ["the", "cat"] * 5 + ["."], tuple(range(11)))
+    learned = [label for row in rows for label in row if label >= 0]
     assert learned == [0, 1, 2, 3, 4, 3, 4, 5, 6, 7, 6, 7, 8, 9, 10]
-    assert collator.n_truncated == 0
-    kind, outputs = WordTags(TAGS), torch.randn(len(windows), 7, 3, generator=torch.manual_seed(3))
-    (found,) = kind.joined([kind.per_window(outputs, windows, collator)])
-    own = outputs.softmax(-1)
-    assert torch.from_numpy(found[3]) == pytest.approx((own[0, 4] + own[1, 1]) / 2, abs=1e-6)
-    assert found.sum(1) == pytest.approx([1] * 11, abs=1e-6)
+    assert table[3] == pytest.approx((outputs[0, 4] + outputs[1, 1]) / 2, abs=1e-6)
+    assert table.sum(1) == pytest.approx(torch.ones(11), abs=1e-6)
 
 
 def test_a_word_that_begins_before_a_window_is_not_read_there(checkpoint):
-    """f ox c ows the: windows of 4 pieces that share 1 begin within the words, at f, ##x … and so on."""
-    collator = SyntaxCollator(
-        load_tokenizer(str(checkpoint), 6), "none", max_length=6, tags="first", stride=1
-    )
-    one = SyntaxExample((Sentence.from_words(["fox", "cows", "the", "the"]),), (3, 5, 7, 11))
-    (windows,) = collator.windows([one])  # f ##o ##x c | c ##o ##w ##s | ##s the the
-    assert [row[1:-1] for row in collator(windows)["labels"].tolist()] == [
-        [3, -100, -100, 5],
-        [5, -100, -100, -100],
-        [-100, 7, 11, -100],
-    ]
-    kind, outputs = WordTags(TAGS), torch.randn(len(windows), 6, 3, generator=torch.manual_seed(3))
-    (found,) = kind.joined([kind.per_window(outputs, windows, collator)])
-    own = outputs.softmax(-1)
-    assert torch.from_numpy(found[1]) == pytest.approx((own[0, 4] + own[1, 1]) / 2, abs=1e-6)
-    assert torch.from_numpy(found[2]) == pytest.approx(own[2, 2], abs=1e-6)
+    """f ##o ##x c | c ##o ##w ##s | ##s the the: windows of 4 pieces that share 1."""
+    rows, outputs, table = _tagged_in_windows(checkpoint, 6, 1, ["fox", "cows", "the", "the"], (3, 5, 7, 11))
+    assert [row[1:-1] for row in rows] == [[3, -100, -100, 5], [5, -100, -100, -100], [-100, 7, 11, -100]]
+    assert table[1] == pytest.approx((outputs[0, 4] + outputs[1, 1]) / 2, abs=1e-6)
+    assert table[2] == pytest.approx(outputs[2, 2], abs=1e-6)
     # The tokenizer may keep nothing of a word's first character; all the same it is read where it begins.
-    (windows,) = collator.windows([SyntaxExample((Sentence.from_words(["\u200bthe", "cat"]),), (3, 5))])
-    assert collator(windows)["labels"].tolist() == [[-100, 3, 5, -100]]
+    assert _tagged_in_windows(checkpoint, 6, 1, ["\u200bthe", "cat"], (3, 5))[0] == [[-100, 3, 5, -100]]
 
 
 def test_a_word_without_pieces_is_outside(checkpoint):
-    collator = SyntaxCollator(
-        load_tokenizer(str(checkpoint), 11), "none", max_length=11, tags="first", stride=2
-    )
-    one, kind = SyntaxExample((Sentence.from_words(["the", "\u2003"]),)), WordTags(TAGS)
-    outputs = torch.zeros(1, len(collator([one])["input_ids"][0]), 3)
-    (tags,) = kind.decide(kind.joined([kind.per_window(outputs, [one], collator)]), [one])
-    assert (tags[1]["entity"], tags[1]["score"] < 1e-6) == ("O", True)
+    _, _, table = _tagged_in_windows(checkpoint, 11, 2, ["the", "\u2003"], (0, 1))
+    assert (TAGS[table[1].argmax()], bool(table[1].max() < 1e-6)) == ("O", True)
 
 
 # Questions.
@@ -522,44 +494,31 @@ def test_an_encoder_decoder_is_refused():
 
 
 def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint, tmp_path):
-    rows = [
-        (" ".join(words), ["animal"] * (words[1] == "cat") + ["place"] * ("house" in words))
-        for words in sentences(40)
-    ]
+    rows = [(" ".join(words), ["animal"] * (words[1] == "cat") + ["place"] * ("house" in words)) for words in sentences(40)]  # fmt: skip
     lists = file("m.jsonl", "\n".join(json.dumps({"text": text, "labels": labels}) for text, labels in rows))
-    columns = file(
-        "m.csv",
-        "text,animal,place\n"
-        + "\n".join(f"{text},{int('animal' in labels)},{int('place' in labels)}" for text, labels in rows),
+    cells = (f"{text},{int('animal' in labels)},{int('place' in labels)}" for text, labels in rows)
+    columns = file("m.csv", "text,animal,place\n" + "\n".join(cells))
+    texts, _, kind = read(columns, SeveralLabels(()), label="animal,place")
+    assert kind.labels == ("animal", "place")
+    assert [example.label for example in texts.examples] == [tuple(labels) for _, labels in rows]
+    options = ("--task", "multilabel", "--model", checkpoint, "--epochs", "8")
+    named = ("--train", columns, "--dev", lists, "--label-column", "animal,place")
+    assert (
+        "m.jsonl: --label-column: expected a column 'animal'"
+        in finetune(run, tmp_path / "m", *named, *options).err
     )
-    options = ("--task", "multilabel", "--model", checkpoint)
-    result = finetune(
-        run, tmp_path / "m", "--train", columns, "--dev", lists, "--label-column", "animal,place",
-        "--epochs", "8", *options,
-    )  # fmt: skip
-    assert "m.jsonl: --label-column: expected a column 'animal', got 'text', 'labels'" in result.err
-    result = finetune(
-        run, tmp_path / "m", "--train", lists, "--dev", lists, "--seed", "2", "--epochs", "8", *options
-    )
+    result = finetune(run, tmp_path / "m", "--train", lists, "--dev", lists, "--seed", "2", *options)
     assert "micro_f1 1.0000\nmacro_f1 1.0000" in result.out, result.err
     assert "micro_f1 1.0000" in run("predict", tmp_path / "m", lists).out
-    found = sf.pipeline(tmp_path / "m")(["the cat sees the house .", "the dog sees ."])
-    assert [[one["label"] for one in labels] for labels in found] == [["animal", "place"], []]
+    answers = sf.pipeline(tmp_path / "m")(["the cat sees the house .", "the dog sees ."])
+    assert [[one["label"] for one in labels] for labels in answers] == [["animal", "place"], []]
     (every,) = sf.pipeline(tmp_path / "m")(["the dog sees ."], top_k=None)
     assert {one["label"] for one in every} == {"animal", "place"}
     assert every[0]["score"] >= every[1]["score"]
     (served,) = load_engine("m", tmp_path / "m").work(None, ["the cat sees ."])
     assert (served.labels, sorted(served.probabilities)) == (["animal"], ["animal", "place"])
-    assert (
-        run("predict", tmp_path / "m", file("new.txt", "the cat sees .\n"))
-        .out.splitlines()[1]
-        .startswith('["animal"]\t')
-    )
-    texts, _, kind = read(columns, SeveralLabels(()), label="animal,place")
-    assert ([one.label for one in texts.examples], kind.labels) == (
-        [tuple(labels) for _, labels in rows],
-        ("animal", "place"),
-    )
+    predicted = run("predict", tmp_path / "m", file("new.txt", "the cat sees .\n"))
+    assert predicted.out.splitlines()[1].startswith('["animal"]\t')
 
 
 @pytest.mark.parametrize(
@@ -627,24 +586,12 @@ def test_rows_held_out_from_json_can_be_read_again(file, tmp_path, kind, labels)
 
 
 def test_models_whose_scores_have_another_order_are_compared_by_name(monkeypatch):
-    first, other = (
-        ClassifierInfo(
-            **{
-                "task": "vector",
-                "type": "scores",
-                "labels": labels,
-                "metrics": ("pearson", "mse"),
-                "n_texts": 1,
-            },
-            **{"annotator": None, "annotator_version": None},
-        )
-        for labels in (("x", "y"), ("y", "x"))
-    )
-    found = Predictions([(2.0, 1.0), (4.0, 3.0)], None, ids=("0", "1"))
-    loaded = SimpleNamespace(info=other, task_type=other.task_type, predict_set=lambda texts: found)
+    first, other = (info_of("scores", names, ("pearson", "mse")) for names in (("x", "y"), ("y", "x")))
+    predicted = Predictions([(2.0, 1.0), (4.0, 3.0)], None, ids=("0", "1"))
+    loaded = SimpleNamespace(info=other, task_type=other.task_type, predict_set=lambda texts: predicted)
     monkeypatch.setattr(Classifier, "from_folder", lambda *_: loaded)
     beside = predictions_beside(Path("other"), first, TextSet("texts", "texts", []), (None, None, False))
-    assert beside == replace(found, labels=[(1.0, 2.0), (3.0, 4.0)])
+    assert beside == replace(predicted, labels=[(1.0, 2.0), (3.0, 4.0)])
 
 
 def test_several_scores_from_columns_to_answers(run, file, checkpoint, tmp_path):

@@ -122,32 +122,6 @@ def test_what_a_step_holds_is_weights_twice_for_adam_and_what_it_makes():
     assert work.peak_mib() * 2**20 == pytest.approx(4 * 4_000_000, rel=0.01)
 
 
-def test_models_take_turns_and_the_first_turn_does_not_count(monkeypatch):
-    now, order = [0.0], []
-    monkeypatch.setattr(cost.time, "process_time", lambda: now[0])
-    monkeypatch.setattr(cost.time, "perf_counter", lambda: now[0])
-
-    def work(name, *seconds):
-        left = list(seconds)
-
-        def run():
-            order.append(name)
-            now[0] += left.pop(0)
-
-        return run
-
-    works = {"plain": work("plain", 99, 1, 5, 2), "infused": work("infused", 99, 7, 3, 4)}
-    assert cost.medians(works, CPU, 3) == pytest.approx({"plain": 2, "infused": 4})
-    assert order == ["plain", "infused"] * 4
-
-
-def test_the_device_that_is_named_is_the_one_that_is_awaited(monkeypatch):
-    awaited = []
-    monkeypatch.setattr(torch.accelerator, "synchronize", awaited.append)
-    cost.medians({"nothing": lambda: None}, torch.device("cuda:1"), 1)
-    assert awaited == [torch.device("cuda:1")] * 4
-
-
 def test_models_that_take_no_syntax_are_refused():
     with pytest.raises(ConfigError, match="got the decoder-only GPT2"):
         cost.twins(

@@ -364,20 +364,6 @@ def test_a_shorthand_stands_for_its_config():
         sf.infuse(_bert(), {"masks": {}})
 
 
-def test_an_upload_holds_the_infusion(tmp_path, monkeypatch):
-    uploaded = []
-    monkeypatch.setattr(
-        "syntaxformer.infusion.plug_in.InfusedModel.push_to_hub",
-        lambda model, name, **options: uploaded.append((name, options)),
-    )
-    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
-    model.save_pretrained(tmp_path / "new", push_to_hub=True, commit_message="new")
-    assert uploaded == [("new", {"commit_message": "new"})]
-    model.save_pretrained(tmp_path / "other", push_to_hub=True, repo_id="ours/named")
-    assert uploaded[1] == ("ours/named", {})
-    assert (tmp_path / "new" / "infusion.json").exists()
-
-
 @pytest.mark.parametrize("names", ["pos_add", "let", "masks,pos_concat"])
 def test_threads_see_their_own_batch(names):
     """Batches of different lengths, each in a thread of its own, as often as lets them meet."""
@@ -404,22 +390,6 @@ def test_threads_see_their_own_batch(names):
         for _ in range(30):
             for found, expected in zip(pool.map(logits, batches), alone, strict=True):
                 torch.testing.assert_close(found, expected)
-
-
-def test_precision_and_generation_settings_come_back(tmp_path):
-    config = hf.T5Config(
-        d_model=22, d_kv=7, d_ff=29, num_layers=1, num_heads=3, vocab_size=31, decoder_start_token_id=0
-    )
-    model = sf.infuse(
-        hf.T5ForConditionalGeneration(config).to(torch.bfloat16), sf.InfusionConfig.parse("masks")
-    )
-    model.generation_config.num_beams = 3
-    model.save_pretrained(tmp_path)
-    loaded = sf.load(tmp_path)
-    assert loaded.generation_config.num_beams == 3
-    backbone = {one.dtype for name, one in loaded.named_parameters() if not name.startswith("infusion.")}
-    assert backbone == {torch.bfloat16}
-    assert {one.dtype for _, one in sf.infusion_parameters(loaded)} == {torch.float32}
 
 
 def test_shards_are_read(tmp_path):
@@ -564,19 +534,6 @@ def test_relations_of_a_larger_distance_are_refused(name):
     with pytest.raises(ValueError, match=r"^relations:"):
         model(torch.zeros(1, 3, dtype=torch.int64), syntax=relations)
     model(torch.zeros(1, 3, dtype=torch.int64), syntax=relations - 1)
-
-
-def test_layers_that_share_parameters_count_once_in_a_family_of_ones_own():
-    model = _bert()
-    model.bert.encoder.layer[1] = model.bert.encoder.layer[0]
-    family = replace(FAMILIES["bert"], title="shared")
-    with pytest.raises(ConfigError, match=r"masks\.layers: expected layers 0 to 0 of "):
-        sf.infuse(model, sf.InfusionConfig(masks={"layers": [1]}), family=family)
-    sf.infuse(model, "masks", family=family).eval()
-    nn.init.constant_(model.infusion.gates["0"].weight, 0.7)
-    pieces, relations = torch.randint(4, 31, (1, 5)), torch.randint(1, 46, (1, 2, 5, 5), dtype=torch.uint8)
-    found = [model(pieces, syntax=one).logits for one in (relations, torch.zeros_like(relations))]
-    assert not torch.equal(*found)
 
 
 def test_a_folder_takes_a_head_of_another_size(tmp_path):

@@ -79,19 +79,19 @@ class ClassificationPipeline:
             raise ValueError(f"top_k: expected at least 1, or None; 1 for tags and answers; got {top_k}.")
         single = isinstance(texts, str | tuple | Mapping)
         check_lines([texts] if single else texts, "texts")
-        rows = [_as_tuple(one) for one in ([texts] if single else texts)]
-        found = self.classifier.predict(rows, batch_size)
-        if found.n_truncated:
-            warnings.warn(self.classifier.cut_note(found), stacklevel=2)
+        rows = [_as_tuple(row) for row in ([texts] if single else texts)]
+        predictions = self.classifier.predict(rows, batch_size)
+        if predictions.n_truncated:
+            warnings.warn(self.classifier.cut_note(predictions), stacklevel=2)
         if self.classifier.task_type.parts or self.classifier.task_type.takes_lists:
-            answers = [_listed(top_k, **one) for one in self.classifier.answers(found)]
+            answers = [_listed(top_k, **row) for row in self.classifier.answers(predictions)]
             return answers[0] if single else answers
         names = self.classifier.task_type.names or ("score",)
-        scores = found.probabilities or [[score] for score in found.labels]
+        scores = predictions.probabilities or [[score] for score in predictions.labels]
         ranked = [_ranked(names, row) for row in scores]
         if top_k != 1:
-            return ranked[0][:top_k] if single else [one[:top_k] for one in ranked]
-        return ranked[0][0] if single and not isinstance(texts, str) else [one[0] for one in ranked]
+            return ranked[0][:top_k] if single else [row[:top_k] for row in ranked]
+        return ranked[0][0] if single and not isinstance(texts, str) else [row[0] for row in ranked]
 
 
 _KEYS = ("question", "text", "text_pair", "context")
@@ -108,8 +108,8 @@ def _as_tuple(text: Any) -> Any:
 
 def _listed(top_k: int | None, **answer: Any) -> Any:
     """The tags, the answer, or the labels or scores of a text, each with its name."""
-    if found := answer.get("tags") or answer.get("answer"):
-        return found
+    if listed := answer.get("tags") or answer.get("answer"):
+        return listed
     known = answer.get("scores") or answer["probabilities"]
     if top_k != 1:
         return _ranked(list(known), list(known.values()))[:top_k]

@@ -162,23 +162,25 @@ class Classifier:
         use_trees = self.info.gold_trees and texts.has_trees
         # Only data sets have a parsed file for each split; raw texts have none.
         annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator
-        unlabelled = [replace(one, label=None) for one in texts.examples]  # a table may have some labels
+        # A table may have some labels.
+        unlabelled = [replace(example, label=None) for example in texts.examples]
         examples = self.read(unlabelled, annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
         outputs = batch_outputs(self.model, self.collator, examples, size, self.task_type)
-        found = self.task_type.predictions(outputs, self.collator.n_truncated, examples)
-        return replace(found, ids=[one.index for one in texts.examples])
+        predictions = self.task_type.predictions(outputs, self.collator.n_truncated, examples)
+        return replace(predictions, ids=[example.index for example in texts.examples])
 
     def read(
         self, examples: Sequence[TextExample], annotator: Annotator | None, *how: Any, **options: Any
     ) -> list[SyntaxExample]:
         """Annotate examples as `annotate_examples` does; a model of words always finds words."""
-        found = annotate_examples(examples, annotator, *how, **options)
+        read = annotate_examples(examples, annotator, *how, **options)
         if self.task_type.parts != "words" or annotator is not None:
-            return found
+            return read
         return [
-            one if one.segments[0].words else SyntaxExample((_words(one.segments[0].text),)) for one in found
+            example if example.segments[0].words else SyntaxExample((_words(example.segments[0].text),))
+            for example in read
         ]
 
     def answers(self, predictions: Predictions) -> list[dict[str, Any]]:
@@ -192,7 +194,7 @@ class Classifier:
         Raises:
             DataError: An example has no label.
         """
-        gold = [one.label for one in texts.examples if one.label is not None]
+        gold = [example.label for example in texts.examples if example.label is not None]
         if len(gold) != len(texts):
             problem = f"label: expected one in every row, got {len(gold)} in {len(texts)}."
             raise DataError(problem, texts.source)
@@ -200,10 +202,10 @@ class Classifier:
 
     def _example(self, text: Text, number: int) -> TextExample:
         parts = tuple(text) if isinstance(text, tuple | list) else (text,)
-        strange = next((type(one).__name__ for one in parts if not isinstance(one, str)), None)
+        strange = next((type(text).__name__ for text in parts if not isinstance(text, str)), None)
         if len(parts) != self.info.n_texts or strange:
-            wanted = "one text" if self.info.n_texts == 1 else "a pair of texts"
-            raise DataError(f"text: expected {wanted}, got {strange or len(parts)}.", line=number)
+            expected = "one text" if self.info.n_texts == 1 else "a pair of texts"
+            raise DataError(f"text: expected {expected}, got {strange or len(parts)}.", line=number)
         return raw_example(parts, number, keep_places=bool(self.task_type.parts))
 
 
@@ -226,16 +228,16 @@ def batch_outputs(
     reads.sort(key=lambda read: -sum(len(s.text) for s in read[1].segments))
     parts: list[list[Tensor]] = [[] for _ in examples]
     for start in range(0, len(reads), batch_size):
-        rows, given = zip(*reads[start : start + batch_size], strict=True)
-        batch = collate([replace(one, label=None) for one in given])
+        rows, of_batch = zip(*reads[start : start + batch_size], strict=True)
+        batch = collate([replace(example, label=None) for example in of_batch])
         outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
         check_outputs(outputs := outputs.float().cpu())
         n_outputs = task_type.head.get("num_labels", len(task_type.names))
         if outputs.ndim != (3 if task_type.parts else 2) or outputs.shape[-1] != n_outputs:
             expected = f"{n_outputs} outputs for the labels of the type {task_type.name!r}"
             raise CheckpointError(f"model: expected {expected}, got {[*outputs.shape[1:]]}. It was altered.")
-        for row, kept in zip(rows, task_type.per_window(outputs, given, collate), strict=True):
-            parts[row].append(kept)
+        for row, output in zip(rows, task_type.per_window(outputs, of_batch, collate), strict=True):
+            parts[row].append(output)
     model.train(was_training)
     return task_type.joined(parts)
 
@@ -251,7 +253,7 @@ def needed_columns(config: InfusionConfig) -> frozenset[str]:
     return frozenset(of_factors.union(SyntaxInputs.of(config.tree_options, config.lisa is not None).needs))
 
 
-def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | None:
+def annotator_name(needed: frozenset[str], chosen: str | None = None) -> str | None:
     """The annotator: the user's choice, or else the bundled English parser; None if none is needed.
 
     Trees in the data replace those of the annotator. It is needed all the same: heads of their phrases come
@@ -259,7 +261,7 @@ def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | N
     """
     if not needed:
         return None
-    return wanted or ("en+phrases" if "constituency" in needed else "en")
+    return chosen or ("en+phrases" if "constituency" in needed else "en")
 
 
 def load_for(name: str | Annotator | None, needed: frozenset[str]) -> Annotator | None:
@@ -308,30 +310,33 @@ def save(
         CheckpointError: The folder holds other files that a model is read from.
         DataError: The folder cannot be written.
     """
-    folder, config, told = Path(folder), collator.config, sorted(collator.annotators)
+    folder, config, annotators = Path(folder), collator.config, sorted(collator.annotators)
     infusion: Any = getattr(getattr(model, "infusion", None), "config", InfusionConfig())
-    read = [(one.tree_options, list(one.vocabularies.items()), one.lisa) for one in (infusion, config)]
+    sides = (infusion, config)
+    read = [(side.tree_options, list(side.vocabularies.items()), side.lisa) for side in sides]
     if read[0] != read[1]:
-        parts = " and ".join(sections_in_words(one.parts) or "nothing" for one in (infusion, config))
+        parts = " and ".join(sections_in_words(side.parts) or "nothing" for side in sides)
         raise ConfigError(f"collator: expected the model's InfusionConfig, got another: {parts}.")
     if (folder / TRANSLATOR).exists() or (folder / "recipe.yaml").exists():
         raise ConfigError(f"folder: expected a new one or Trainer's, got {folder}, a run. Choose another.")
     needed, task = needed_columns(config), _task_of(model, labels)
-    given = annotator or collator.annotator or (told[0].rpartition(" ")[0] if len(told) == 1 else None)
-    if needed and given is None:
+    of_rows = annotators[0].rpartition(" ")[0] if len(annotators) == 1 else None
+    named = annotator or collator.annotator or of_rows
+    if needed and named is None:
         raise ConfigError(
-            f"annotator: expected one for raw texts, got none, and rows by {', '.join(told) or 'nobody'}. "
+            "annotator: expected one for raw texts, got none, and rows by "
+            f"{', '.join(annotators) or 'nobody'}. "
             'Give annotator="en+phrases", or the one that annotated the training data.'
         )
     reads = needed or task["type"] == WordTags.name  # an annotator finds words, too
-    parser = load_for(given if reads else None, needed)
-    if parser is not None and told and f"{parser.name} {parser.version}" not in told:
+    parser = load_for(named if reads else None, needed)
+    if parser is not None and annotators and f"{parser.name} {parser.version}" not in annotators:
         now = f"texts will be by {parser.name} {parser.version}; trees may differ."
-        warnings.warn(f"annotator: rows were annotated by {', '.join(told)}, {now}", stacklevel=2)
+        warnings.warn(f"annotator: rows were annotated by {', '.join(annotators)}, {now}", stacklevel=2)
     if not collator.n_texts and task["type"] != WordTags.name:
-        told = "collator: it made no batch, so the model is taken to read one text. "
+        problem = "collator: it made no batch, so the model is taken to read one text. "
         remedy = 'If it reads pairs, give the collator their columns: text=("premise", "hypothesis").'
-        warnings.warn(told + remedy, stacklevel=2)
+        warnings.warn(problem + remedy, stacklevel=2)
     info = ClassifierInfo(
         **task,
         n_texts=collator.n_texts or 1,
@@ -345,15 +350,15 @@ def save(
 
     folder.mkdir(parents=True, exist_ok=True)
     with disk_errors(folder), TemporaryDirectory(PARTIAL, ".", folder) as temporary:
-        made = Path(temporary)
-        model.save_pretrained(made)
-        collator.save_pretrained(made)
-        (made / CLASSIFIER).write_text(info.model_dump_json(indent=1), "utf-8")
-        keep_annotator(parser and parser.name, made)
-        write_manifest(made)  # without what else the folder holds
-        manifest = (made / MANIFEST).rename(folder / MANIFEST).read_text("utf-8")
-        (made / CARD).unlink()
-        move_files(made, folder)
+        new = Path(temporary)
+        model.save_pretrained(new)
+        collator.save_pretrained(new)
+        (new / CLASSIFIER).write_text(info.model_dump_json(indent=1), "utf-8")
+        keep_annotator(parser and parser.name, new)
+        write_manifest(new)  # without what else the folder holds
+        manifest = (new / MANIFEST).rename(folder / MANIFEST).read_text("utf-8")
+        (new / CARD).unlink()
+        move_files(new, folder)
         (folder / MANIFEST).write_text(manifest, "utf-8")
     write_card(folder)
     verify_folder(folder, CLASSIFIER, trusts_tokenizer=True)  # it is the user's own
@@ -363,7 +368,8 @@ def save(
 def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     """What a network answers, as fields of `ClassifierInfo`; ConfigError if that is no task."""
     config = model.config
-    by_output = sorted(config.id2label.items(), key=lambda one: int(one[0]))  # a JSON file sorts 10 before 2
+    # A JSON file sorts 10 before 2.
+    by_output = sorted(config.id2label.items(), key=lambda item: int(item[0]))
     names = tuple(labels or (str(name) for _, name in by_output))
     problem = config.problem_type or ("regression" if config.num_labels == 1 else OneLabel.problem_type)
     kinds = [
@@ -379,10 +385,10 @@ def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
             f"got {type(model).__name__}, {problem}, with {len(names)} labels for {config.num_labels} "
             "outputs. A model of PEFT has to be merged."
         )
-    found = kinds[0 if config.num_labels == 1 else -1]  # one score, or several
-    task = next(one for one in OWN_TASKS.values() if one.type == found.name)
-    named = {} if found is Score else {"labels": names}
-    return {"task": task.name, "type": found.name, "metrics": task.metrics, **named}
+    kind = kinds[0 if config.num_labels == 1 else -1]  # one score, or several
+    task = next(task for task in OWN_TASKS.values() if task.type == kind.name)
+    named = {} if kind is Score else {"labels": names}
+    return {"task": task.name, "type": kind.name, "metrics": task.metrics, **named}
 
 
 def annotate_examples(
@@ -405,10 +411,10 @@ def annotate_examples(
     from syntaxformer.annotate import WordsAsGiven, annotate_cached
     from syntaxformer.annotate.controls import Control
 
-    gold = [sentence for one in examples for sentence in _gold_sentences(one)] if use_trees else []
-    gold = gold or [Sentence.from_words(one.words) for one in examples if one.words]
+    gold = [sentence for example in examples for sentence in _gold_sentences(example)] if use_trees else []
+    gold = gold or [Sentence.from_words(example.words) for example in examples if example.words]
     use_trees = bool(gold)  # or words, which are kept likewise
-    lines = [text for one in examples for text in one.texts]
+    lines = [text for example in examples for text in example.texts]
     if use_trees:  # a space inside a word (SST's "2 1/2") would split it in two
         lines = [" ".join(_SPACE.sub("_", word) for word in sentence.words) for sentence in gold]
     controls: list[Control] = []
@@ -426,7 +432,8 @@ def annotate_examples(
         sentences = map(_merge, gold, sentences)
     for control in reversed(controls):
         sentences = control.change(sentences)
-    return [SyntaxExample(tuple(next(sentences) for _ in one.texts), one.label) for one in examples]
+    segments = (tuple(next(sentences) for _ in example.texts) for example in examples)
+    return [SyntaxExample(pair, example.label) for pair, example in zip(segments, examples, strict=True)]
 
 
 def _gold_sentences(example: TextExample) -> list[Sentence]:

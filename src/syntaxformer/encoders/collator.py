@@ -92,7 +92,7 @@ class SyntaxExample:
     @property
     def checksum(self) -> int:
         """Checksum of the text, a seed that makes random draws independent of the rest of the batch."""
-        return zlib.crc32("\0".join(one.text for one in self.segments).encode("utf-8", "replace"))
+        return zlib.crc32("\0".join(segment.text for segment in self.segments).encode("utf-8", "replace"))
 
 
 def _worker() -> int:
@@ -197,8 +197,8 @@ class SyntaxCollator:
         if self.stride is None:
             n_cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
             if n_cut and are_rows and not self.n_truncated:
-                told = "max_length: texts over %d pieces are cut and counted in n_truncated. Raise it."
-                _log.warning(told, self.max_length)
+                warning = "max_length: texts over %d pieces are cut and counted in n_truncated. Raise it."
+                _log.warning(warning, self.max_length)
             self._cut[_worker()] += n_cut
         batch = {name: torch.from_numpy(encoded[name]) for name in encoded if name != "special_tokens_mask"}
         labels = [example.label for example in examples]
@@ -272,10 +272,10 @@ class SyntaxCollator:
         encoded = self._encode(examples) if encoded is None else encoded
         words, _ = self.words_of_pieces(examples, encoded)
         is_read = first_pieces(words)
-        for row, one in enumerate(examples):
+        for row, example in enumerate(examples):
             piece = int(is_read[row].argmax())
             start, _ = encoded.encodings[row].offsets[piece]
-            if one.window and start > one.segments[0].offsets[words[row, piece]][0]:
+            if example.window and start > example.segments[0].offsets[words[row, piece]][0]:
                 is_read[row, piece] = False
         return words, is_read
 
@@ -286,7 +286,7 @@ class SyntaxCollator:
             DataError: A first text leaves no room for the second.
         """
         if self.stride is None:
-            return [[one] for one in examples]
+            return [[example] for example in examples]
         windows: list[list[SyntaxExample]] = []
         for start in range(0, len(examples), _ENCODED):
             chunk = examples[start : start + _ENCODED]
@@ -300,8 +300,8 @@ class SyntaxCollator:
         -1 for pieces that are not in it.
         """
         encodings = (self._encode(examples) if encoded is None else encoded).encodings
-        offsets = np.array([one.offsets for one in encodings], np.int64)
-        inside = np.array([[segment == 1 for segment in one.sequence_ids] for one in encodings])
+        offsets = np.array([encoding.offsets for encoding in encodings], np.int64)
+        inside = np.array([[segment == 1 for segment in encoding.sequence_ids] for encoding in encodings])
         return np.where((inside & (offsets[..., 1] > offsets[..., 0]))[..., None], offsets, -1)
 
     def read(self, sentence: Sentence) -> Sentence:
@@ -369,13 +369,13 @@ class SyntaxCollator:
 
     def _of_row(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:
         parts = parts_of(row.get(SYNTAX))
-        for name, part in zip(self.text, parts, strict=False):
-            if isinstance(text := row.get(name), str) and text != part["text"]:
+        for name, stored in zip(self.text, parts, strict=False):
+            if isinstance(text := row.get(name), str) and text != stored["text"]:
                 raise DataError(
-                    f"row: expected in the column {name!r} the annotated text, {part['text'][:40]!r}, got "
+                    f"row: expected in the column {name!r} the annotated text, {stored['text'][:40]!r}, got "
                     f"{text[:40]!r}. Annotate it again, or give SyntaxCollator the column as `text`."
                 )
-        self._note_annotators({part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)})
+        self._note_annotators({stored[ANNOTATOR] for stored in parts if stored.get(ANNOTATOR)})
         sentences = map(Sentence.from_dict, parts) if parts else islice(parsed, len(self.text))
         label = next((row[name] for name in LABELS if row.get(name) is not None), None)
         return SyntaxExample(tuple(sentences), label.tolist() if hasattr(label, "tolist") else label)
@@ -436,7 +436,8 @@ class SyntaxCollator:
             for example, encoding in zip(examples, encoded.encodings, strict=True)
         ]
         names = {"input_ids": "ids", "token_type_ids": "type_ids"}
-        data = {name: np.array([getattr(one, names.get(name, name)) for one in windows]) for name in encoded}
+        columns = {name: names.get(name, name) for name in encoded}
+        data = {name: np.array([getattr(w, column) for w in windows]) for name, column in columns.items()}
         return BatchEncoding(data, windows)
 
     def _check_room(self, firsts: list[str], is_pair: bool) -> None:
@@ -519,7 +520,7 @@ class SyntaxCollator:
                 f"in {home}. Train it with `syntaxformer train`, model.init_from."
             )
         written = self.tokenizer(text_target=labels, padding="longest", truncation=True, return_tensors="pt")
-        if not self._warned_of_labels and any(one.overflowing for one in written.encodings or ()):
+        if not self._warned_of_labels and any(encoding.overflowing for encoding in written.encodings or ()):
             self._warned_of_labels = True
             n = self.tokenizer.model_max_length
             _log.warning("labels: some texts are cut to model_max_length, %d", n)

@@ -170,20 +170,20 @@ def _quietly() -> Iterator[None]:
 
 def _batch(collator: SyntaxCollator, lengths: tuple[int, ...], n_texts: int) -> dict[str, Tensor]:
     """A batch of random pieces whose trees are chains of words, so that all relations occur."""
-    texts = [[_sentence(collator, n + 2 * part, n) for part in range(n_texts)] for n in lengths]
-    return collator([SyntaxExample(tuple(one)) for one in texts])
+    texts = [[_sentence(collator, n + 2 * side, n) for side in range(n_texts)] for n in lengths]
+    return collator([SyntaxExample(tuple(segments)) for segments in texts])
 
 
 def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
     generator = torch.Generator().manual_seed(seed)
     pieces = torch.randint(len(collator.tokenizer), (n_words,), generator=generator).tolist()
-    found = (collator.tokenizer.decode([piece]).strip() for piece in pieces)
-    words = [word if word and not any(map(str.isspace, word)) else "a" for word in found]
-    tree = "".join(f"(X (T w{place}) " for place in range(n_words)) + ")" * n_words
+    decoded = (collator.tokenizer.decode([piece]).strip() for piece in pieces)
+    words = [word if word and not any(map(str.isspace, word)) else "a" for word in decoded]
+    tree = "".join(f"(X (T w{n}) " for n in range(n_words)) + ")" * n_words
     return Sentence.from_words(
         words,
-        upos=tuple(POS_TAGS[place % len(POS_TAGS)] for place in range(n_words)),
-        governors=tuple(place - 1 if place % 3 else max(-1, place - 2) for place in range(n_words)),
+        upos=tuple(POS_TAGS[n % len(POS_TAGS)] for n in range(n_words)),
+        governors=tuple(n - 1 if n % 3 else max(-1, n - 2) for n in range(n_words)),
         deprels=("dep",) * n_words,
         constituency=tree,
     )
@@ -192,7 +192,7 @@ def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
 @torch.no_grad()
 def _largest_difference(model: Any, network: OnnxNetwork, scorer: Scorer, batch: dict[str, Tensor]) -> float:
     """The largest difference of a logit."""
-    check_outputs(*(logits := [scorer(one, batch) for one in (model, network)]))
+    check_outputs(*(logits := [scorer(side, batch) for side in (model, network)]))
     return float((logits[0] - logits[1]).abs().max())
 
 
@@ -274,7 +274,7 @@ class OnnxNetwork(nn.Module):
             # Constants are folded outside the limit; those of our graphs have been when they were exported.
             how = {"providers": ["CPUExecutionProvider"], "disabled_optimizers": ["ConstantFolding"]}
             session = onnxruntime.InferenceSession(str(folder / GRAPH), options, **how)
-        return cls(session, [one.name for one in session.get_inputs()])
+        return cls(session, [node.name for node in session.get_inputs()])
 
     def forward(self, **batch: Tensor) -> SimpleNamespace:
         """Return an object whose `logits` are those of the batch, `[batch, labels]`.
@@ -292,6 +292,6 @@ class OnnxNetwork(nn.Module):
                     problem = f"expected a graph that computes a text in {_MOST_BYTES} bytes"
                     raise CheckpointError(f"{GRAPH}: {problem}, got: {one_line(error, 300)}") from error
                 self.too_many = n_rows * n_pieces
-        halves = zip(*(one.split(-(-n_rows // 2)) for one in batch.values()), strict=True)
+        halves = zip(*(tensor.split(-(-n_rows // 2)) for tensor in batch.values()), strict=True)
         logits = [self(**dict(zip(batch, half, strict=True))).logits for half in halves]
         return SimpleNamespace(logits=torch.cat(logits))

@@ -173,7 +173,7 @@ class FinetuneConfig(RunConfig):
         try:
             _ = self.infusion.factors
         except ConfigError as error:
-            raise ValueError("\n".join(f"infusion.{one}" for one in error.problems)) from error
+            raise ValueError("\n".join(f"infusion.{problem}" for problem in error.problems)) from error
         if "seed" not in self.infusion.model_fields_set:
             self.infusion = self.infusion.model_copy(update={"seed": self.seed})
         return self
@@ -195,20 +195,23 @@ def load_finetune(
     infusion = InfusionConfig.parse(infuse)
     if not infusion.is_plain:
         named = infusion.model_dump(mode="json", exclude_unset=True)
-        given = dict(content.get("infusion") or {})
-        named = {part: {**(given.get(part) or {}), **one} for part, one in named.items()}
-        content["infusion"] = given | named
+        settings_of_infusion = dict(content.get("infusion") or {})
+        named = {
+            name: {**(settings_of_infusion.get(name) or {}), **section} for name, section in named.items()
+        }
+        content["infusion"] = settings_of_infusion | named
     settings = apply_overrides(content, list(map(_as_list, overrides)))
     config = validate(FinetuneConfig, settings, "finetune")
     if infuse:
-        _check_named(config.infusion, infusion, infuse, {one.partition("=")[0] for one in overrides})
+        keys = {setting.partition("=")[0] for setting in overrides}
+        _check_named(config.infusion, infusion, infuse, keys)
     return config
 
 
-def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str, given: Set[str]) -> None:
+def _check_named(infusion: InfusionConfig, named: InfusionConfig, infuse: str, overridden: Set[str]) -> None:
     """Check that overrides do not switch on a kind of infusion that `infuse` does not name."""
-    kinds = [one for one in INFUSIONS if f"infusion.{one}" not in given]
-    more = [kind for kind in kinds if getattr(found, kind) is not None and getattr(named, kind) is None]
+    kinds = [kind for kind in INFUSIONS if f"infusion.{kind}" not in overridden]
+    more = [kind for kind in kinds if getattr(infusion, kind) is not None and getattr(named, kind) is None]
     if more:
         raise ConfigError(
             f"infusion.{more[0]}: expected settings of {infuse}, got some of {more[0]}. "

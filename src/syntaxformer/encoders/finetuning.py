@@ -142,23 +142,23 @@ def finetune_seeds(
         folder = finetune(config, resume, overwrite)
         runs[str(config.seed)] = {"model": str(folder), "dev": read_json(folder / RUN)["dev"]}
     names = next(iter(runs.values()))["dev"]
-    spreads = {name: spread([one["dev"][name] for one in runs.values()]).as_dict() for name in names}
-    found = {"seeds": runs} | {
-        part: {name: one[part] for name, one in spreads.items()} for part in ("mean", "sd")
+    spreads = {name: spread([run["dev"][name] for run in runs.values()]).as_dict() for name in names}
+    summary = {"seeds": runs} | {
+        statistic: {name: run[statistic] for name, run in spreads.items()} for statistic in ("mean", "sd")
     }
-    write_json(configs[0].output.parent / "seeds.json", found)
-    return found
+    write_json(configs[0].output.parent / "seeds.json", summary)
+    return summary
 
 
 def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
     """Prepare the output folder; a resumed run must have the same data."""
     stored = run.settings.output / "checkpoints" / DATA
     if run.resume and stored.exists():
-        found, before = inputs.sha256, read_json(stored)
-        if found.get("labels") != before.get("labels"):
+        hashes, before = inputs.sha256, read_json(stored)
+        if hashes.get("labels") != before.get("labels"):
             problem = "labels: expected the order of the interrupted run, got another."
             raise ConfigError(f"{problem} Begin anew with --overwrite.")
-        same_data(found, before)
+        same_data(hashes, before)
     run.open()
     keep_annotator(inputs.info.annotator and run.settings.annotation.annotator, run.settings.output)
     _discard_lost_trials(stored.parent)
@@ -224,12 +224,13 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
 def _last_checkpoint(folder: Path) -> Path | None:
     """The checkpoint from which to continue; one whose best checkpoint is lost is skipped."""
     whole, problems = complete_checkpoints(folder)
-    found = last_with_its_best(whole)
-    if whole and found != whole[-1]:
+    checkpoint = last_with_its_best(whole)
+    if whole and checkpoint != whole[-1]:
         _log.warning("skipping %s, because the best checkpoint before it is lost", whole[-1])
     if whole or problems:
-        _log.info("learning rate %s: continuing at %s", folder.name, found.name if found else "the beginning")
-    return found
+        where = checkpoint.name if checkpoint else "the beginning"
+        _log.info("learning rate %s: continuing at %s", folder.name, where)
+    return checkpoint
 
 
 def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractContextManager[Any]:
@@ -247,18 +248,18 @@ def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], 
     """Official metrics on dev, and of dev for the report: classes, those never predicted, and predictions."""
     size, task_type, collator = inputs.info.eval_batch_size, inputs.info.task_type, inputs.collator
     outputs = batch_outputs(model, collator, inputs.dev, size, task_type)
-    found = task_type.encode(task_type.predictions(outputs, 0, inputs.dev).labels)
-    gold = [one.label for one in inputs.data.dev.examples]
+    predicted = task_type.encode(task_type.predictions(outputs, 0, inputs.dev).labels)
+    gold = [example.label for example in inputs.data.dev.examples]
     of_dev: dict[str, Any] = {
-        "classes": task_type.class_table(gold, found),
-        "never_predicted": task_type.never_predicted(gold, found),
+        "classes": task_type.class_table(gold, predicted),
+        "never_predicted": task_type.never_predicted(gold, predicted),
     }
     if isinstance(gold[0], int | float):
-        sides = {"gold": gold, "found": found}
+        sides = {"gold": gold, "found": predicted}
         of_dev["dev_predictions"] = {
-            name: " ".join(f"{one:.6g}" for one in side) for name, side in sides.items()
+            name: " ".join(f"{value:.6g}" for value in side) for name, side in sides.items()
         }
-    return task_type.score(inputs.info.metrics, gold, found), of_dev
+    return task_type.score(inputs.info.metrics, gold, predicted), of_dev
 
 
 def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, Any]]) -> None:
@@ -305,7 +306,7 @@ def _write_rows(folder: Path, data: FinetuneData) -> None:
         with (folder / HELD_OUT).open("w", encoding="utf-8", newline="") as file:
             rows = (map(for_spreadsheet, row) for row in data.held_out)
             csv.writer(file, lineterminator="\n").writerows(rows)
-    lines = (f"{one}\n" for one in sorted({*fingerprints(data.train.examples)}))
+    lines = (f"{fingerprint}\n" for fingerprint in sorted({*fingerprints(data.train.examples)}))
     (folder / TRAINED_ON).write_text("".join(lines), "utf-8")
 
 
@@ -332,7 +333,7 @@ def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -
         f"{', own trees' if inputs.info.gold_trees else ''}; "
         f"{config.training.precision}; "
         f"learning rates {', '.join(f'{rate:g}' for rate in config.training.rates)}"
-        + "".join(f"; class weight of {name} {one:.3g}" for name, one in (inputs.class_weights or {}).items())
+        + "".join(f"; class weight of {name} {x:.3g}" for name, x in (inputs.class_weights or {}).items())
     )
 
 
@@ -373,7 +374,7 @@ def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str])
     if not needed or not data.task.own or (named and bundled not in BUNDLED):
         return named
     examples = data.train.examples[:: len(data.train) // _N_IDENTIFIED + 1]
-    texts = language_of_texts([text for one in examples for text in one.texts])
+    texts = language_of_texts([text for example in examples for text in example.texts])
     if named and texts.code != bundled.partition("_")[0]:
         _log.warning("%s: %s, but the language of %s, is %s", key, named, texts.told_by, texts.code)
     return named or choose_annotator(None, texts, key, f"{key}=en if they are English")
@@ -385,7 +386,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     tokenizer = load_tokenizer(config.model, longest)
     data = read_finetune_data(config)
     task_type = data.task.task_type.for_head(config.head, lambda: has_decoder(config.model), tokenizer)
-    labels = [one.label for one in data.train.examples]
+    labels = [example.label for example in data.train.examples]
     task_type, metrics = task_type.fit(labels), _metrics(data.task, task_type, config.training.best_by)
     balanced = config.training.class_weights and task_type.balanced_weights(labels)
     needed = needed_columns(config.infusion)
@@ -398,20 +399,21 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     parser = annotator if needed else None
     chosen = [parser and annotator_for(parser, texts.name) for texts in (data.train, data.dev)]
     train, dev = (
-        annotate_examples(texts.examples, one, use_trees, config.data.cache, config.annotation.processes)
-        for texts, one in zip((data.train, data.dev), chosen, strict=True)
+        annotate_examples(texts.examples, of_split, use_trees, config.data.cache, config.annotation.processes)
+        for texts, of_split in zip((data.train, data.dev), chosen, strict=True)
     )
-    sentences = [sentence for one in train for sentence in one.segments]
+    sentences = [sentence for example in train for sentence in example.segments]
     stride = longest // 4 if config.training.stride is None else config.training.stride
     stride, tags = stride if task_type.parts else None, config.training.tagged if of_words else None
     fitted, how = config.infusion.fitted(sentences), {"max_length": longest, "stride": stride, "tags": tags}
     collator = SyntaxCollator(tokenizer, fitted, **how)
-    lengths = {one.name: _piece_lengths(collator, one) for one in (data.train, data.dev)}
-    windows = collator.windows([replace(one, label=task_type.target(one.label)) for one in train])
-    cut = [one for one in windows if len(one) > 1 and task_type.parts == "span" and one[0].label]
-    if n_cut := sum(not collator(one)["start_positions"].any() for one in cut):
-        told = "%s: %d answers are in no window as a whole and are not learned. Raise training.stride."
-        _log.warning(told, data.train.source, n_cut)
+    lengths = {texts.name: _piece_lengths(collator, texts) for texts in (data.train, data.dev)}
+    windows = collator.windows([replace(example, label=task_type.target(example.label)) for example in train])
+    answered = [of_text for of_text in windows if task_type.parts == "span" and of_text[0].label]
+    cut = (of_text for of_text in answered if len(of_text) > 1)
+    if n_cut := sum(not collator(of_text)["start_positions"].any() for of_text in cut):
+        warning = "%s: %d answers are in no window as a whole and are not learned. Raise training.stride."
+        _log.warning(warning, data.train.source, n_cut)
     info = ClassifierInfo(
         task=data.task.name,
         type=task_type.name,
@@ -436,17 +438,17 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         collator,
         info,
         {name: n_long for name, (_, n_long) in lengths.items()},
-        tuple(f"{one.name} {one.version}" for one in chosen if one),
+        tuple(f"{of_split.name} {of_split.version}" for of_split in chosen if of_split),
         dict(zip(task_type.names, balanced, strict=True)) if balanced else None,
     )
 
 
 def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str, ...]:
     """The metrics of the task, and that by which the best epoch is chosen; refuses an unknown one."""
-    tables = ([*one] for one in (CLASSIFICATION_METRICS, REGRESSION_METRICS))
-    like = next((one for one in tables if {*task.metrics} <= {*one}), [])  # only those of the same kind
-    wanted = [*task.metrics, *["mean"] * (len(task.metrics) > 1), *like]
-    known = [one for one in dict.fromkeys(wanted) if one != "f1" or len(task_type.names) == 2]
+    tables = ([*table] for table in (CLASSIFICATION_METRICS, REGRESSION_METRICS))
+    like = next((table for table in tables if {*task.metrics} <= {*table}), [])  # those of the same kind
+    names = [*task.metrics, *["mean"] * (len(task.metrics) > 1), *like]
+    known = [metric for metric in dict.fromkeys(names) if metric != "f1" or len(task_type.names) == 2]
     known = [*task_type.choosing] or known
     if best_by is not None and best_by not in known:
         raise ConfigError(f"training.best_by: expected one of {', '.join(known)}, got {best_by!r}.")
@@ -457,13 +459,14 @@ def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str,
 
 def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int], int]:
     """Number of pieces of each example, at most `longest`, and number of cut examples, which is logged."""
-    sides, longest = list(zip(*(one.texts for one in texts.examples), strict=True)), collator.max_length
+    longest = collator.max_length
+    sides = list(zip(*(example.texts for example in texts.examples), strict=True))
     encoded = collator.tokenizer(*map(list, sides), split_special_tokens=True, verbose=False)
     lengths = [len(pieces) for pieces in encoded["input_ids"]]
     n_long = sum(length > longest for length in lengths)
     if n_long and collator.stride is not None:
-        told = "%s: %d of %d examples are longer than %d pieces and are read in windows"
-        _log.info(told, texts.source, n_long, len(texts), longest)
+        message = "%s: %d of %d examples are longer than %d pieces and are read in windows"
+        _log.info(message, texts.source, n_long, len(texts), longest)
         n_long = 0
     elif n_long:
         _log.warning(
@@ -539,8 +542,8 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
         """Return the parameter group and the learning rate; infusion parameters may have their own rate."""
-        is_new, own = name in self.infusion_names, self.config.infusion_learning_rate
-        rate = own if is_new and own is not None else self.args.learning_rate
+        is_new, infusion_rate = name in self.infusion_names, self.config.infusion_learning_rate
+        rate = infusion_rate if is_new and infusion_rate is not None else self.args.learning_rate
         return 2 * is_new + (parameter.dim() > 1), rate
 
     def compute_loss(
@@ -592,8 +595,8 @@ class LengthBatches(Sampler[list[int]]):
         pool = self.batch_size * POOL_BATCHES
         batches: list[list[int]] = []
         for start in range(0, len(rows), pool):
-            part = rows[start : start + pool]
-            part = part[np.argsort(-self.lengths[part], kind="stable")].tolist()
-            batches += [part[at : at + self.batch_size] for at in range(0, len(part), self.batch_size)]
-        for place in random.permutation(len(batches)).tolist():
-            yield batches[place]
+            of_pool = rows[start : start + pool]
+            of_pool = of_pool[np.argsort(-self.lengths[of_pool], kind="stable")].tolist()
+            batches += [of_pool[at : at + self.batch_size] for at in range(0, len(of_pool), self.batch_size)]
+        for number in random.permutation(len(batches)).tolist():
+            yield batches[number]

@@ -18,9 +18,9 @@ Metric = Callable[[Numbers, Numbers], float]
 
 def _counts(labels: Numbers, predictions: Numbers, n_classes: int = 2) -> np.ndarray:
     """Number of rows of each class (row) for which each class is predicted (column), `[classes, classes]`."""
-    gold, found = np.asarray(labels, int), np.asarray(predictions, int)
-    n_classes = max(n_classes, int(gold.max()) + 1, int(found.max()) + 1)
-    counts = np.bincount(n_classes * gold + found, minlength=n_classes**2)
+    gold, predicted = np.asarray(labels, int), np.asarray(predictions, int)
+    n_classes = max(n_classes, int(gold.max()) + 1, int(predicted.max()) + 1)
+    counts = np.bincount(n_classes * gold + predicted, minlength=n_classes**2)
     return counts.reshape(n_classes, n_classes).astype(float)
 
 
@@ -61,8 +61,9 @@ def _correlation(labels: Numbers, predictions: Numbers, name: str) -> float:
 
 CLASSIFICATION_METRICS: dict[str, Metric] = {
     "matthews": _matthews,
-    "accuracy": lambda labels, found: float(np.mean(np.asarray(labels) == np.asarray(found))),
-    "f1": lambda labels, found: float(per_class(labels, found)[2, 1]),  # of class 1; 0 if there is none
+    "accuracy": lambda labels, predicted: float(np.mean(np.asarray(labels) == np.asarray(predicted))),
+    # Of class 1; 0 if there is none.
+    "f1": lambda labels, predicted: float(per_class(labels, predicted)[2, 1]),
     "macro_f1": _macro_f1,
 }
 REGRESSION_METRICS: dict[str, Metric] = {

@@ -48,26 +48,27 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
         raise ConfigError(
             f"task: expected --task with --data, as the model's own task is {info.task!r}, got none."
         )
-    found = find_task(task or info.task)
-    _check_alike("task", found, found.title, info)
-    return found, read_any_split(found, data, split)
+    official = find_task(task or info.task)
+    _check_alike("task", official, official.title, info)
+    return official, read_any_split(official, data, split)
 
 
 def predictions_beside(
-    folder: Path, info: ClassifierInfo, texts: TextSet, given: tuple[str | None, str | None, bool], **how: Any
+    folder: Path, info: ClassifierInfo, texts: TextSet, how_to_load: tuple[Any, ...], **how: Any
 ) -> Predictions:
     """Predictions of another model for the rows that a model scores; options as `Classifier` takes them.
 
     Raises:
         ConfigError: It was trained for another type of answer, on other labels or another number of texts.
     """
-    other = Classifier.from_folder(folder, *given)
+    other = Classifier.from_folder(folder, *how_to_load)
     _check_alike("--baseline", other.info, folder, info)
-    found = other.predict_set(texts, **how)
+    predictions = other.predict_set(texts, **how)
     if other.info.type == SeveralScores.name:  # whose columns may have another order
-        by_name = [other.task_type.answer(one, None)["scores"] for one in found.labels]
-        found = replace(found, labels=[tuple(map(one.get, info.task_type.names)) for one in by_name])
-    return found
+        by_name = [other.task_type.answer(label, None)["scores"] for label in predictions.labels]
+        labels = [tuple(map(scores.get, info.task_type.names)) for scores in by_name]
+        predictions = replace(predictions, labels=labels)
+    return predictions
 
 
 def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
@@ -80,9 +81,9 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
         DataError: The file cannot be used; with the line.
     """
     if source != STDIN and _has_parts(info, source):
-        own, is_json = str(info.text_column), table_format(source) == "json"
-        same = is_json != (own.isdecimal() or own in CONLLU)
-        same |= is_json and own in CONLLU and own in read_table(source).columns
+        column, is_json = str(info.text_column), table_format(source) == "json"
+        same = is_json != (column.isdecimal() or column in CONLLU)
+        same |= is_json and column in CONLLU and column in read_table(source).columns
         columns = TableColumns(info.text_column, info.label_column) if same else TableColumns()
         return read_own_table(source, info.task_type, columns, "texts", labelled=False)[0]
     if source != STDIN and not info.task_type.parts and (table := _as_table(info, source)) is not None:
@@ -128,11 +129,11 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
             if len(cells) != info.n_texts:
                 return None
             columns = replace(columns, label=None)
-    texts, found, _ = read_own_table(source, info.task_type, columns, name="texts", labelled=False)
-    if len(found.texts) != info.n_texts:
+    texts, read, _ = read_own_table(source, info.task_type, columns, name="texts", labelled=False)
+    if len(read.texts) != info.n_texts:
         raise ConfigError(
             f"{source}: expected {info.n_texts} text columns, as the model was trained on, got "
-            f"{len(found.texts)}: {', '.join(map(repr, found.texts))}."
+            f"{len(read.texts)}: {', '.join(map(repr, read.texts))}."
         )
     return texts
 
@@ -159,7 +160,7 @@ def _official_table(task: Task, source: str) -> TextSet | None:
 def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExample:
     parts = line.split("\t") if info.n_texts > 1 else line.strip().split("\t")
     if info.n_texts == 1 < len(parts):
-        shown = ", ".join(repr(part[:_LONGEST_SHOWN]) for part in parts[:_MOST_SHOWN])
+        shown = ", ".join(repr(cell[:_LONGEST_SHOWN]) for cell in parts[:_MOST_SHOWN])
         names = (info.text_column,) if info.text_column else TASKS.get(info.task, USUAL).texts[0]
         column = " or ".join(map(repr, names))
         raise DataError(
@@ -175,23 +176,23 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
     return raw_example(parts, number, name, str(number - 1), bool(info.task_type.parts))
 
 
-def _check_alike(option: str, one: ClassifierInfo | Task, name: Any, info: ClassifierInfo) -> None:
+def _check_alike(option: str, other: ClassifierInfo | Task, name: Any, info: ClassifierInfo) -> None:
     """Refuse other answers or texts than the model's; a label is one, written or not.
 
     Labels of a task have the numbers of the model's, so they must be in the same order.
     """
-    kinds = [OneLabel.name if given.type == WrittenLabel.name else given.type for given in (info, one)]
+    kinds = [OneLabel.name if side.type == WrittenLabel.name else side.type for side in (info, other)]
     if kinds[0] != kinds[1]:
         raise ConfigError(
             f"{option}: expected one with answers of the type {kinds[0]!r}, got {name}, {kinds[1]!r}."
         )
-    n_texts, order = (len(one.texts), tuple) if isinstance(one, Task) else (one.n_texts, set)
-    labels = [given.task_type.names for given in (info, one)]
+    n_texts, order = (len(other.texts), tuple) if isinstance(other, Task) else (other.n_texts, set)
+    labels = [side.task_type.names for side in (info, other)]
     if order(labels[0]) != order(labels[1]) or n_texts != info.n_texts:
-        wanted, found = (", ".join(names) or "scores" for names in labels)
+        expected, got = (", ".join(names) or "scores" for names in labels)
         raise ConfigError(
-            f"{option}: expected one with the model's labels ({wanted}) and {info.n_texts} texts, "
-            f"got {name} ({found}; {n_texts})."
+            f"{option}: expected one with the model's labels ({expected}) and {info.n_texts} texts, "
+            f"got {name} ({got}; {n_texts})."
         )
 
 
@@ -206,11 +207,9 @@ def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predict
         known = ", ".join(task.submission) or "none"
         raise ConfigError(f"submission: expected a split of {task.title} with one ({known}), got {split!r}.")
     yield "index\tprediction"
-    for number, (one, label) in enumerate(zip(texts.examples, predictions.labels, strict=True)):
-        if one.index != str(number):
-            raise DataError(
-                f"index: expected {number}, got {one.index!r}. The GLUE server numbers its test sets from 0.",
-                texts.source,
-                one.line,
-            )
+    for number, (example, label) in enumerate(zip(texts.examples, predictions.labels, strict=True)):
+        if example.index != str(number):
+            problem = f"index: expected {number}, got {example.index!r}."
+            remedy = "The GLUE server numbers its test sets from 0."
+            raise DataError(f"{problem} {remedy}", texts.source, example.line)
         yield f"{number}\t{task.task_type.submitted(label)}"

@@ -500,7 +500,8 @@ class WrittenLabel(OneLabel):
         of_labels = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)
 
         def score(model: Any, batch: dict[str, Tensor]) -> Tensor:
-            inputs, log_probs = batch, list[Tensor]()
+            inputs = batch
+            log_probs: list[Tensor] = []
             for pieces in of_labels.to(batch["input_ids"].device):
                 labels = pieces[None].expand(len(batch["input_ids"]), -1)
                 output = model(**inputs, labels=labels.contiguous())

@@ -309,16 +309,16 @@ class InfusionConfig(_Section):
     @property
     def sections_of_translator(self) -> dict[str, Any]:
         """What the config of our translator holds, as JSON; there the masks name the preset of the whole."""
-        found = {name: getattr(self, name) for name in IN_ATTENTION}
+        sections = {name: getattr(self, name) for name in IN_ATTENTION}
         if self.masks is not None and self.preset != "preserving":
-            found["masks"] = self.masks.model_copy(update={"preset": self.preset_of_masks})
-        return {name: one and one.model_dump(mode="json") for name, one in found.items()}
+            sections["masks"] = self.masks.model_copy(update={"preset": self.preset_of_masks})
+        return {name: section and section.model_dump(mode="json") for name, section in sections.items()}
 
     @property
     def parts(self) -> dict[str, _Section]:
         """What is infused: name of the section → the section."""
-        found = {name: getattr(self, name) for name in INFUSIONS}
-        return {name: one for name, one in found.items() if one and getattr(one, "kind", None) != "none"}
+        sections = {name: getattr(self, name) for name in INFUSIONS}
+        return {name: part for name, part in sections.items() if part and getattr(part, "kind", "") != "none"}
 
     @property
     def warning(self) -> str | None:
@@ -373,8 +373,8 @@ class InfusionConfig(_Section):
     @property
     def batch_numbers(self) -> list[int]:
         """`batch_settings` as batches carry them: whole numbers, or checksums."""
-        found = self.batch_settings.values()
-        return [one if isinstance(one, int) else zlib.crc32(repr(one).encode()) for one in found]
+        settings = self.batch_settings.values()
+        return [x if isinstance(x, int) else zlib.crc32(repr(x).encode()) for x in settings]
 
     @property
     def _values(self) -> dict[str, tuple[str, ...]]:
@@ -388,13 +388,13 @@ class InfusionConfig(_Section):
             ConfigError: As for `factors`, or the values of an open factor are not known.
         """
         stored = self._values
-        found = {name: stored[name] if name in stored else FACTORS[name].values for name in self.factors}
-        if unknown := [name for name, values in found.items() if values is None]:
+        of_factors = {name: stored[name] if name in stored else FACTORS[name].values for name in self.factors}
+        if unknown := [name for name, values in of_factors.items() if values is None]:
             raise ConfigError(
                 f"embedding.values: expected the values of {', '.join(unknown)}, which come from data, got "
                 "none. Call InfusionConfig.fitted with the training sentences, as `finetune` does."
             )
-        return {name: FactorVocabulary(name, values) for name, values in found.items() if values}
+        return {name: FactorVocabulary(name, values) for name, values in of_factors.items() if values}
 
     def fitted(self, sentences: Sequence[Sentence] | None = None) -> InfusionConfig:
         """A copy with the values of all factors; those of open factors come from the training sentences.
@@ -409,8 +409,8 @@ class InfusionConfig(_Section):
             names = [name for name in names if FACTORS[name].values]
         needs = {need for name in names if FACTORS[name].values is None for need in FACTORS[name].needs}
         columns = [WordColumns.from_sentences(sentences or (), only=needs)] if needs else []
-        found = build_vocabularies(columns, names, self.embedding.min_count)
-        values = self._values | {name: vocabulary.values for name, vocabulary in found.items()}
+        vocabularies = build_vocabularies(columns, names, self.embedding.min_count)
+        values = self._values | {name: vocabulary.values for name, vocabulary in vocabularies.items()}
         return self.model_copy(update={"embedding": self.embedding.model_copy(update={"values": values})})
 
     @classmethod
@@ -423,14 +423,14 @@ class InfusionConfig(_Section):
         Raises:
             ConfigError: A name is unknown or given twice, or there are two kinds of embedding.
         """
-        wanted = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
-        if unknown := [name for name in wanted if name not in SHORTHAND]:
+        keys = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
+        if unknown := [name for name in keys if name not in SHORTHAND]:
             expected = f"infuse: expected some of {', '.join(SHORTHAND)} or none"
             raise ConfigError(
-                [f"{expected}, got {one!r}. {nearest(one, list(SHORTHAND))}" for one in unknown]
+                [f"{expected}, got {key!r}. {nearest(key, list(SHORTHAND))}" for key in unknown]
             )
         content: dict[str, Any] = {}
-        for name in wanted:
+        for name in keys:
             key, value = SHORTHAND[name]
             if key in content:
                 raise ConfigError(f"infuse: expected {key} once, got it twice in {names!r}.")
@@ -485,8 +485,8 @@ def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: st
         layers = getattr(getattr(config, section), "layers", None)
         wrong = [layer for layer in layers or () if not 0 <= layer < n_layers]
         if wrong or layers == ():
-            found = ", ".join(map(str, wrong)) or "none"
-            problems.append(f"{section}.layers: expected layers 0 to {n_layers - 1} of {name}, got {found}.")
+            got = ", ".join(map(str, wrong)) or "none"
+            problems.append(f"{section}.layers: expected layers 0 to {n_layers - 1} of {name}, got {got}.")
     if (lisa := config.lisa) and lisa.attn_head >= n_heads:
         problems.append(
             f"lisa.attn_head: expected 0 to {n_heads - 1}, a head of {name}, got {lisa.attn_head}."

@@ -48,14 +48,18 @@ def parameter_counts(model: PreTrainedModel, plain: PreTrainedModel | None = Non
     """
     added = infusion_parameters(model) if plain is None or model.infusion is not None else []
     tasks = "target_tagger.", "parse_labels."
-    added += [(f"infusion.task.{key}", one) for key, one in model.named_parameters() if key.startswith(tasks)]
-    n_all, n_added = _count(model.parameters()), _count(one for _, one in added)
+    added += [
+        (f"infusion.task.{key}", parameter)
+        for key, parameter in model.named_parameters()
+        if key.startswith(tasks)
+    ]
+    n_all, n_added = _count(model.parameters()), _count(parameter for _, parameter in added)
     n_plain = n_all - n_added if plain is None else _count(plain.parameters())
-    found = {"backbone": n_plain}
-    for part, (title, _) in PARTS.items():
-        found[title] = _count(one for name, one in added if f"infusion.{part}." in name)
-    found |= {"source words and factors": n_all - n_plain - n_added, "added in all": n_all - n_plain}
-    return {title: count for title, count in found.items() if count}
+    counts = {"backbone": n_plain}
+    for key, (title, _) in PARTS.items():
+        counts[title] = _count(parameter for name, parameter in added if f"infusion.{key}." in name)
+    counts |= {"source words and factors": n_all - n_plain - n_added, "added in all": n_all - n_plain}
+    return {title: count for title, count in counts.items() if count}
 
 
 def parameter_report(model: PreTrainedModel, plain: PreTrainedModel | None = None) -> str:
@@ -91,14 +95,14 @@ def twins(config: Any, infusion: InfusionConfig) -> tuple[PreTrainedModel, PreTr
     auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForSequenceClassification
     if type(config) not in auto._model_mapping:
         raise ConfigError(f"model: expected a supported encoder, got one of the kind {config.model_type!r}.")
-    plain, own = deepcopy(config), deepcopy(config)
+    plain, infused = deepcopy(config), deepcopy(config)
     if config.model_type == "syntaxformer":
         plain.update(dict.fromkeys(_OF_SYNTAX))
     elif not config.is_encoder_decoder:
-        plain.num_labels = own.num_labels = 2
-        plain.problem_type = own.problem_type = "single_label_classification"
+        plain.num_labels = infused.num_labels = 2
+        plain.problem_type = infused.problem_type = "single_label_classification"
     torch.manual_seed(0)
-    models = [auto.from_config(one, dtype=torch.float32) for one in (plain, own)]
+    models = [auto.from_config(of_twin, dtype=torch.float32) for of_twin in (plain, infused)]
     return models[0], models[1] if infusion.is_plain else infuse(models[1], infusion)
 
 
@@ -108,8 +112,8 @@ def random_relations(n_rows: int, n_pieces: int, options: TreeOptions) -> Tensor
     size = n_rows * n_trees, n_pieces
     governors = np.random.default_rng(0).integers(np.maximum(0, places - 9), np.maximum(1, places), size)
     governors[:, 0] = -1
-    found = batch_dependency_relations(governors, np.full(len(governors), n_pieces), options.max_distance)
-    return torch.from_numpy(found.reshape(n_rows, n_trees, n_pieces, n_pieces))
+    relations = batch_dependency_relations(governors, np.full(len(governors), n_pieces), options.max_distance)
+    return torch.from_numpy(relations.reshape(n_rows, n_trees, n_pieces, n_pieces))
 
 
 def random_batch(model: PreTrainedModel, n_rows: int, n_pieces: int) -> dict[str, Tensor]:
@@ -121,8 +125,8 @@ def random_batch(model: PreTrainedModel, n_rows: int, n_pieces: int) -> dict[str
 
     labels = draw(config.vocab_size, n_pieces) if config.is_encoder_decoder else draw(2)
     sizes = [len(vocabulary) for vocabulary in section.vocabularies.values()]
-    if own := getattr(config, "factor_sizes", None):  # a file has them by name, in another order
-        sizes += [own[name] for name in config.width_plan.factor_widths]
+    if factor_sizes := getattr(config, "factor_sizes", None):  # a file has them by name, in another order
+        sizes += [factor_sizes[name] for name in config.width_plan.factor_widths]
     if (getattr(config, "infusion", None) or {}).get("kind") == "prepend":  # tags are pieces
         n_pieces, sizes = n_pieces * (1 + len(sizes)), []
     pieces = draw(getattr(config, "source_vocab_size", None) or config.vocab_size, n_pieces)
@@ -150,9 +154,11 @@ class Work:
 
     def forward(self) -> Any:
         """The output."""
-        given = {name: one for name, one in self.batch.items() if self.model.training or name not in _TASKS}
+        inputs = {
+            name: tensor for name, tensor in self.batch.items() if self.model.training or name not in _TASKS
+        }
         with torch.autocast(self.model.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            return self.model(**given)
+            return self.model(**inputs)
 
     def step(self) -> Tensor:
         """A training step; its loss."""
@@ -171,8 +177,8 @@ class Work:
 
     def peak_mib(self) -> float | None:
         """MiB of weights, optimizer and what a step adds at its height; None where it cannot be measured."""
-        states = [one for state in self.optimizer.state.values() for one in state.values()]
-        held = sum(one.nbytes for one in (*self.model.parameters(), *self.model.buffers(), *states))
+        states = [tensor for state in self.optimizer.state.values() for tensor in state.values()]
+        held = sum(tensor.nbytes for tensor in (*self.model.parameters(), *self.model.buffers(), *states))
         grown = _peak_bytes(self.step, self.model.device)
         return None if grown is None else (held + grown) / 2**20
 
@@ -189,8 +195,10 @@ def _peak_bytes(work: Callable[[], Any], device: torch.device) -> int | None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else it writes of itself to stderr
     with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True) as profile:
         work()
-    events = [one for one in profile.kineto_results.events() if one.name() == "[memory]"]
-    return max(accumulate(one.nbytes() for one in sorted(events, key=lambda one: one.start_ns())), default=0)
+    events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    return max(
+        accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())), default=0
+    )
 
 
 def medians(works: Mapping[str, Callable[[], Any]], device: torch.device, rounds: int) -> dict[str, float]:
@@ -219,7 +227,9 @@ def compare(
     Returns:
         `step_s`, `use_s` and `peak_mib`, each with the value of every model.
     """
-    works = {name: Work(one, random_batch(one, n_rows, n_pieces), dtype) for name, one in models.items()}
+    works = {
+        name: Work(model, random_batch(model, n_rows, n_pieces), dtype) for name, model in models.items()
+    }
     device = next(iter(models.values())).device
     return {
         "step_s": medians({name: work.step for name, work in works.items()}, device, rounds),

@@ -61,7 +61,7 @@ class Family:
         try:
             return TypeAdapter(cls).validate_python(dict(stored))
         except ValidationError as error:
-            names = ", ".join(one.name for one in fields(cls))
+            names = ", ".join(entry.name for entry in fields(cls))
             raise ConfigError(f"{source}: family: expected {names}, got {dict(stored)!r}.") from error
 
 
@@ -229,21 +229,21 @@ def embedded(stack: Any, pieces: Any, inputs: dict[str, Any]) -> Tensor:
 def _at(module: nn.Module, path: str, role: str, kind: type) -> Any:
     """The module at a path."""
     try:
-        found = module.get_submodule(path)
+        inner = module.get_submodule(path)
     except AttributeError:
-        found = None
-    if not isinstance(found, kind):
+        inner = None
+    if not isinstance(inner, kind):
         inside = type(module).__name__
         raise ConfigError(
             f"family.{role}: expected the path of a {kind.__name__} in {inside}, got {path!r}. "
             f"It has {', '.join(name for name, _ in module.named_children())}."
         )
-    return found
+    return inner
 
 
 def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
     name, kind = type(model).__name__, getattr(getattr(model, "config", None), "model_type", None)
-    remedy = f"Supported: {', '.join(one.title for one in FAMILIES.values())}."
+    remedy = f"Supported: {', '.join(known.title for known in FAMILIES.values())}."
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model: expected a transformers PreTrainedModel, got {name}. {remedy}")
     if not model.config.is_encoder_decoder and _looks_back(model):
@@ -265,7 +265,7 @@ def _looks_back(model: PreTrainedModel) -> bool:
     if getattr(model.config, "is_decoder", False) or "CausalLM" in name or "LMHead" in name:
         return True
     says = [getattr(module, "is_causal", None) for module in model.modules()]
-    if any(one is not None for one in says):
+    if any(is_causal is not None for is_causal in says):
         return True in says
     return kind in _WRITERS
 
@@ -277,10 +277,10 @@ def final_of(model: PreTrainedModel, family: Family) -> nn.Module | None:
         # A head that labels pieces takes all final vectors, not only that of the sentence.
         if head in _HEADS and not type(model).__name__.endswith("ForSequenceClassification"):
             continue
-        found = getattr(model, head, None)
-        found = getattr(found, rest, None) if rest else found
-        if found is not None:
-            return found
+        final = getattr(model, head, None)
+        final = getattr(final, rest, None) if rest else final
+        if final is not None:
+            return final
     return None
 
 

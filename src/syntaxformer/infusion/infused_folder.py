@@ -67,8 +67,8 @@ class InfusedConfig(PreTrainedConfig):
                 f"{_HOST}: expected a kind of model that transformers knows, got {of_host['model_type']!r}. "
                 "The folder was altered or written by another version."
             )
-        found = CONFIG_MAPPING[of_host["model_type"]].from_dict(of_host, **kwargs)
-        host, *unused = found if isinstance(found, tuple) else (found,)
+        host_config = CONFIG_MAPPING[of_host["model_type"]].from_dict(of_host, **kwargs)
+        host, *unused = host_config if isinstance(host_config, tuple) else (host_config,)
         config = cls()
         vars(config).update({**vars(host), "host": host, "model_type": cls.model_type})
         return (config, *unused) if unused else config
@@ -107,16 +107,16 @@ def save(
     names = ("commit_message", "private", "create_pr", "token")
     upload = {name: kwargs.pop(name) for name in names if name in kwargs}
     # Under the host's names in memory: others are found by its kind, which is ours in the folder.
-    given = (is_main_process, *args) if args else ()
+    positional = (is_main_process, *args) if args else ()
     kwargs |= {} if args else {"is_main_process": is_main_process}
-    by_host(save_directory, *given, **{"save_original_format": False, **kwargs})
+    by_host(save_directory, *positional, **{"save_original_format": False, **kwargs})
     if not is_main_process:
         return
     if not folder.is_file():
-        own = host_class(type(model))
+        host = host_class(type(model))
         content = {
             "architecture": _known_class(type(model)).__name__,
-            **({} if own.__module__.startswith("transformers.") else {"class": own.__name__}),
+            **({} if host.__module__.startswith("transformers.") else {"class": host.__name__}),
             "options": _pooling(model),
             "checkpoint": end_of(model.name_or_path),
             "relations": RELATIONS_VERSION,
@@ -145,9 +145,9 @@ def _pooling(model: PreTrainedModel) -> dict[str, bool]:
 def _known_class(infused: type) -> type:
     """The transformers class of an infused model, even if a class of the user's derives from it."""
     return next(
-        found
-        for found in infused.__mro__
-        if found.__module__.startswith("transformers.") and "by" not in found.__dict__
+        base
+        for base in infused.__mro__
+        if base.__module__.startswith("transformers.") and "by" not in base.__dict__
     )
 
 
@@ -183,20 +183,20 @@ def from_folder(
     folder = fetched(folder, **{key: options.pop(key) for key in _OF_HUB if key in options}) / subfolder
     stored, infusion, family = _stored(folder)
     if model_class is None and (name := stored.get("class")) is not None:
-        told = f"{folder}: expected its class {name}, which is not of transformers"
+        problem = f"{folder}: expected its class {name}, which is not of transformers"
         if auto is None:
-            raise CheckpointError(f"{told}, got none. Give it to syntaxformer.load as model_class.")
+            raise CheckpointError(f"{problem}, got none. Give it to syntaxformer.load as model_class.")
         _log.warning(
-            "%s, got %s. Load it with syntaxformer.load, and give it model_class.", told, auto.__name__
+            "%s, got %s. Load it with syntaxformer.load, and give it model_class.", problem, auto.__name__
         )
-    variants = {found[1] for one in folder.glob("model*") if (found := _VARIANT.fullmatch(one.name))}
+    variants = {match[1] for path in folder.glob("model*") if (match := _VARIANT.fullmatch(path.name))}
     if len(variants) == 1:  # of `save_pretrained(variant=…)`; None where the weights have their plain name
         options.setdefault("variant", variants.pop())
     check_settings(folder)
     with folder_errors(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = deepcopy(getattr(config, "host", config))
-        for name in [one for one in options if hasattr(host_config, one) and one not in _OF_WEIGHTS]:
+        for name in [key for key in options if hasattr(host_config, key) and key not in _OF_WEIGHTS]:
             setattr(host_config, name, options.pop(name))
         if model_class is not None:
             host = model_class
@@ -204,14 +204,14 @@ def from_folder(
             host = auto_factory._get_model_class(host_config, auto._model_mapping)
         else:
             host = _architecture(folder, stored, host_config)
-        own = {}
+        pooling = {}
         if auto is None and host.__name__ == stored.get("architecture") and stored.get("options"):
-            own = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
-        options = {"use_safetensors": True, **own, **options}
+            pooling = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
+        options = {"use_safetensors": True, **pooling, **options}
         wants_report = options.pop("output_loading_info", False)
         infused = _infused(host, infusion, family)
         if not options.get("ignore_mismatched_sizes"):
-            check_weights(folder, lambda: infused(deepcopy(host_config), *args, **own))
+            check_weights(folder, lambda: infused(deepcopy(host_config), *args, **pooling))
         model, report = infused.from_pretrained(
             folder, *args, config=host_config, output_loading_info=True, **options
         )
@@ -230,8 +230,10 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
             if getattr(self, "infusion", None) is None:
                 infuse(self, infusion, family)
             elif self.infusion.config != infusion:
-                told = f"{INFUSION_FILE}: expected what {host.__name__} infuses itself with, got another one."
-                raise CheckpointError(told)
+                problem = (
+                    f"{INFUSION_FILE}: expected what {host.__name__} infuses itself with, got another one."
+                )
+                raise CheckpointError(problem)
 
     Infused.__name__ = Infused.__qualname__ = host.__name__
     return Infused
@@ -262,13 +264,13 @@ def _stored(folder: Path) -> tuple[dict[str, Any], InfusionConfig, Family | None
 def _architecture(folder: str | Path, stored: dict[str, Any], config: Any) -> type[PreTrainedModel]:
     """The class that was infused, looked up only in its host's module: other names could import any code."""
     module = import_module(type(config).__module__.replace("configuration_", "modeling_"))
-    found = getattr(module, str(stored.get("architecture")), None)
-    if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
+    architecture = getattr(module, str(stored.get("architecture")), None)
+    if not (isinstance(architecture, type) and issubclass(architecture, PreTrainedModel)):
         raise CheckpointError(
             f"{Path(folder) / INFUSION_FILE}: expected the name of a transformers model as architecture, got "
             f"{stored.get('architecture')!r}. The folder was altered or written by another version."
         )
-    return found
+    return architecture
 
 
 def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole: bool) -> None:

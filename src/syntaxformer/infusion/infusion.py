@@ -218,14 +218,14 @@ class Infusion(nn.Module):
         transformers marks what it has loaded, and asks a model to initialise the rest.
         """
         loaded = [p for p in self.parameters() if getattr(p, "_is_hf_initialized", False)]
-        kept = [parameter.clone() for parameter in loaded]
+        loaded_values = [parameter.clone() for parameter in loaded]
         groups = (self.topical, self.gates, self.relation_bias, self.lisa)
         modules = [module for group in groups for module in group.values()]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
             for module in [*modules, *([self.embedding] if self.embedding else [])]:
                 cast("Any", module).reset_parameters()
-        for parameter, values in zip(loaded, kept, strict=True):
+        for parameter, values in zip(loaded, loaded_values, strict=True):
             parameter.copy_(values)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class Infusion(nn.Module):
 
     def prepare_batch(
         self,
-        given: Mapping[str, Tensor | None],
+        tensors: Mapping[str, Tensor | None],
         shape: torch.Size,
         attention_mask: Tensor | None,
         wants_attention: bool = False,
@@ -325,28 +325,28 @@ class Infusion(nn.Module):
             ValueError: The batch lacks syntax that the model is infused with, was made for other settings, or
                 its shape is wrong.
         """
-        self._check_batch(given, shape)
+        self._check_batch(tensors, shape)
         if attention_mask is not None and attention_mask.ndim != 2:
             problem = f"attention_mask: expected shape [batch, pieces], got {list(attention_mask.shape)}."
             raise ValueError(f"{problem} An infused model takes only a mask of padding.")
-        relations = _as_bytes(given["syntax"]) if self.config.tree_options else None
+        relations = _as_bytes(tensors["syntax"]) if self.config.tree_options else None
         if relations is not None and self.relation_bias:  # a larger id would be read from the next tree's
             check_ids(relations, 3 * self.config.relation_bias.max_distance + 2)
         seen = seen or ForwardRecord()
-        seen.targets, seen.counted = given.get("governors"), given.get("first_pieces")
+        seen.targets, seen.counted = tensors.get("governors"), tensors.get("first_pieces")
         self._last.own.seen = seen
         return SyntaxBatch(
             infusion=self,
             relations=relations,
             key_mask=None if attention_mask is None else attention_mask != 0,
-            factor_ids=given.get("factor_ids"),
-            governors=given.get("governors"),
+            factor_ids=tensors.get("factor_ids"),
+            governors=tensors.get("governors"),
             wants_attention=wants_attention,
             seen=seen,
             outputs=outputs,
         )
 
-    def _check_batch(self, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
+    def _check_batch(self, tensors: Mapping[str, Tensor | None], shape: torch.Size) -> None:
         """Check that the batch brings what the infusion needs, in the shape of its pieces."""
         batch, n_pieces = shape
         options, embedding = self.config.tree_options, self.embedding
@@ -357,7 +357,7 @@ class Infusion(nn.Module):
             "governors": [batch, n_pieces] if injects else None,
         }
         for name, expected in required.items():
-            if expected is not None and given.get(name) is None:
+            if expected is not None and tensors.get(name) is None:
                 why, remedy = (
                     "which the model is infused with",
                     "or give raw text to syntaxformer.pipeline or to a Translator",
@@ -374,10 +374,10 @@ class Infusion(nn.Module):
         shapes = required | {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
         shapes |= {"syntax_settings": [batch, len(self._batch_numbers)]}
         for name, expected in shapes.items():
-            tensor = given.get(name)
+            tensor = tensors.get(name)
             if expected is not None and tensor is not None and list(tensor.shape) != expected:
                 raise ValueError(f"{name}: expected shape {expected}, got {list(tensor.shape)}.")
-        if (settings := given.get("syntax_settings")) is not None:
+        if (settings := tensors.get("syntax_settings")) is not None:
             self._check_settings(settings)
 
     def _check_settings(self, made_for: Tensor) -> None:
@@ -501,13 +501,17 @@ def param_groups(
     Returns:
         Groups of the host and of the infusion, each with decay and without, as far as there are such.
     """
-    new = {id(one) for _, one in infusion_parameters(model)} if hasattr(model, "infusion") else set()
-    own = lr if infusion_lr is None else infusion_lr
+    new = (
+        {id(parameter) for _, parameter in infusion_parameters(model)}
+        if hasattr(model, "infusion")
+        else set()
+    )
+    infusion_rate = lr if infusion_lr is None else infusion_lr
     groups: dict[tuple[bool, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             is_new, is_bare = id(parameter) in new, parameter.dim() < 2 or "bias" in name
-            group = {"lr": own if is_new else lr, "weight_decay": 0.0 if is_bare else weight_decay}
+            group = {"lr": infusion_rate if is_new else lr, "weight_decay": 0.0 if is_bare else weight_decay}
             groups.setdefault((is_new, is_bare), {"params": [], **group})["params"].append(parameter)
     return [groups[key] for key in sorted(groups)]
 

@@ -60,7 +60,9 @@ def push_to_hub(
     from huggingface_hub import HfApi
 
     api, listed = HfApi(token=token), _read(Path(folder) / MANIFEST).get("files", {})
-    names = [one.relative_to(folder).as_posix() for one in Path(folder).rglob("*") if one.suffix in _PICKLES]
+    names = [
+        path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.suffix in _PICKLES
+    ]
     left_out = [*_NOT_UPLOADED, *(escape(name) for name in names if name not in listed)]
     repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
     write_card(Path(folder), repo_id)
@@ -74,21 +76,21 @@ def push_to_hub(
 
 def _card(folder: Path, name: str) -> str:
     names = ("config", "infusion", "collator", "classifier", "syntaxformer", "run", "trainer_state")
-    of: dict[str, Any] = {one: _read(folder / f"{one}.json") for one in names}
-    recipe, kind = _read(folder / "recipe.yaml"), next((one for one in _KINDS if of[one]), "infusion")
-    (task, use), told = _KINDS[kind], of[kind]
+    of: dict[str, Any] = {stem: _read(folder / f"{stem}.json") for stem in names}
+    recipe, kind = _read(folder / "recipe.yaml"), next((stem for stem in _KINDS if of[stem]), "infusion")
+    (task, use), record = _KINDS[kind], of[kind]
     begun: Any = of["infusion"].get("checkpoint") or recipe.get("model")
     infusion = of["infusion"].get("infusion") or recipe.get("infusion") or {}
     embedding = infusion.get("embedding") or {}
-    parts = [part for part in IN_ATTENTION if infusion.get(part)]
-    by = [told[key] for key in ("annotator", "annotator_version") if told.get(key)]
+    parts = [section for section in IN_ATTENTION if infusion.get(section)]
+    by = [record[key] for key in ("annotator", "annotator_version") if record.get(key)]
     facts = {
         "network": ", ".join(of["config"].get("architectures") or ()),
         "started from": end_of(begun.get("init_from") if isinstance(begun, dict) else begun),
         "infused": ", ".join(filter(None, [*parts, embedding.get("kind")])),
         "factors": ", ".join(embedding.get("factors") or ()),
         "annotator": " ".join(by) or ", ".join(of["collator"].get("annotators") or ()),
-        "languages": " → ".join(told[side] for side in ("src", "tgt") if side in told),
+        "languages": " → ".join(record[side] for side in ("src", "tgt") if side in record),
         "trained on": _data(of["run"], recipe.get("data") or {}),
         "scores on dev": _scores(of["run"], of["trainer_state"].get("log_history") or ()),
     }
@@ -114,10 +116,10 @@ def _data(run: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
 def _scores(run: Mapping[str, Any], logs: Sequence[Mapping[str, Any]]) -> str:
     """As a run of ours has stored them, or transformers' `Trainer` those of its last evaluation."""
-    found = run.get("dev") or {key: run[key] for key in run if key.startswith("dev_")}
-    found = found or next((log for log in reversed(logs) if "eval_loss" in log), {})
-    numbers = {key: one for key, one in found.items() if isinstance(one, int | float)}
-    return ", ".join(f"{key} {one:.4g}" for key, one in numbers.items() if not _TIMES.search(key))
+    scores = run.get("dev") or {key: run[key] for key in run if key.startswith("dev_")}
+    scores = scores or next((log for log in reversed(logs) if "eval_loss" in log), {})
+    numbers = {key: score for key, score in scores.items() if isinstance(score, int | float)}
+    return ", ".join(f"{key} {score:.4g}" for key, score in numbers.items() if not _TIMES.search(key))
 
 
 def end_of(path: str | None) -> str:

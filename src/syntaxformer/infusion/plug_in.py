@@ -63,8 +63,8 @@ class FoldedOutput(nn.Module):
         # One gate for each head: A ((1 - g) x) + W_V A (g x); the bias b uses the mean gate.
         columns = gate.repeat_interleave(states.shape[-1] // len(gate)).to(states.dtype)
         bias, mean = run(torch.zeros_like(states[..., :1, :]), *args, **kwargs), gate.mean().to(states.dtype)
-        kept = run(states * (1 - columns), *args, **kwargs) - mean * bias
-        return kept + topical.map(run(states * columns, *args, **kwargs) - (1 - mean) * bias, None)
+        full = run(states * (1 - columns), *args, **kwargs) - mean * bias
+        return full + topical.map(run(states * columns, *args, **kwargs) - (1 - mean) * bias, None)
 
 
 @dataclass(eq=False)
@@ -143,19 +143,19 @@ def _opened(
     stack: InfusedEncoder, root: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], SyntaxBatch]:
     """The host's arguments by name, and the batch that its layers take."""
-    given = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
-    if all(value is None for value in given.values()):
-        given = _running.own.given or given  # heads of MPNet and DeBERTa hand nothing on
+    tensors = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
+    if all(value is None for value in tensors.values()):
+        tensors = _running.own.given or tensors  # heads of MPNet and DeBERTa hand nothing on
     record = kwargs.pop("syntax_seen", None)
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
     pieces = inputs["inputs_embeds"] if pieces is None else pieces
-    for key, value in given.items():  # the host has put the choices of each example beneath each other
+    for key, value in tensors.items():  # the host has put the choices of each example beneath each other
         if value is not None and value.ndim > BATCH_KEYS[key]:
-            given[key] = value.flatten(0, 1)
+            tensors[key] = value.flatten(0, 1)
     infusion = cast("Infusion", root.infusion)
     parts = parts_in(stack, infusion.family, final_of(root, infusion.family))
-    place(root, parts)
+    wrap_parts(root, parts)
     asked = ("output_attentions", "output_hidden_states")
     for name in asked if stack.config is not root.config else ():  # as beside a decoder
         if inputs.get(name) is None and getattr(root.config, name):
@@ -164,7 +164,7 @@ def _opened(
     wants = bool(stack.config.output_attentions if wants is None else wants)
     outputs = tuple(parts.output(layer) for layer in range(len(parts.layers)))
     mask = inputs.get("attention_mask")
-    batch = infusion.prepare_batch(given, pieces.shape[:2], mask, wants, record, outputs)
+    batch = infusion.prepare_batch(tensors, pieces.shape[:2], mask, wants, record, outputs)
     join = infusion.embedding
     if join is not None and not join.joins_final:  # kinds add and concat: the pieces become their embeddings
         pieces = inputs.pop("input_ids", None)
@@ -179,8 +179,8 @@ def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """All arguments of a call of the module's `forward` by name, positional ones included."""
     names = type(module).positional
     if len(args) > len(names) or any(name in kwargs for name in names[: len(args)]):
-        given = f"{len(args)} without names and {', '.join(kwargs)}"
-        raise TypeError(f"{type(module).__name__}: expected each of {', '.join(names)} once, got {given}.")
+        got = f"{len(args)} without names and {', '.join(kwargs)}"
+        raise TypeError(f"{type(module).__name__}: expected each of {', '.join(names)} once, got {got}.")
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
@@ -206,8 +206,12 @@ class InfusedModel(TakesSyntax):
 
     def _tell_of_frozen(self) -> None:
         """Say once that the rest of the model trains, but not its infusion."""
-        ours = (one.requires_grad for one in self.infusion.parameters())
-        if not next(ours, True) and not any(ours) and any(one.requires_grad for one in self.parameters()):
+        ours = (parameter.requires_grad for parameter in self.infusion.parameters())
+        if (
+            not next(ours, True)
+            and not any(ours)
+            and any(parameter.requires_grad for parameter in self.parameters())
+        ):
             self._told = True
             remedy = 'With PEFT, set modules_to_save=["infusion"].'
             _log.warning("infusion: its parameters are not trained, while others are. %s", remedy)
@@ -310,7 +314,7 @@ def _with_governor_loss(model: InfusedModel, output: Any, seen: ForwardRecord, l
             model._has_warned_of_loss = True
             return output
     seen.governor_losses = {
-        layer: [one.detach() for one in losses] for layer, losses in seen.governor_losses.items()
+        layer: [loss.detach() for loss in losses] for layer, losses in seen.governor_losses.items()
     }
     return output
 
@@ -325,7 +329,7 @@ def _warn_of_loss() -> None:
     )
 
 
-def place(model: PreTrainedModel, parts: Parts) -> None:
+def wrap_parts(model: PreTrainedModel, parts: Parts) -> None:
     """Wrap W_O of the layers with topical attention, and the head for let, wherever they are now."""
     infusion = cast("Infusion", model.infusion)
     for layer in range(len(parts.layers)) if infusion.attends else ():
@@ -398,23 +402,23 @@ def _infuse_host(inner: PreTrainedModel, config: InfusionConfig, parts: Parts) -
     _own_config(inner, parts)
     if inner.infusion.attends:
         parts.stack.config._attn_implementation = IMPLEMENTATION
-    for part in [one for one in inner.modules() if isinstance(one, PreTrainedModel)]:
-        if part is parts.stack or (part is not inner and parts.stack in part.modules()):
-            part.syntax_root = (inner,)  # type: ignore[assignment]
-            wrap_module(part, InfusedEncoder if part is parts.stack else InfusedPart)
+    for inner_model in [module for module in inner.modules() if isinstance(module, PreTrainedModel)]:
+        if inner_model is parts.stack or (inner_model is not inner and parts.stack in inner_model.modules()):
+            inner_model.syntax_root = (inner,)  # type: ignore[assignment]
+            wrap_module(inner_model, InfusedEncoder if inner_model is parts.stack else InfusedPart)
     wrap_module(inner, InfusedModel)
-    place(inner, parts)
+    wrap_parts(inner, parts)
     return inner
 
 
 def _infuse_own(model: Any, config: InfusionConfig) -> Any:
     """Infuse our own translator, whose config says with what; return what holds the infusion."""
-    shared, own = model.config, copy.deepcopy(model.config)
+    shared, config_of_model = model.config, copy.deepcopy(model.config)
     for name, section in config.sections_of_translator.items():
-        setattr(own, name, section)
+        setattr(config_of_model, name, section)
     for module in model.modules():
         if getattr(module, "config", None) is shared:
-            module.config = own
+            module.config = config_of_model
     model.encoder.infuse(config)
     return model.encoder
 
@@ -424,8 +428,8 @@ def _own_config(model: PreTrainedModel, parts: Parts) -> None:
     of_stack: dict[int, Any] = {}
     of_model = {} if model.config.is_encoder_decoder else of_stack
     done: set[int] = set()
-    for module, copies in [(one, of_stack) for one in parts.stack.modules()] + [
-        (one, of_model) for one in model.modules()
+    for module, copies in [(module, of_stack) for module in parts.stack.modules()] + [
+        (module, of_model) for module in model.modules()
     ]:
         config = getattr(module, "config", None)
         if isinstance(config, PreTrainedConfig) and id(config) not in done:

@@ -35,6 +35,7 @@ def folders(tmp_path_factory):
     return {"translator": translator, "infused": infused}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["", *["transformers.models.auto.configuration_auto, "] * EXHAUSTIVE])
 def test_both_kinds_are_known_after_import(before, folders):
     seen = _ran(

@@ -6,7 +6,6 @@ import copy
 import json
 import subprocess
 import sys
-from itertools import product
 
 import pytest
 import torch
@@ -14,8 +13,8 @@ import transformers as hf
 from torch.testing import assert_close
 
 import syntaxformer as sf
+from subjects import stirred, subject_of
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from tiny_hosts import EXHAUSTIVE
 
 # PEFT asks transformers by a name that transformers calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -30,47 +29,15 @@ COMBINED = ("masks", "masks,lisa,pos_add", "relation_bias,lisa", "masks,let")
 
 def _plain(**changes):
     torch.manual_seed(1)
-    model = hf.BertForSequenceClassification(hf.BertConfig(**{**SIZES, **changes})).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model
-
-
-def _open(model):
-    """Let every new parameter do something."""
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for name, parameter in sf.infusion_parameters(model):
-            if ".gates." in name:
-                parameter.fill_(0.7)
-            else:
-                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator).to(parameter.device))
-    return model
+    return hf.BertForSequenceClassification(hf.BertConfig(**{**SIZES, **changes})).eval()
 
 
 def _infused(names, **changes):
-    return _open(sf.infuse(_plain(**changes), names))
+    return subject_of(f"bert-{names}").model(**changes)
 
 
-def _batch(names, seed=3):
-    generator = torch.Generator().manual_seed(seed)
-
-    def numbers(low, high, *shape):
-        return torch.randint(low, high, shape, generator=generator)
-
-    batch = {
-        "input_ids": numbers(4, VOCAB, BATCH, PIECES),
-        "attention_mask": torch.ones(BATCH, PIECES, dtype=torch.int64),
-    }
-    batch["attention_mask"][1, 5:] = 0
-    if "masks" in names or "relation" in names:
-        batch["syntax"] = numbers(0, 46, BATCH, 2, PIECES, PIECES).to(torch.uint8)
-    if "pos" in names or "let" in names:
-        batch["factor_ids"] = numbers(1, 20, BATCH, PIECES, 1)
-    if "lisa" in names:
-        batch["governors"] = numbers(0, 5, BATCH, PIECES).masked_fill(batch["attention_mask"] == 0, -100)
-    return batch
+def _batch(names):
+    return subject_of(f"bert-{names}").unlabelled()
 
 
 def _logits(model, batch):
@@ -81,6 +48,7 @@ def _logits(model, batch):
 # Folders
 
 
+@pytest.mark.slow
 def test_without_our_package_auto_classes_name_it(tmp_path):
     _infused("masks").save_pretrained(tmp_path)
     code = (
@@ -166,7 +134,7 @@ class WithOwnHead(hf.BertPreTrainedModel):
 def test_a_class_of_ones_own_comes_back_as_itself(own, tmp_path, caplog):
     torch.manual_seed(1)
     model, batch = (
-        _open(sf.infuse(own(hf.BertConfig(**SIZES)).eval(), "masks,pos_add")),
+        stirred(sf.infuse(own(hf.BertConfig(**SIZES)).eval(), "masks,pos_add")),
         _batch("masks,pos_add"),
     )
     model.save_pretrained(tmp_path)
@@ -196,7 +164,7 @@ class InfusesItself(hf.BertForSequenceClassification):
 
 
 def test_a_class_that_infuses_itself_comes_back(tmp_path):
-    model, batch = _open(InfusesItself(hf.BertConfig(**SIZES)).eval()), _batch("masks")
+    model, batch = stirred(InfusesItself(hf.BertConfig(**SIZES)).eval()), _batch("masks")
     model.save_pretrained(tmp_path)
     loaded = sf.load(tmp_path, model_class=InfusesItself).eval()
     assert type(loaded) is type(model)
@@ -320,9 +288,8 @@ def test_a_model_made_of_an_infused_class_is_refused():
 
 @pytest.mark.parametrize("names", COMBINED)
 def test_new_parameters_of_a_bfloat16_model_are_float32_and_learn(names):
-    model, batch = sf.infuse(_plain().to(torch.bfloat16), names).train(), _batch(names)
+    model, batch = stirred(sf.infuse(_plain().to(torch.bfloat16), names)).train(), _batch(names)
     assert {one.dtype for _, one in sf.infusion_parameters(model)} == {torch.float32}
-    _open(model)
     before = {name: one.detach().clone() for name, one in sf.infusion_parameters(model)}
     optimizer = torch.optim.Adam([one for _, one in sf.infusion_parameters(model)], lr=1e-3)
     for _ in range(3):
@@ -333,21 +300,10 @@ def test_new_parameters_of_a_bfloat16_model_are_float32_and_learn(names):
     assert loss.isfinite()
     for name, one in sf.infusion_parameters(model):
         moved = (one - before[name]).abs()
-        assert moved.max() > 5e-4, name
-
-
-# Accelerate
+        assert moved.max() > 1e-4, name
 
 
 # PEFT
-
-
-def _adapted(model, **options):
-    import peft
-
-    torch.manual_seed(5)
-    config = peft.LoraConfig(r=3, lora_alpha=6, **options)
-    return peft.get_peft_model(model, config)
 
 
 def _train(model, batch, n_steps=3):
@@ -361,49 +317,11 @@ def _train(model, batch, n_steps=3):
     return model.eval()
 
 
-PEFT_TARGETS = {"attention": ["query", "value"], "output": ["attention.output.dense"], "all": "all-linear"}
-
-
-PAIRS = [(COMBINED[0], "output"), (COMBINED[1], "all"), (COMBINED[2], "output"), (COMBINED[3], "all")]
-
-
-@pytest.mark.parametrize(("names", "target"), product(COMBINED, PEFT_TARGETS) if EXHAUSTIVE else PAIRS)
-@pytest.mark.parametrize("order", ["infuse first", "adapt first"])
-def test_adapters_train_save_load_and_merge(names, target, order, tmp_path):
+def test_a_copy_of_an_adapted_model_is_one_of_its_own():
     import peft
 
-    batch, options = _batch(names), {"target_modules": PEFT_TARGETS[target]}
-    if order == "infuse first":
-        model = _adapted(_infused(names), modules_to_save=["infusion"], **options)
-    else:
-        model = sf.infuse(_adapted(_plain(), **options), names)
-        _open(model.get_base_model())
-    start = {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
-    assert any("infusion" in name for name in start), "the infusion trains"
-    _train(model, batch)
-    moved = {
-        name for name, one in model.named_parameters() if name in start and not torch.equal(one, start[name])
-    }
-    assert {name for name in start if "infusion" in name} <= moved
-    expected = _logits(model, batch)
-    other = {**batch, **{key: batch[key].flip(0) for key in ("syntax", "factor_ids") if key in batch}}
-    assert (_logits(model, other) - expected).abs().max() > 1e-4
-
-    model.save_pretrained(tmp_path)
-    again = peft.PeftModel.from_pretrained(sf.infuse(_plain(), names), tmp_path).eval()
-    assert_close(_logits(again, batch), expected, atol=1e-5, rtol=0)
-    merged = model.merge_and_unload()
-    assert_close(_logits(merged, batch), expected, atol=1e-5, rtol=0)
-    merged.save_pretrained(tmp_path / "merged")
-    assert_close(_logits(sf.load(tmp_path / "merged").eval(), batch), expected, atol=1e-5, rtol=0)
-
-
-def test_a_copy_of_an_adapted_model_is_one_of_its_own():
-    names = "masks,pos_add"
-    model, batch = (
-        _adapted(_infused(names), modules_to_save=["infusion"], target_modules="all-linear"),
-        _batch(names),
-    )
+    batch, config = _batch("masks,pos_add"), peft.LoraConfig(r=3, target_modules="all-linear")
+    model = sf.infuse(peft.get_peft_model(_plain(), config), "masks,pos_add")
     expected = _logits(model, batch)
     other = copy.deepcopy(model)
     _train(other, batch)
@@ -414,6 +332,7 @@ def test_a_copy_of_an_adapted_model_is_one_of_its_own():
 # Trainers and others who call it
 
 
+@pytest.mark.slow
 def test_sentence_transformers_calls_it_with_its_syntax(tmp_path, word_tokenizer):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer

@@ -548,12 +548,12 @@ def _offloaded(subject, offload):
 COMPILED = """
 import json, sys
 sys.path[:0] = sys.argv[1].split(":")
-import conftest, test_model, torch
+import subjects, test_model, torch
 found = {}
 for one in sys.argv[2:]:
     what, name, backend = one.split("=")
     torch._dynamo.reset()
-    found[one] = getattr(test_model, what)(conftest.subject_of(name), backend)
+    found[one] = getattr(test_model, what)(subjects.subject_of(name), backend)
 print(json.dumps(found))
 """
 """For processes in which shapes are not checked at run time: no compiler looks into these checks."""
@@ -566,6 +566,7 @@ def _in_process(*tasks):
     return json.loads(ran.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_compiled_models_are_one_graph_and_compute_the_same(compiled):
     """Losses and gradients after an eager call and, in long runs, outputs; the names of parameters stay."""
     gaps = _in_process(*(f"compiled_gap={name}={backend}" for name, backend in compiled))
@@ -586,6 +587,7 @@ def compiled_gap(subject, backend):
     return max(float((found[name] - one).abs().max()) for name, one in step.items())
 
 
+@pytest.mark.slow
 def test_what_a_compiled_pass_leaves_is_there():
     tasks = ("threads_apart=bert-masks,let=eager", "seen_loss=bert-lisa=eager")
     refusals = [f"refuses_batches_of_others=bert-{names}=eager" for names in ("masks", "pos_add")]

@@ -144,6 +144,9 @@ def test_adapters_train_save_load_and_merge(tiny, any_family, order, tmp_path):
     assert_close(_scores(tiny, again, batch), expected, atol=1e-4, rtol=1e-4)
     merged = model.merge_and_unload()
     assert_close(_scores(tiny, merged, batch), expected, atol=1e-4, rtol=1e-4)
+    merged.save_pretrained(tmp_path / "merged")
+    loaded = sf.load(tmp_path / "merged").eval()
+    assert_close(_scores(tiny, loaded, batch), expected, atol=1e-4, rtol=1e-4)
 
 
 def _train(tiny, model, batch):

@@ -108,6 +108,7 @@ def test_the_folder_is_whole_and_holds_no_pickle(learned):
         assert path.read_bytes()[:2] not in (b"\x80\x02", b"\x80\x04", b"PK"), path.name
 
 
+@pytest.mark.slow
 def test_a_run_with_lisa_says_how_many_governors_it_finds(config_of):
     settings = ("training.epochs=8", "infusion.lisa.weight=5", "training.infusion_learning_rate=0.02")
     folder = finetune(config_of(*settings, infuse="lisa"))
@@ -209,6 +210,7 @@ def test_biases_of_relations_do_not_decay(config_of, stopped):
     assert sum(found.values()) > 5
 
 
+@pytest.mark.slow
 def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
     folder = finetune(
         config_of(
@@ -224,6 +226,7 @@ def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
     assert report["dev"]["matthews"] == pytest.approx(report["trials"][1]["score"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_workers_make_the_same_run(config_of, tmp_path):
     """Texts that are cut are counted, too."""
     settings = ("training.epochs=2", "training.max_length=8")

@@ -103,6 +103,7 @@ def _assert_same(one, other, texts):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "infusion", "n_texts"),
     [

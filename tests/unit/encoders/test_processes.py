@@ -45,6 +45,7 @@ def finetune(checkpoint, cola, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(finetune, tmp_path):
     one = torch.tensor(finetune("one", 1))
     assert one.shape == (15,)

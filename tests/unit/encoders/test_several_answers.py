@@ -76,6 +76,7 @@ def read(path, kind, labelled=True, **columns):
 # Tags of words.
 
 
+@pytest.mark.slow
 def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path):
     train = file("x.conll", "-DOCSTART- -X- O\n\n" + blocks(sentences(40)))
     infused = ("--infuse", "masks,pos_add", "--task", "ner", "--model", checkpoint)
@@ -325,6 +326,7 @@ def test_a_word_without_pieces_is_outside(checkpoint):
 # Questions.
 
 
+@pytest.mark.slow
 def test_questions_from_squads_json_to_answers(run, file, checkpoint, tmp_path):
     train = file("train.json", json.dumps(questions(sentences(200)), indent=1))
     assert len(json.loads(train.read_text())["data"]) == 200

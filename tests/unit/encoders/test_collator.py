@@ -22,27 +22,9 @@ from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, sentence_
 from syntaxformer.trees.sentence import OF_PARSE
 
 VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "the",
-    "old",
-    "man",
-    "sleep",
-    "##s",
-    "un",
-    "##believ",
-    "##ably",
-    "dogs",
-    "bark",
-    ".",
-    "a",
-    "b",
-    "c",
-    "d",
-    "e",
-]
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "old", "man", "sleep", "##s", "un", "##believ", "##ably", "dogs", "bark",
+    ".", "a", "b", "c", "d", "e",
+]  # fmt: skip
 PAIR = 46
 
 

@@ -25,22 +25,8 @@ from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
 
 PIECES = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "sees",
-    "small",
-    ".",
-    "##s",
-    "two",
-    "run",
-]
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "sees", "small", ".", "##s", "two", "run",
+]  # fmt: skip
 SIZES = {
     "hidden_size": 21, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 29,
     "max_position_embeddings": 53,

@@ -202,49 +202,23 @@ def test_pairs_scores_and_named_columns(run, checkpoint, tmp_path):
 
 def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, checkpoint):
     folder, _ = cola_model
+    new = ("--data", cola, "-o", tmp_path / "x", *QUICK)
     cases = {
-        ("predict", folder): "error: standard input: expected at least one text, got an empty file.",
-        ("predict", folder, "-", "--data", cola): "error: input: expected either a file or --data, got both.",
-        ("predict", tmp_path): f"error: {tmp_path / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?",
-        ("predict", folder, "-", "--split", "test"): (
-            "error: --split: expected none without --data, got test."
-        ),
-        ("predict", folder, "--task", "rte", "--data", cola): (
-            "error: task: expected one with the model's labels (0, 1) and 1 texts, got RTE (entailment, not_entailment; 2)."
-        ),
-        ("predict", folder, "--data", cola, "-o", tmp_path / "out.jsonl"): (
-            "error: -o: expected a name ending in .tsv, the format that is written, got out.jsonl."
-        ),
-        ("predict", folder, tmp_path / "no.txt"): f"error: {tmp_path / 'no.txt'}: expected a readable file, got: No such file or directory.",
-        ("finetune", "--task", "colla", "--data", cola, "--model", checkpoint, "-o", tmp_path / "x"): (
-            "error: task: expected a known task, got 'colla'. Nearest: cola."
-        ),
-        ("finetune", "--task", "cola", "--data", cola, "--model", checkpoint, "-o", tmp_path / "x", "--infuse", "mask"): (
-            "error: infuse: expected some of masks, relation_bias, lisa, pos_add, pos_concat, pos_let, let or none, got 'mask'. Nearest: masks."
-        ),
-        ("finetune", "--task", "cola", "--data", cola, "--model", tmp_path / "no", "-o", tmp_path / "x"): (
-            f"error: model: expected a checkpoint with a tokenizer at {tmp_path / 'no'}, which is no folder here, got: "
-            f"{tmp_path / 'no'}: expected a folder, found none."
-        ),
+        ("predict", folder): "standard input: expected at least one text",
+        ("predict", folder, "-", "--data", cola): "input: expected either a file or --data",
+        ("predict", tmp_path, tmp_path / "no.txt"): f"{tmp_path / 'manifest.json'}: expected a file",
+        ("predict", folder, "-", "--split", "test"): "--split: expected none without --data",
+        ("predict", folder, "--task", "rte", "--data", cola): "task: expected one with the model's labels (0, 1)",
+        ("predict", folder, "--data", cola, "-o", tmp_path / "out.jsonl"): "-o: expected a name ending in .tsv",
+        ("predict", folder, tmp_path / "no.txt"): f"{tmp_path / 'no.txt'}: expected a readable file",
+        ("finetune", "--task", "colla", "--model", checkpoint, *new): "task: expected a known task, got 'colla'",
+        ("finetune", "--task", "cola", "--model", checkpoint, "--infuse", "mask", *new): "infuse: expected some of masks",
+        ("finetune", "--task", "cola", "--model", tmp_path / "no", *new): "model: expected a checkpoint with a tokenizer",
     }  # fmt: skip
     for arguments, message in cases.items():
-        if arguments[:2] == ("predict", tmp_path):
-            done = run(*arguments, tmp_path / "no.txt")
-        else:
-            done = run(*arguments, *(QUICK if arguments[0] == "finetune" else ()))
-        assert (done.code, done.err.splitlines()) == (2, [message]), arguments
-
-
-def test_a_task_that_must_be_named(run, checkpoint, tmp_path, cola):
-    (tmp_path / "mine.tsv").write_text(OWN)
-    folder = tmp_path / "mine"
-    run("--quiet", "finetune", "--task", "classify", "--train", tmp_path / "mine.tsv", "--model", checkpoint,
-        "--epochs", 1, "-o", folder, *QUICK)  # fmt: skip
-    done = run("predict", folder, "--data", cola)
-    assert (
-        done.err
-        == "error: task: expected --task with --data, as the model's own task is 'classify', got none.\n"
-    )
+        done = run(*arguments)
+        (line,) = done.err.splitlines()
+        assert (done.code, line[: len(message) + 7]) == (2, f"error: {message}"), arguments
 
 
 SUBMISSIONS = [

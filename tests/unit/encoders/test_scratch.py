@@ -138,16 +138,11 @@ def test_all_that_does_not_fit_is_said(files):
 
 
 def test_on_the_command_line(files, capsys):
-    sizes = [
-        "--layers", "1", "--width", "22", "--heads", "2", "--feed-forward", "13", "--max-length", "17",
-        "--lowercase",
-    ]  # fmt: skip
-    paths = [
-        "--train", f"{files / 'train.txt'}", "--glove", f"{files / 'glove.txt'}", "-o", f"{files / 'out'}",
-    ]  # fmt: skip
-    main([*paths, *sizes])
+    sizes = "--layers 1 --width 22 --heads 2 --feed-forward 13 --max-length 17 --lowercase"
+    paths = f"--train {files / 'train.txt'} --glove {files / 'glove.txt'} -o {files / 'out'}"
+    arguments = f"{paths} {sizes}".split()
+    main(arguments)
     assert capsys.readouterr().out.startswith(f"{files / 'out'}: 0.0M parameters, ")
-    tokenizer = AutoTokenizer.from_pretrained(files / "out")
-    assert tokenizer.tokenize("THE dog") == ["the", "dog"]
+    assert AutoTokenizer.from_pretrained(files / "out").tokenize("THE dog") == ["the", "dog"]
     with pytest.raises(SystemExit, match=r"^error: output: "):
-        main([*paths, *sizes])
+        main(arguments)

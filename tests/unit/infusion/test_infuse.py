@@ -164,26 +164,6 @@ def test_let_wants_the_final_vector_of_the_sentence():
     assert _refused(unpooled, "let") == refused.format("BertModel")
 
 
-def test_let_reaches_the_logits_and_starts_as_nothing():
-    for model in (
-        _bert(),
-        hf.BertModel(hf.BertConfig(**SIZES)),
-        hf.RobertaForSequenceClassification(hf.RobertaConfig(**SIZES)),
-    ):
-        model.eval()
-        pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7, 1))
-        score = lambda output: output.logits if hasattr(output, "logits") else output.pooler_output  # noqa: E731
-        with torch.no_grad():
-            plain = score(model(pieces))
-            sf.infuse(model, sf.InfusionConfig(embedding={"kind": "let", "width": 5}))
-            assert torch.equal(score(model(pieces, factor_ids=tags)), plain)
-            model.infusion.embedding.join.weight.normal_()
-            found = score(model(pieces, factor_ids=tags))
-            other = score(model(pieces, factor_ids=tags.flip(0)))
-        assert not torch.equal(found, plain)
-        assert not torch.equal(found, other)
-
-
 def test_a_batch_without_its_syntax_is_refused():
     model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,pos_add"))
     pieces = torch.zeros(3, 5, dtype=torch.int64)
@@ -203,33 +183,6 @@ def test_a_batch_without_its_syntax_is_refused():
     with pytest.raises(ValueError, match=r"^attention_mask:"):
         model(pieces, torch.ones(3, 1, 5, 5), syntax=relations, factor_ids=pieces[..., None])
     model(pieces, syntax=relations, factor_ids=pieces[..., None])
-
-
-def test_embeddings_stand_for_pieces():
-    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,pos_add")).eval()
-    pieces, relations = torch.randint(4, 31, (3, 5)), torch.randint(0, 46, (3, 2, 5, 5), dtype=torch.uint8)
-    tags = torch.randint(0, 20, (3, 5, 1))
-    expected = model(pieces, syntax=relations, factor_ids=tags).logits
-    embedded = model.get_input_embeddings()(pieces)
-    torch.testing.assert_close(
-        model(inputs_embeds=embedded, syntax=relations, factor_ids=tags).logits, expected
-    )
-
-
-def test_attention_that_is_asked_for_is_the_collapsed_one():
-    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,lisa")).eval()
-    nn.init.constant_(model.infusion.gates["0"].weight, 0.7)
-    pieces, relations = torch.randint(4, 31, (3, 5)), torch.randint(0, 46, (3, 2, 5, 5), dtype=torch.uint8)
-    with model.infusion.record(attention=True):
-        model(pieces, syntax=relations)
-    recorded = model.infusion.seen.attention
-    found = model(pieces, syntax=relations, output_attentions=True).attentions
-    assert len(found) == 2
-    for layer, weights in enumerate(found):
-        assert weights.shape == (3, 2, 5, 5)
-        torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 5))
-        assert torch.equal(weights, recorded[layer][-1])
-    assert model(pieces, syntax=relations).attentions is None
 
 
 def test_a_layer_by_itself_has_no_syntax():

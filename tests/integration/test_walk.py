@@ -79,7 +79,7 @@ def test_one_sentence_through_an_infused_encoder():
         assert torch.isfinite(loss)
 
     n_files, n_lines = walk(once)
-    assert n_files <= 24, n_files
+    assert n_files <= 25, n_files  # surgery of classes apart from what is infused
     assert n_lines <= 2511, (
         n_lines
     )  # own relations, records of each thread, lemmas, checks of what is infused

@@ -531,17 +531,7 @@ class SyntaxCollator:
         (sentences, owners), shape = _segments(examples, encoded), encoded["input_ids"].shape
         batch = {"syntax_settings": self._settings.repeat(len(examples), 1)}
         if self._vocabularies:
-            needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
-            for need, sentence in product(needs, sentences):
-                if sentence.words and getattr(sentence, need) is None:
-                    what = "tags" if need == "upos" else "values"
-                    who = "parser" if need in ("governors", "deprels") else "tagger"
-                    problem = f"expected {what} of every word of {shown(sentence)}, got none"
-                    raise DataError(f"{need}: {problem}. Annotate with a {who}.")
-            words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
-            ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
-            unseen.warn()
-            batch["factor_ids"] = torch.from_numpy(ids.astype(np.int64)).view(*shape, -1)
+            batch["factor_ids"] = self._factor_ids(sentences, owners).view(*shape, -1)
         if self._trees:
             trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
             special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
@@ -549,6 +539,19 @@ class SyntaxCollator:
             arrays = segment_syntax(self._inputs, trees, owners, first_special, 2)
             batch |= {name: torch.from_numpy(array) for name, array in arrays.items()}
         return batch
+
+    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
+        needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
+        for need, sentence in product(needs, sentences):
+            if sentence.words and getattr(sentence, need) is None:
+                what = "tags" if need == "upos" else "values"
+                who = "parser" if need in ("governors", "deprels") else "tagger"
+                problem = f"expected {what} of every word of {shown(sentence)}, got none"
+                raise DataError(f"{need}: {problem}. Annotate with a {who}.")
+        words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
+        ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
+        unseen.warn()
+        return torch.from_numpy(ids.astype(np.int64))
 
 
 def _segments(examples: Sequence[SyntaxExample], encoded: Any) -> tuple[list[Sentence], Ragged]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import IN_ATTENTION, InfusionConfig, layer_problems
+from syntaxformer.infusion.config import IN_ATTENTION, EmbeddingConfig, InfusionConfig, layer_problems
 from syntaxformer.infusion.families import OWN, Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
@@ -203,13 +203,8 @@ class Infusion(nn.Module):
             self.lisa[str(layer)] = _biaffine_head(parts, layer, lisa)
         self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
 
-        self.embedding: FactorEmbedding | None = None
-        if (embedding := self.config.embedding) is not None:
-            joins_final = ENCODER_KINDS[embedding.kind].join == "final"
-            table = cast("Any", parts.stack).get_input_embeddings
-            width = parts.output(0).out_features if joins_final else table().embedding_dim
-            sizes = {name: len(vocabulary) for name, vocabulary in self.config.vocabularies.items()}
-            self.embedding = FactorEmbedding(embedding.plan(width, ENCODER_KINDS), sizes)
+        embedding = self.config.embedding
+        self.embedding = None if embedding is None else _factor_embedding(self.config, embedding, parts)
 
     @torch.no_grad()
     def start_anew(self) -> None:
@@ -420,58 +415,52 @@ def _biaffine_head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
     return BiaffineHead(d_head, d_head if lisa.keys == "head" else width, scaling)
 
 
+def _factor_embedding(config: InfusionConfig, embedding: EmbeddingConfig, parts: Parts) -> FactorEmbedding:
+    joins_final = ENCODER_KINDS[embedding.kind].join == "final"
+    table = cast("Any", parts.stack).get_input_embeddings
+    width = parts.output(0).out_features if joins_final else table().embedding_dim
+    sizes = {name: len(vocabulary) for name, vocabulary in config.vocabularies.items()}
+    return FactorEmbedding(embedding.plan(width, ENCODER_KINDS), sizes)
+
+
 def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
     """Check that a config fits a model, by a table of what goes with what.
 
     Raises:
         ConfigError: It does not; with all problems.
     """
-    name, family, embedding = type(model).__name__, parts.family, config.embedding
-    is_own, kind = family == OWN, embedding and embedding.kind
-    joins_final = kind in family.kinds and kind in ENCODER_KINDS and ENCODER_KINDS[kind].join == "final"
-    reasons = {section: family.reason for section in IN_ATTENTION if getattr(config, section) is not None}
-    deaf = [module for module in ((model, parts.stack) if not is_own else ()) if not _takes_kwargs(module)]
-    rules = [
-        *(
-            (reason, f"{section}: expected none in {name}, got one: {reason}. It takes an embedding.")
-            for section, reason in reasons.items()
-        ),
-        (
-            config.lisa is not None and config.lisa.head == "added" and not is_own,
-            f"lisa.head: expected replaced in {name}, got added: only our own layers add to what W_O gives. "
-            "Leave it out.",
-        ),
-        (
-            kind and is_own,
-            f"embedding: expected none in {name}, got {kind}. Its factors come from the source: see "
-            "infusion.embedding of a recipe.",
-        ),
-        (
-            kind and not is_own and kind not in family.kinds,
-            f"embedding.kind: expected one of {', '.join(family.kinds)} in {name}, got {kind}.",
-        ),
-        (
-            joins_final and not is_own and parts.final is None,
-            f"embedding: expected a model with a head that takes the sentence's final vector for {kind}, got "
-            f"{name}. Use a ForSequenceClassification model, or the kind add or concat.",
-        ),
-        *(
-            (
-                True,
-                f"model: expected a forward of {type(module).__name__} with **kwargs, by which it gets the "
-                "syntax and hands it on, got one without.",
-            )
-            for module in deaf
-        ),
-    ]
+    name, family, lisa = type(model).__name__, parts.family, config.lisa
+    is_own, sections = family == OWN, [key for key in IN_ATTENTION if getattr(config, key) is not None]
+    is_added = lisa is not None and lisa.head == "added"
+    no_syntax = f"expected none in {name}, got one: {family.reason}. It takes an embedding."
+    rules: list[tuple[Any, str]] = [(family.reason, f"{section}: {no_syntax}") for section in sections]
+    remedy = "only our own layers add to what W_O gives. Leave it out."
+    rules += [(is_added and not is_own, f"lisa.head: expected replaced in {name}, got added: {remedy}")]
+    if config.embedding is not None:
+        rules += _rules_of_embedding(config.embedding.kind, parts, name)
+    remedy = "with **kwargs, by which it gets the syntax and hands it on, got one without."
+    for module in (model, parts.stack):
+        parameters = inspect.signature(module.forward).parameters.values()
+        is_deaf = not is_own and all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters)
+        rules += [(is_deaf, f"model: expected a forward of {type(module).__name__} {remedy}")]
     problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
     if problems := problems + [message for is_broken, message in rules if is_broken]:
         raise ConfigError(problems)
 
 
-def _takes_kwargs(module: nn.Module) -> bool:
-    parameters = inspect.signature(module.forward).parameters.values()
-    return any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
+def _rules_of_embedding(kind: str, parts: Parts, name: str) -> list[tuple[Any, str]]:
+    is_own, kinds = parts.family == OWN, parts.family.kinds
+    is_known = kind in kinds
+    lacks_final = is_known and not is_own and ENCODER_KINDS[kind].join == "final" and parts.final is None
+    factors = "Its factors come from the source: see infusion.embedding of a recipe."
+    remedy = "Use a ForSequenceClassification model, or the kind add or concat."
+    final = f"expected a model with a head that takes the sentence's final vector for {kind}"
+    known = f"expected one of {', '.join(kinds)} in {name}"
+    return [
+        (is_own, f"embedding: expected none in {name}, got {kind}. {factors}"),
+        (not is_own and not is_known, f"embedding.kind: {known}, got {kind}."),
+        (lacks_final, f"embedding: {final}, got {name}. {remedy}"),
+    ]
 
 
 def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from syntaxformer.annotate import annotate_to_file, load_annotator
-from syntaxformer.annotate.corpora.sharded import SourceLines
+from syntaxformer.annotate.shards import SourceLines
 
 pytest.importorskip("ray", reason="ray is not installed")
 

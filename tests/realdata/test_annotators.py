@@ -48,7 +48,7 @@ def test_gold_words_are_tagged_as_in_the_treebank(data_root, language, treebank)
 
 def test_lines_are_annotated_once_per_file(data_root, tmp_path):
     from syntaxformer.annotate import annotate_cached
-    from syntaxformer.annotate.corpora.sharded import SourceLines
+    from syntaxformer.annotate.shards import SourceLines
 
     annotator = bundled("en")
     lines = SourceLines(str(data_root / "multi30k" / "test2017.en.gz"))

@@ -11,19 +11,17 @@ from syntaxformer.annotate.annotator import (
     load_annotator,
     with_constituency,
 )
-from syntaxformer.annotate.corpora.cached import (
+from syntaxformer.annotate.dataset import annotate_dataset
+from syntaxformer.annotate.store import (
     AnnotatedBefore,
+    AnnotatedCorpus,
     AnnotatedInOrder,
+    Columns,
     annotate_cached,
     annotate_to_file,
-)
-from syntaxformer.annotate.corpora.stored import (
-    AnnotatedCorpus,
-    Columns,
     read_annotations,
     write_annotations,
 )
-from syntaxformer.annotate.dataset import annotate_dataset
 from syntaxformer.annotate.wrappers import WordsAsGiven, prepare
 
 __all__ = [

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from syntaxformer.annotate.annotator import Annotator, annotator_for, load_annotator
-from syntaxformer.annotate.corpora.cached import annotate_cached
-from syntaxformer.annotate.corpora.stored import SCHEMA
+from syntaxformer.annotate.store import SCHEMA, annotate_cached
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import DataError
 

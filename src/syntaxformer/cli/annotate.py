@@ -17,7 +17,7 @@ from syntaxformer.cli import options
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
-    from syntaxformer.annotate.corpora.sharded import Engine as ShardEngine
+    from syntaxformer.annotate.shards import Engine as ShardEngine
 
 _SUFFIX = ".parquet"
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
@@ -80,7 +80,7 @@ def annotate(
             raise ConfigError(problems)
         corpora = _in_order(inputs, targets, annotator)
     else:
-        from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine
+        from syntaxformer.annotate.shards import in_processes, ray_engine
 
         on_ray = engine == "ray"
         work = ray_engine(annotator, processes, address) if on_ray else in_processes(annotator, processes)
@@ -96,7 +96,7 @@ def annotate(
 
 def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotate_to_file, annotator_for, load_annotator
-    from syntaxformer.annotate.corpora.sharded import SourceLines
+    from syntaxformer.annotate.shards import SourceLines
 
     loaded = load_annotator(annotator)
     for source, target in zip(inputs, targets, strict=True):
@@ -108,7 +108,7 @@ def _in_shards(
     inputs: Sequence[str], targets: Sequence[Path], annotator: str, work: ShardEngine, lines_per_shard: int
 ) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotator_identity
-    from syntaxformer.annotate.corpora.sharded import Job, annotate_sharded
+    from syntaxformer.annotate.shards import Job, annotate_sharded
 
     for source in inputs:
         if Path(source).is_fifo() or Path(source).is_char_device():

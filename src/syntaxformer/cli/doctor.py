@@ -127,7 +127,7 @@ def _room() -> Iterator[str]:
     import psutil
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    from syntaxformer.annotate.corpora.cached import cache_folder
+    from syntaxformer.annotate.store import cache_folder
 
     free, remedy = psutil.virtual_memory().available, "; train with a smaller training.max_batch_tokens"
     yield f"memory: {free / 1e9:.1f} GB free{remedy if free < _LEAST_MEMORY else ''}"

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from syntaxformer.annotate.corpora.cached import cache_folder, one_at_a_time
+from syntaxformer.annotate.store import cache_folder, one_at_a_time
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import atomic_folder, read_json, remove_partials, verify_manifest
 

@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 from syntaxformer.annotate import WordsAsGiven, annotate_cached, load_annotator
 from syntaxformer.annotate.annotator import bundled_folder, is_file
 from syntaxformer.annotate.controls import LINES_PER_POOL, Control, random_bracketing, random_governors
-from syntaxformer.annotate.corpora.sharded import Job, annotate_sharded, in_processes, in_this_process
+from syntaxformer.annotate.shards import Job, annotate_sharded, in_processes, in_this_process
 from syntaxformer.annotate.wrappers import stored_name, trusted_annotator
 from syntaxformer.base.errors import ConfigError, TreeError
 from syntaxformer.base.languages import TextLanguage, choose_annotator
@@ -154,7 +154,7 @@ def test_a_model_names_its_control(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_controls_are_cached_sharded_and_given_words_alike(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("syntaxformer.annotate.controls.LINES_PER_POOL", 4)
-    monkeypatch.setattr("syntaxformer.annotate.corpora.sharded.LINES_PER_POOL", 4)
+    monkeypatch.setattr("syntaxformer.annotate.shards.LINES_PER_POOL", 4)
     source, annotator = tmp_path / "in.txt", load_annotator(f"{kind}(en)")
     lines = [*LINES, "he ran", "she slept", "they sang well"] * 2
     source.write_text("".join(f"{line}\n" for line in lines))

@@ -37,13 +37,13 @@ from syntaxformer.annotate.annotator import (
     short_enough,
 )
 from syntaxformer.annotate.controls import LINES_PER_POOL
-from syntaxformer.annotate.corpora.cached import read_if_current
-from syntaxformer.annotate.corpora.stored import (
+from syntaxformer.annotate.store import (
     FORMAT,
     AnnotatedCorpus,
-    merge_annotations,
     read_annotations,
+    read_if_current,
     write_annotations,
+    write_tables,
 )
 from syntaxformer.annotate.wrappers import map_in_processes
 from syntaxformer.base import files
@@ -178,7 +178,14 @@ def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
         DataError: The file cannot be written, nor then could those of the shards to come.
     """
     try:
-        _count_attempt(shard)
+        # Each attempt is recorded, so that a shard that kills every worker is given up at last.
+        with files.disk_errors(Path(shard.path)), shard.attempts.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if (n_attempts := len(shard.attempts.read_text().splitlines())) > MAX_ATTEMPTS:
+            raise DataError(
+                f"expected workers to outlive their shards, got {n_attempts - 1} killed by this one "
+                "(out of memory?)."
+            )
         annotator = load()
         if annotator.version != shard.version:
             raise ConfigError(
@@ -201,17 +208,6 @@ def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
     except Exception as error:  # a parser's own error: only this shard is lost
         return f"{type(error).__name__}: {error}"
     return None
-
-
-def _count_attempt(shard: Shard) -> None:
-    """Record each attempt, so that a shard that kills every worker is given up at last."""
-    with files.disk_errors(Path(shard.path)), shard.attempts.open("a") as file:
-        file.write(f"{os.getpid()}\n")
-    if (n_attempts := len(shard.attempts.read_text().splitlines())) > MAX_ATTEMPTS:
-        raise DataError(
-            f"expected workers to outlive their shards, got {n_attempts - 1} killed by this one "
-            "(out of memory?)."
-        )
 
 
 def in_this_process(annotator: Annotator) -> Engine:
@@ -306,8 +302,18 @@ def annotate_sharded(
     if lines_per_shard % LINES_PER_POOL and any("other_sentence(" in job.annotator for job in jobs):
         expected = f"expected a multiple of {LINES_PER_POOL:,}, among which other_sentence draws"
         raise ConfigError(f"lines_per_shard: {expected}, got {lines_per_shard:,}. Leave it out.")
-    plans, unreadable = _plans(jobs, lines_per_shard)
-    left = [plan for plan in plans if not plan.is_made()]
+    plans: list[_Plan] = []
+    unreadable: list[SyntaxformerError] = []
+    for job in jobs:
+        try:
+            plans.append(_plan(job, lines_per_shard))
+        except (DataError, BackendMissingError) as error:
+            unreadable.append(error)
+            if len(jobs) > 1:
+                _log.warning("left out: %s", error)
+    if unreadable and not plans:
+        raise unreadable[0]
+    left = [plan for plan in plans if not plan.is_finished()]
     waiting = [shard for plan in left for shard in plan.shards if not shard.is_done()]
     # The longest first, so that no worker begins a long one when the others have nearly finished.
     waiting.sort(key=lambda shard: shard.n_chars, reverse=True)
@@ -319,12 +325,12 @@ def annotate_sharded(
     for shard in waiting:
         Path(shard.path).parent.mkdir(parents=True, exist_ok=True)
         shard.attempts.unlink(missing_ok=True)
-    what = f"annotating ({jobs[0].annotator if jobs else ''})"
-    done = engine(waiting) if waiting else iter(())
-    errors = dict(track(done, what, len(waiting), "shards", enabled=progress and bool(waiting)))
+    description = f"annotating ({jobs[0].annotator if jobs else ''})"
+    results = engine(waiting) if waiting else iter(())
+    errors = dict(track(results, description, len(waiting), "shards", enabled=progress and bool(waiting)))
     # Another command on the same output may have finished first and deleted the shards.
-    lost = [plan for plan in left if any(map(errors.get, plan.shards)) and not plan.is_made()]
-    corpora = [plan.finish(is_made=plan not in left) for plan in plans if plan not in lost]
+    lost = [plan for plan in left if any(map(errors.get, plan.shards)) and not plan.is_finished()]
+    corpora = [_finish(plan, plan in left) for plan in plans if plan not in lost]
     failed = [shard for plan in lost for shard in plan.shards if errors.get(shard)]
     problems = [str(error) for error in unreadable]
     if failed:
@@ -339,74 +345,76 @@ def annotate_sharded(
     return corpora
 
 
-def _plans(jobs: Sequence[Job], lines_per_shard: int) -> tuple[list[_Plan], list[SyntaxformerError]]:
-    """Return a plan for each source that can be read, and the errors of the others.
-
-    Raises:
-        DataError: No source can be read.
-        BackendMissingError: No source can be read, the first because a package is missing.
-    """
-    plans: list[_Plan] = []
-    unreadable: list[SyntaxformerError] = []
-    for job in jobs:
-        try:
-            plans.append(_Plan.of(job, lines_per_shard))
-        except (DataError, BackendMissingError) as error:
-            unreadable.append(error)
-            if len(jobs) > 1:
-                _log.warning("left out: %s", error)
-    if unreadable and not plans:
-        raise unreadable[0]
-    return plans, unreadable
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A job cut into shards."""
+    """A job cut into shards; `content_hash` is that of all lines."""
 
     job: Job
     content_hash: str
     shards: tuple[Shard, ...]
 
-    @classmethod
-    def of(cls, job: Job, lines_per_shard: int) -> _Plan:
-        """Count, hash and cut the lines of a source; each annotator and shard size has its own folder."""
-        identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(lines_per_shard)])
-        key = hashlib.sha256(identity.encode()).hexdigest()[:_KEY_LENGTH]
-        folder = job.target.parent / f".{job.target.name}.{key}.shards"
-        whole = hashlib.sha256()
-        shards: list[Shard] = []
-        first = 0
-        for chunk in chunks_of(SourceLines(job.source), lines_per_shard, MAX_CHARACTERS):
-            for line in chunk:
-                whole.update(hashed_line(line))
-            path = str(folder / f"{len(shards):06d}.parquet")
-            size = (first, len(chunk), sum(map(len, chunk)))
-            shards.append(Shard(job.source, *size, hash_lines(chunk), path, job.annotator, job.version))
-            first += len(chunk)
-        return cls(job, whole.hexdigest(), tuple(shards))
+    def is_finished(self) -> bool:
+        """Whether the target exists, whichever command wrote it."""
+        identity = (self.job.annotator, self.job.version, self.content_hash)
+        return read_if_current(self.job.target, identity) is not None
 
-    def is_made(self) -> bool:
-        """Whether the target exists, whichever command made it."""
-        wanted = (self.job.annotator, self.job.version, self.content_hash)
-        return read_if_current(self.job.target, wanted) is not None
 
-    def finish(self, is_made: bool) -> AnnotatedCorpus:
-        """Merge the shards, check that all lines are there in order, and delete the shards.
+def _plan(job: Job, lines_per_shard: int) -> _Plan:
+    """Count, hash and cut the lines of a source; each annotator and shard size has its own folder."""
+    identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(lines_per_shard)])
+    key = hashlib.sha256(identity.encode()).hexdigest()[:_KEY_LENGTH]
+    folder = job.target.parent / f".{job.target.name}.{key}.shards"
+    whole = hashlib.sha256()
+    shards: list[Shard] = []
+    first = 0
+    for chunk in chunks_of(SourceLines(job.source), lines_per_shard, MAX_CHARACTERS):
+        for line in chunk:
+            whole.update(hashed_line(line))
+        path = str(folder / f"{len(shards):06d}.parquet")
+        size = (first, len(chunk), sum(map(len, chunk)))
+        shards.append(Shard(job.source, *size, hash_lines(chunk), path, job.annotator, job.version))
+        first += len(chunk)
+    return _Plan(job, whole.hexdigest(), tuple(shards))
 
-        Another command may do the same work. Its result is the same, and once the target exists, neither
-        command needs the shards or partial files.
-        """
-        target, about = self.job.target, {"annotator": self.job.annotator, "version": self.job.version}
-        if not is_made:
-            try:
-                paths = [shard.path for shard in self.shards]
-                merge_annotations(target, paths, **about, content_hash=self.content_hash)
-            except DataError:
-                if not self.is_made():
-                    raise
-        # Also those of another size or annotator, which nobody needs any more.
-        for folder in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * _KEY_LENGTH}.shards"):
-            shutil.rmtree(folder, ignore_errors=True)
-        files.remove_partials(target.parent, of=target.name)
-        return read_annotations(target)
+
+def _finish(plan: _Plan, must_merge: bool) -> AnnotatedCorpus:
+    """Merge the shards, check that all lines are there in order, and delete the shards.
+
+    Another command may do the same work. Its result is the same, and once the target exists, neither command
+    needs the shards or partial files.
+    """
+    job, target = plan.job, plan.job.target
+    if must_merge:
+        try:
+            write_tables(
+                target,
+                _merged(plan),
+                annotator=job.annotator,
+                version=job.version,
+                content_hash=plan.content_hash,
+            )
+        except DataError:
+            if not plan.is_finished():
+                raise
+    # Also those of another size or annotator, which nobody needs any more.
+    for folder in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * _KEY_LENGTH}.shards"):
+        shutil.rmtree(folder, ignore_errors=True)
+    files.remove_partials(target.parent, of=target.name)
+    return read_annotations(target)
+
+
+def _merged(plan: _Plan) -> Iterator[Any]:
+    """The rows of all shards, in order; DataError at the end where they are not the lines of the text."""
+    digest, n_lines = hashlib.sha256(), 0
+    for shard in plan.shards:
+        for table in read_annotations(shard.path).tables():
+            n_lines += len(table)
+            for text in table["text"].to_pylist():
+                digest.update(hashed_line(text))
+            yield table
+    if digest.hexdigest() != plan.content_hash:
+        raise DataError(
+            f"expected the parts to hold the lines of the text in their order, got {n_lines} lines that "
+            "differ. Nothing was written.",
+            plan.job.target,
+        )

@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import fix_random_seed, use_ops
 
-from syntaxformer.annotate.annotator import load_annotator
+from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.training import (
     _altered,
     _fit,

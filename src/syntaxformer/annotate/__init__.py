@@ -3,15 +3,9 @@
 Importing this room imports no tagger; `load_annotator` imports the one that it loads.
 """
 
-from syntaxformer.annotate.annotator import (
-    Annotator,
-    WithPhrases,
-    annotator_for,
-    annotator_identity,
-    load_annotator,
-    with_constituency,
-)
+from syntaxformer.annotate.annotator import Annotator, annotator_for
 from syntaxformer.annotate.dataset import annotate_dataset
+from syntaxformer.annotate.registry import annotator_identity, load_annotator, prepare
 from syntaxformer.annotate.store import (
     AnnotatedBefore,
     AnnotatedCorpus,
@@ -22,7 +16,7 @@ from syntaxformer.annotate.store import (
     read_annotations,
     write_annotations,
 )
-from syntaxformer.annotate.wrappers import WordsAsGiven, prepare
+from syntaxformer.annotate.wrappers import WithPhrases, WordsAsGiven, with_constituency
 
 __all__ = [
     "AnnotatedBefore",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from syntaxformer.annotate.annotator import Annotator, annotator_for, load_annotator
+from syntaxformer.annotate.annotator import Annotator, annotator_for
+from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.store import SCHEMA, annotate_cached
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import DataError

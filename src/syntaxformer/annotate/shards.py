@@ -28,15 +28,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from syntaxformer.annotate.annotator import (
-    Annotator,
-    chunks_of,
-    hash_lines,
-    hashed_line,
-    load_annotator,
-    short_enough,
-)
+from syntaxformer.annotate.annotator import Annotator, chunks_of, hash_lines, hashed_line, short_enough
 from syntaxformer.annotate.controls import LINES_PER_POOL
+from syntaxformer.annotate.parsers import map_in_processes
+from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.store import (
     FORMAT,
     AnnotatedCorpus,
@@ -45,7 +40,6 @@ from syntaxformer.annotate.store import (
     write_annotations,
     write_tables,
 )
-from syntaxformer.annotate.wrappers import map_in_processes
 from syntaxformer.base import files
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, one_line
 from syntaxformer.base.progress import MAX_CHARACTERS, track

@@ -61,7 +61,7 @@ def annotate(
 
     syntaxformer annotate train.en -o train.parquet --annotator en+phrases
     """
-    from syntaxformer.annotate.annotator import is_file
+    from syntaxformer.annotate.backends import is_file
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of_file
 
     targets = output_paths(inputs, output)

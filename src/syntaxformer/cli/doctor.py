@@ -92,7 +92,7 @@ def _torch() -> Iterator[str]:
 
 def _annotators() -> Iterator[str]:
     """The bundled ones, and a server that the environment names, by using them."""
-    from syntaxformer.annotate.annotator import BACKENDS
+    from syntaxformer.annotate.backends import BACKENDS
     from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE
 
     remedy = f". Run: {_PIP} --force-reinstall syntaxformer"

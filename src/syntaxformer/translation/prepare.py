@@ -189,7 +189,7 @@ def annotated_columns(
         AlignmentError: A user column does not fit the words.
         DataError: The cache cannot be written, or the parsed file of the split is missing.
     """
-    from syntaxformer.annotate.wrappers import SPLIT
+    from syntaxformer.annotate.annotator import SPLIT
 
     splits = config.train_splits
     if SPLIT in annotator.name and split in splits and len(splits) > 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from datasets import Dataset, DatasetDict, IterableDataset, concatenate_datasets, load_from_disk
 
@@ -89,37 +87,18 @@ def test_only_rows_that_this_annotator_has_not_annotated_are_annotated(tmp_path,
     assert newer[0]["syntax"]["annotator"] == "table 4"
 
 
-def test_a_text_that_was_annotated_in_another_set_comes_from_the_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path))
-    sf.annotate_dataset(rows(), "sentence", Counting())
+def test_rows_without_text():
     annotator = Counting()
-    sf.annotate_dataset(rows().rename_column("label", "other"), "sentence", annotator)
-    assert annotator.seen == []
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["a", None, "", "b"], "expected a text in every row, got None in row 1, 2 (from 0; 2 in all)."),
-        (["a", " \n"], "expected a text in every row, got ' \\n' in row 1 (from 0; 1 in all)."),
-        ([""] * 9, "expected a text in every row, got '' in row 0, 1, 2, 3, 4, … (from 0; 9 in all)."),
-    ],
-)
-def test_rows_without_text(texts, message):
-    annotator = Counting()
-    with pytest.raises(DataError) as caught:
-        sf.annotate_dataset(rows(texts), "sentence", annotator)
-    assert str(caught.value) == f"column 'sentence': {message} Leave such rows out with `filter`."
-    with pytest.raises(DataError, match=r"^dev, column 'sentence': "):
-        sf.annotate_dataset(DatasetDict(train=rows(), dev=rows(texts)), "sentence", annotator)
-    assert annotator.seen == [], "all parts are looked at before any is annotated"
-
-
-def test_no_text_in_the_second_column_and_numbers():
-    pairs = Dataset.from_dict({"premise": TEXTS, "hypothesis": [3, 4]})
-    with pytest.raises(
-        DataError, match=r"^column 'hypothesis': expected a text in every row, got 3 in row 0, 1 "
+    for texts, message in (
+        (["a", None, "", "b"], r"got None in row 1, 2 \(from 0; 2 in all\)"),
+        (["a", " \n"], r"got ' \\n' in row 1 \(from 0; 1 in all\)"),
+        ([""] * 9, r"got '' in row 0, 1, 2, 3, 4, … \(from 0; 9 in all\)"),
     ):
+        with pytest.raises(DataError, match=f"^dev, column 'sentence': .*{message}"):
+            sf.annotate_dataset(DatasetDict(train=rows(), dev=rows(texts)), "sentence", annotator)
+    assert annotator.seen == [], "all parts are looked at before any is annotated"
+    pairs = Dataset.from_dict({"premise": TEXTS, "hypothesis": [3, 4]})
+    with pytest.raises(DataError, match=r"^column 'hypothesis': .*got 3 in row 0, 1 "):
         sf.annotate_dataset(pairs, ("premise", "hypothesis"), TableAnnotator())
 
 
@@ -127,8 +106,7 @@ def test_a_column_a_data_set_and_an_annotator_that_are_none():
     with pytest.raises(DataError, match=r"^text: expected a column .*, got 'sentnce'\. Nearest: sentence\.$"):
         sf.annotate_dataset(rows(), "sentnce", TableAnnotator())
     stream = IterableDataset.from_generator(lambda: iter([{"text": "a"}]))
-    message = "dataset: expected a Dataset or DatasetDict of `datasets`, got IterableDataset. Load it without"
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+    with pytest.raises(TypeError, match=r"^dataset: .*got IterableDataset"):
         sf.annotate_dataset(stream)
     with pytest.raises(ConfigError, match=r"^annotator: expected de, "):
         sf.annotate_dataset(rows(), "sentence", "englsh")
@@ -139,11 +117,8 @@ def test_a_column_of_that_name_that_is_another(column):
     given = rows(syntax=column) if isinstance(column, list) else rows(other=TEXTS)
     if column == "of pairs":
         given = sf.annotate_dataset(given, ("sentence", "other"), TableAnnotator())
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=r"^column 'syntax': "):
         sf.annotate_dataset(given, "sentence", TableAnnotator())
-    assert str(caught.value) == (
-        "column 'syntax': expected that of annotate_dataset for texts, got another. Rename or remove it."
-    )
 
 
 def test_an_empty_set():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from syntaxformer.annotate.annotator import ParsedSentence, flat_tree, join_parsed, read_tree
 from syntaxformer.annotate.backends.corenlp import upos_of_penn
+from syntaxformer.annotate.parsers import ParsedSentence, join_parsed, read_tree
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees import format_tree, parse_tree
 from syntaxformer.trees.constituency import tree_over_words
@@ -72,19 +72,6 @@ def test_trees_of_other_libraries_are_copied_however_deep():
     tree = read_tree(node, label, lambda one: () if isinstance(one, str) else one[1])
     assert format_tree(tree).count("(P") == 5000
     assert read_tree("word", label, lambda _: ()).children == ("word",)
-
-
-def test_equal_leaves_of_another_library_stay_apart():
-    tree = read_tree(
-        ("S", ["a", ("NP", ["a"]), "a"]),
-        lambda one: one if isinstance(one, str) else one[0],
-        lambda one: () if isinstance(one, str) else one[1],
-    )
-    assert format_tree(tree) == "(S a (NP a) a)"
-
-
-def test_flat_trees():
-    assert format_tree(flat_tree(["a", " "])) == "(S (X a) (X \u00a0))"
 
 
 def test_penn_tags_become_universal_ones_by_tag_and_relation():

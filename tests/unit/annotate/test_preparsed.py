@@ -56,12 +56,6 @@ def test_a_blank_line_takes_no_sentence(conllu):
     assert sentences[1].upos == ()
 
 
-def test_a_blank_line_takes_a_sentence_without_words(tmp_path):
-    path = tmp_path / "a.conllu"
-    write_conllu(path, [Sentence("", (), ()), CAT])
-    assert len(load_annotator(f"conllu:{path}").annotate(["", "the cat"])[1]) == 2
-
-
 def test_trees_give_tags_and_constituency(ptb):
     assert ptb.provides == {"xpos", "constituency"}
     first, second = ptb.annotate(['the cat sat".', "dog"])
@@ -79,42 +73,26 @@ def test_words_given_with_a_no_break_space_stay_whole(tmp_path):
     assert list(sentence.words) == words
 
 
-def test_given_words(conllu):
-    assert conllu.annotate_words([["the", "cat"], ["zum"], ["the", "cat"]])[0] == CAT
-
-
-def test_version_follows_the_content(tmp_path):
-    path = tmp_path / "a.conllu"
-    write_conllu(path, [CAT])
-    before = load_annotator(f"conllu:{path}").version
-    write_conllu(path, [CAT, CAT])
-    assert load_annotator(f"conllu:{path}").version != before
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         (
             ["the cat", "zum", "the dog"],
-            "sentence for line 3 of the text, 'the dog': "
-            "word 2: expected 'cat' at character 4 of the text, got 'dog'.",
+            "line 3 of the text, 'the dog': word 2",
         ),
         (
             ["the cat", "zum", "the cat", "more"],
-            "expected a sentence for line 4 of the text, 'more', got the end. "
-            "Is it the parse of this text? {split} in a path stands for train, dev and test.",
+            "line 4 of the text, 'more', got the end",
         ),
         (
             ["the cat", "zum"],
-            "expected as many sentences as lines of the text, got one after its 2 lines: 'the cat'. "
-            "Is it the parse of this text? {split} in a path stands for train, dev and test.",
+            "one after its 2 lines: 'the cat'",
         ),
     ],
 )
 def test_what_does_not_fit_is_refused(conllu, lines, message):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"a\\.conllu: .*{message}"):
         conllu.annotate(lines)
-    assert str(caught.value) == f"{conllu.path}: {message}"
 
 
 def test_missing_and_malformed_files_are_named(tmp_path):
@@ -136,12 +114,8 @@ def test_a_sentence_without_the_tags_of_the_others_is_named(tmp_path, sentences)
     annotator = load_annotator(f"conllu:{path}")
     assert "upos" in annotator.provides
     number = sentences.index(UNTAGGED) + 2
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=rf"a\.conllu: .* line {number} of the text, 'a b': expected upos"):
         annotator.annotate(["", *(sentence.text for sentence in sentences)])
-    assert str(caught.value) == (
-        f"{path}: sentence for line {number} of the text, 'a b': expected upos, which other sentences of the "
-        "file have, got none. Add what is missing, or leave it out of all sentences."
-    )
 
 
 def test_a_file_without_tags_has_none(tmp_path):
@@ -191,38 +165,15 @@ def test_splits_reach_through_wrappers(splits):
 
 def test_a_split_without_a_file_and_a_file_of_other_length(splits, tmp_path):
     annotator = load_annotator(splits)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=r"test\.conllu: .*the split 'test'"):
         annotator_for(annotator, "test")
-    assert (
-        str(caught.value)
-        == f"{tmp_path}/test.conllu: expected the parsed file of the split 'test', found none."
-    )
-    with pytest.raises(
-        DataError, match=r"dev\.conllu: expected a sentence for line 2 of the text, 'zum', got the end\."
-    ):
+    with pytest.raises(DataError, match=r"dev\.conllu: .*line 2 of the text, 'zum', got the end"):
         annotator_for(annotator, "dev").annotate(["zum", "zum"])
-    with pytest.raises(DataError) as none:
+    with pytest.raises(DataError, match=r"\{split\}\.mrg: "):
         load_annotator(f"ptb:{tmp_path}/{{split}}.mrg")
-    assert (
-        str(none.value)
-        == f"{tmp_path}/{{split}}.mrg: expected a file for at least one {{split}}, found none. "
-        "Relative paths begin in the current folder; --annotator names other files."
-    )
-
-
-def test_without_a_split_nothing_is_annotated(splits):
-    annotator = load_annotator(splits)
-    message = "expected one that can annotate any text, got"
-    with pytest.raises(ConfigError, match=message):
-        annotator.annotate(["zum"])
-    with pytest.raises(ConfigError, match=message):
-        annotator.annotate_words([["zum"]])
-
-
-def test_trees_of_splits(tmp_path):
-    (tmp_path / "dev.mrg").write_text("(X (NN dog))\n")
-    annotator = load_annotator(f"ptb:{tmp_path}/{{split}}.mrg")
-    assert annotator_for(annotator, "dev").annotate(["dog"])[0].xpos == ("NN",)
+    for annotate in (annotator.annotate, annotator.annotate_words):  # without a split
+        with pytest.raises(ConfigError, match=r"^annotator: "):
+            annotate([["zum"]] if annotate == annotator.annotate_words else ["zum"])
 
 
 def test_given_words_of_a_long_file(tmp_path):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from syntaxformer.annotate import Annotator, annotate_to_file, load_annotator
+from syntaxformer.annotate import load_annotator
 from syntaxformer.annotate.backends.stanza import StanzaParser
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
 from syntaxformer.trees import leaves_of, parse_tree
@@ -51,14 +51,9 @@ def annotator(models):
     return load_annotator(f"stanza:en+dir={models}+device=cpu+batch=3+max_words=25")
 
 
-def test_what_it_is(annotator, models):
-    assert isinstance(annotator, Annotator)
-    assert annotator.provides == {"upos", "xpos", "feats", "lemmas", "governors", "deprels", "constituency"}
-    assert annotator.name == f"stanza:en+dir={models}+device=cpu+batch=3+max_words=25"
-    assert annotator.version.startswith("stanza-1.")
-
-
 def test_a_line_is_a_sentence_whatever_it_holds(annotator):
+    assert annotator.provides == {"upos", "xpos", "feats", "lemmas", "governors", "deprels", "constituency"}
+    assert annotator.version.startswith("stanza-1.")
     sentences = annotator.annotate(LINES)
     assert [sentence.text for sentence in sentences] == LINES
     for sentence in sentences:
@@ -98,13 +93,6 @@ def test_results_do_not_depend_on_the_batch(annotator):
     assert annotator.annotate(LINES) == [annotator.annotate([line])[0] for line in LINES]
 
 
-def test_it_is_stored_and_read_back(annotator, tmp_path):
-    lines = [line for line in LINES if line.isascii()]
-    corpus = annotate_to_file(tmp_path / "a.parquet", lines, annotator)
-    assert list(corpus) == annotator.annotate(lines)
-    assert "constituency" in corpus.header.columns
-
-
 def test_a_missing_package_is_named(monkeypatch):
     original = builtins.__import__
 
@@ -114,9 +102,8 @@ def test_a_missing_package_is_named(monkeypatch):
         return original(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(BackendMissingError) as caught:
+    with pytest.raises(BackendMissingError, match="pip install stanza"):
         load_annotator("stanza:en")
-    assert str(caught.value) == "the package stanza is not installed. Run: python -m pip install stanza"
 
 
 @pytest.mark.parametrize("argument", ["en+dir={0}/none", "en+dir={0}+package=gum"])
@@ -131,15 +118,6 @@ def test_missing_models_are_named_with_the_command(models, argument):
         == f"python -c \"import stanza; stanza.download('en'{package}, model_dir='{folder}')\"  # some 400 to 650 MB"
     )
     assert str(caught.value).startswith("the Stanza models of 'en'")
-
-
-def test_a_deleted_model_is_missing(models, tmp_path):
-    import shutil
-
-    shutil.copytree(models, tmp_path / "copy")
-    (tmp_path / "copy" / "en" / "depparse" / "tiny.pt").unlink()
-    with pytest.raises(BackendMissingError, match=r"the Stanza models of 'en' is not installed"):
-        load_annotator(f"stanza:en+dir={tmp_path / 'copy'}")
 
 
 def test_a_language_with_fewer_processors_and_an_alias(models, tmp_path):
@@ -161,10 +139,7 @@ def test_a_language_with_fewer_processors_and_an_alias(models, tmp_path):
 
 
 def test_an_unknown_language_is_refused(models):
-    with pytest.raises(
-        ConfigError,
-        match=r"^annotator stanza: expected a language of Stanza 1\.\S+, got 'e'\. Nearest: en\.$",
-    ):
+    with pytest.raises(ConfigError, match=r"^annotator stanza: .* got 'e'\. Nearest: en\.$"):
         load_annotator(f"stanza:e+dir={models}")
 
 
@@ -223,9 +198,5 @@ def test_a_failure_inside_stanza_is_one_line():
         def process(self, document, processors):
             raise RuntimeError("out of\nmemory")
 
-    with pytest.raises(SyntaxformerError) as caught:
+    with pytest.raises(SyntaxformerError, match=r"^stanza: .*RuntimeError: out of memory\. .*\+batch"):
         StanzaParser(Failing(), list).parse_words([("a",)])
-    assert str(caught.value) == (
-        "stanza: expected an analysis, got RuntimeError: out of memory. Use fewer lines at once (+batch=20) or "
-        "shorter parts (+max_words=100) if memory ran out."
-    )

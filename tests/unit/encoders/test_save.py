@@ -20,7 +20,7 @@ from transformers import (
 )
 
 import syntaxformer as sf
-from syntaxformer.annotate.annotator import GivenAnnotator, load_annotator
+from syntaxformer.annotate.registry import GivenAnnotator, load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.encoders.prediction import predictions_beside, read_split_for
 from syntaxformer.encoders.tables import TextSet

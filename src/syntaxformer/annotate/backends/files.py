@@ -6,14 +6,15 @@ those of its line is an error.
 
 from __future__ import annotations
 
+import glob
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import Annotator, blank_sentence, short_hash
-from syntaxformer.annotate.wrappers import SPLIT, SplitAnnotator
-from syntaxformer.base.errors import DataError, TreeError
+from syntaxformer.annotate.annotator import SPLIT, Annotator, blank_sentence, short_hash
+from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
 from syntaxformer.trees.conllu import surface_of, tokens_of
@@ -112,6 +113,52 @@ class PreparsedAnnotator(Annotator):
             ) from error
         offsets = tuple(place for token, place in zip(tokens, found, strict=True) for _ in token)
         return replace(sentence, text=line, offsets=offsets)
+
+
+class SplitAnnotator(Annotator):
+    """Several parsed files under one path with `{split}`; it cannot annotate until the split is known.
+
+    Raises:
+        DataError: No file fits the path.
+    """
+
+    def __init__(self, scheme: str, path: str, load: Callable[[str], Annotator]) -> None:
+        self.name = f"{scheme}:{path}"
+        self.path = path
+        self._load = load
+        # Path.glob refuses absolute patterns.
+        files = sorted(glob.glob("*".join(glob.escape(part) for part in path.split(SPLIT))))  # noqa: PTH207
+        if not files:
+            raise DataError(
+                f"expected a file for at least one {SPLIT}, found none. Relative paths begin in the "
+                "current folder; --annotator names other files.",
+                path,
+            )
+        self.provides = load(files[0]).provides
+        hashes = "\n".join(f"{file}:{short_hash(Path(file))}" for file in files if Path(file).is_file())
+        self.version = hashlib.sha256(hashes.encode()).hexdigest()[:12]
+
+    def for_split(self, split: str) -> Annotator:
+        """Return the annotator of one split.
+
+        Raises:
+            DataError: Its file is missing or cannot be read.
+        """
+        path = self.path.replace(SPLIT, split)
+        if not Path(path).is_file():
+            raise DataError(f"expected the parsed file of the split {split!r}, found none.", path)
+        return self._load(path)
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Refuse, since nothing says which file to read.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            f"annotator: expected one that can annotate any text, got {self.name!r}, which holds the parses "
+            f"of its splits only. Give another, or a path without {SPLIT}."
+        )
 
 
 def load_conllu(path: str) -> PreparsedAnnotator | SplitAnnotator:

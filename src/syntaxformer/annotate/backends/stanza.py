@@ -15,16 +15,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import (
+from syntaxformer.annotate.annotator import encodable, short_hash
+from syntaxformer.annotate.backends.options import positive_int, split_options
+from syntaxformer.annotate.parsers import (
     BatchedAnnotator,
     ParsedSentence,
-    encodable,
     join_parsed,
     read_tree,
     segments_of,
-    short_hash,
 )
-from syntaxformer.annotate.backends.options import positive_int, split_options
 from syntaxformer.base.config import nearest
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError, one_line

@@ -16,7 +16,7 @@ from filelock import FileLock
 from pydantic import BaseModel
 
 from syntaxformer import __version__
-from syntaxformer.annotate.wrappers import SPLIT
+from syntaxformer.annotate.annotator import SPLIT
 from syntaxformer.base.config import corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, write_text

@@ -59,9 +59,8 @@ def test_leaves_become_the_words_even_with_white_space_in_them():
         format_tree(tree_over_words(tree, ["(", "hoc sinh", "]"]))
         == "(S (NP (-LRB- -LRB-) (NN hoc\u00a0sinh)) (VP -RSB-))"
     )
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=r"^parser: .*got one over 3\."):
         tree_over_words(tree, ["a"])
-    assert str(caught.value) == "parser: expected a tree over 1 words, got one over 3."
 
 
 def test_trees_of_other_libraries_are_copied_however_deep():

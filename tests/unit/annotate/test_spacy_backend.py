@@ -183,12 +183,10 @@ def test_text_without_spaces_is_cut_behind_its_marks():
 
 
 def test_a_pipeline_that_is_not_installed_is_one_line_with_its_command():
-    with pytest.raises(BackendMissingError) as caught:
+    with pytest.raises(
+        BackendMissingError, match=r"^the spaCy pipeline 'xx_none_sm' is not installed\. Run: "
+    ):
         load_annotator("spacy:xx_none_sm")
-    assert str(caught.value) == (
-        "the spaCy pipeline 'xx_none_sm' is not installed. Run: python -m spacy download xx_none_sm  "
-        "# 12 MB for sm to 600 MB for lg"
-    )
 
 
 def test_a_folder_without_pipeline_is_named(tmp_path):

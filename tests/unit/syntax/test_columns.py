@@ -32,10 +32,11 @@ def test_from_sentences():
     assert columns.provides == {"upos", "governors", "deprels"}
 
 
-def test_what_no_sentence_has_is_absent():
+def test_no_words_and_no_annotation():
+    assert WordColumns.from_sentences([]).n_words == 0
+    assert WordColumns.from_sentences([EMPTY]).offsets.shape == (0, 2)
     bare = WordColumns.from_sentences([Sentence.from_words(["a"]), EMPTY])
-    assert bare.provides == frozenset()
-    assert bare.n_words == 1
+    assert (bare.provides, bare.n_words) == (frozenset(), 1)
 
 
 def test_a_line_whose_words_have_no_morphology_does_not_take_it_from_others():
@@ -47,23 +48,14 @@ def test_a_line_whose_words_have_no_morphology_does_not_take_it_from_others():
     assert found.feats.decode() == ["Number=Plur", "_", "_"]
 
 
-def test_nothing():
-    assert WordColumns.from_sentences([]).n_words == 0
-    assert WordColumns.from_sentences([EMPTY]).offsets.shape == (0, 2)
-
-
 def test_a_line_without_what_others_have():
-    with pytest.raises(AlignmentError) as error:
+    with pytest.raises(AlignmentError, match=r"^line 12: .*got one line without, unlike others\."):
         WordColumns.from_sentences([DOGS, EMPTY, Sentence.from_words(["x"])], first_line=10)
-    assert str(error.value) == (
-        "line 12: upos: expected a value for every word or for none, got one line without, unlike others."
-    )
 
 
 def test_user_column_that_does_not_fit():
-    with pytest.raises(AlignmentError) as error:
+    with pytest.raises(AlignmentError, match=r"^line 6: .*got 2\."):
         WordColumns.from_sentences([DOGS, GO], {"tone": [["a", "b"], ["c", "d"]]}, first_line=5)
-    assert str(error.value) == "line 6: column tone: expected 1 values, one per word, got 2."
     with pytest.raises(AlignmentError, match=r"^column tone: expected 2 lines, got 1\.$"):
         WordColumns.from_sentences([DOGS, GO], {"tone": [["a", "b"]]})
     with pytest.raises(AlignmentError, match=r"^tone: expected 3 values, one per word, got 1\.$"):
@@ -76,9 +68,7 @@ def test_wrong_columns():
         WordColumns(["a"], np.array([0, 1]), zero, np.zeros(2, np.int32))
     with pytest.raises(AlignmentError, match=r"^row_splits: expected 3 positions for 2 lines, got 2\.$"):
         WordColumns(["a", ""], np.array([0, 1]), zero, zero)
-    with pytest.raises(
-        AlignmentError, match=r"^row_splits: expected ascending positions from 0 to 1, got \[0, 4\]\.$"
-    ):
+    with pytest.raises(AlignmentError, match=r"^row_splits: .*got \[0, 4\]\."):
         WordColumns(["a"], np.array([0, 4]), zero, zero)
 
 
@@ -87,9 +77,7 @@ def test_coded_column():
     assert column.values == ("b", "a")
     assert column.codes.tolist() == [0, 1, 0]
     assert column[1:].decode() == ["a", "b"]
-    with pytest.raises(
-        AlignmentError, match=r"^codes: expected -1 to 1, an index into 2 values, got 0 to 2\.$"
-    ):
+    with pytest.raises(AlignmentError, match=r"^codes: .*got 0 to 2\."):
         CodedColumn(np.array([0, 2]), ("a", "b"))
 
 

@@ -103,9 +103,7 @@ def test_refusals():
         constituency_relations(DOG, governors=[-1, 0])
     with pytest.raises(ValueError, match=r"^nodes: expected one of headed, leaves, got 'heads'\.$"):
         constituency_relations(DOG, nodes="heads")  # type: ignore[arg-type]
-    with pytest.raises(
-        ValueError, match=r"^max_distance: expected 1 to 84, so that an id fits into a byte, got 0\.$"
-    ):
+    with pytest.raises(ValueError, match=r"^max_distance: .*got 0\."):
         constituency_relations(DOG, 0)
 
 

@@ -10,7 +10,11 @@ from syntaxformer.syntax import (
     batch_dependency_relations,
     dependency_depths,
     dependency_relations,
+    n_relations,
+    pair_relation,
+    relation_name,
 )
+from syntaxformer.syntax.relations import relations_of_steps
 
 P, C, S = 0, 15, 30
 """Offsets of parent, child and sibling with D = 15."""
@@ -94,13 +98,6 @@ def test_no_trees(governors, problem):
     assert str(error.value) == problem
 
 
-def test_distance_that_does_not_fit():
-    with pytest.raises(
-        ValueError, match=r"^max_distance: expected 1 to 84, so that an id fits into a byte, got 99\.$"
-    ):
-        dependency_relations([-1], 99)
-
-
 def test_distances_count_edges_whatever_the_relation():
     # 0 ← 1 → 2 → 3, and a tree of its own: 4
     found = batch_dependency_distances([[1, -1, 1, 2, -1], [-1, 0, 9, 9, 9]], [5, 2])
@@ -114,8 +111,38 @@ def test_distances_count_edges_whatever_the_relation():
     assert found[1, :2, :2].tolist() == [[0, 1], [1, 0]]
     assert (found[1, 2:] == NO_PATH).all()
     assert (found[1, :, 2:] == NO_PATH).all()
+    assert batch_dependency_distances([[*range(-1, 299)]], [300])[0, 0, 299] == 299
 
 
-def test_distances_of_a_long_chain_have_no_limit():
-    found = batch_dependency_distances([[*range(-1, 299)]], [300])
-    assert found[0, 0, 299] == 299
+def test_names_of_all_ids():
+    # D = 3, written out: DESIGN's table.
+    assert [relation_name(relation, 3) for relation in range(n_relations(3))] == [
+        "none",
+        *("parent 1", "parent 2", "parent 3"),
+        *("child 1", "child 2", "child 3"),
+        *("sibling 1", "sibling 2", "sibling 3"),
+        "pair",
+    ]
+    assert pair_relation() == 46
+    assert n_relations(84) == 254
+
+
+def test_steps():
+    up = np.array([0, 0, 2, 1, 0, 4, 3, 9, 1])
+    down = np.array([0, 2, 0, 2, 4, 0, 1, 9, 1])
+    linked = np.array([True] * 8 + [False])
+    assert relations_of_steps(up, down, linked, 3).tolist() == [0, 2, 5, 9, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("max_distance", [0, 85])
+def test_distance_that_does_not_fit(max_distance):
+    with pytest.raises(ValueError) as error:
+        pair_relation(max_distance)
+    assert str(error.value) == (
+        f"max_distance: expected 1 to 84, so that an id fits into a byte, got {max_distance}."
+    )
+
+
+def test_no_such_relation():
+    with pytest.raises(ValueError, match=r"^relation: .*got 11\."):
+        relation_name(11, 3)

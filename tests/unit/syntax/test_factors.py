@@ -13,7 +13,6 @@ from syntaxformer.syntax import (
     check_factors,
     piece_factors,
 )
-from syntaxformer.syntax.factors import word_factor
 from syntaxformer.trees import Sentence
 
 # "Don't sleep" and "zum", as an annotator reads them.
@@ -114,13 +113,3 @@ def test_all_problems_at_once():
         f"factor 'depth': expected governors, got none from tagger. {remedy}",
         f"factor 'predicate': expected governors, got none from tagger. {remedy}",
     ]
-
-
-def test_missing_annotation():
-    bare = WordColumns.from_sentences([Sentence.from_words(["a"])])
-    with pytest.raises(ConfigError) as error:
-        word_factor("pos", bare)
-    assert str(error.value) == (
-        "factor 'pos': expected upos, got none from the annotator. Choose an annotator that gives it, "
-        "or drop the factor."
-    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import AlignmentError
-from syntaxformer.syntax import batch_word_of_piece, word_of_piece
+from syntaxformer.syntax import SUBWORD_POSITIONS, batch_word_of_piece, subword_codes, word_of_piece
 from syntaxformer.syntax.pieces import row_of_item
 
 # name: (piece offsets, word offsets, word of each piece)
@@ -103,15 +103,39 @@ def test_wrong_row_splits(splits, shown):
 
 
 def test_rows_of_words_and_pieces_differ():
-    with pytest.raises(AlignmentError) as error:
+    with pytest.raises(AlignmentError, match=r"^piece_row_splits: .*got 1\."):
         batch_word_of_piece([(0, 1)], [0, 1], [(0, 1)], [0, 1, 1])
-    assert str(error.value) == "piece_row_splits: expected 2 rows, as many as the words have, got 1."
 
 
 def test_wrong_offsets():
-    with pytest.raises(AlignmentError) as error:
+    with pytest.raises(AlignmentError, match=r"^piece_offsets: .*got 3, 2 at position 1\."):
         word_of_piece([(0, 1), (3, 2)], [(0, 1)])
-    assert str(error.value) == "piece_offsets: expected 0 <= start <= end, got 3, 2 at position 1."
-    with pytest.raises(AlignmentError) as error:
+    with pytest.raises(AlignmentError, match=r"^word_offsets: .*got \[1, 3\]\."):
         word_of_piece([(0, 1)], [(0, 1, 2)])
-    assert str(error.value) == "word_offsets: expected shape [n, 2] (start, end), got [1, 3]."
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], []),
+        ([-1], [None]),
+        ([0], ["O"]),
+        ([0, 0], ["B", "E"]),
+        ([0, 0, 0, 0], ["B", "M", "M", "E"]),
+        ([-1, 0, 1, 1, 3, 3, 3, -1], [None, "O", "B", "E", "B", "M", "E", None]),
+        # A piece without word between two pieces of one: still one word.
+        ([0, -1, 0, 1], ["B", None, "E", "O"]),
+        # A normaliser may reorder pieces; what counts is the word.
+        ([1, 0, 1], ["B", "O", "E"]),
+    ],
+)
+def test_positions(words, expected):
+    codes = subword_codes(words, [0, len(words)]).tolist()
+    assert [None if code == -1 else SUBWORD_POSITIONS[code] for code in codes] == expected
+
+
+def test_rows_do_not_run_together():
+    # Word 0 of three rows, [0 0] [] [0] [0 0 0].
+    codes = subword_codes([0, 0, 0, 0, 0, 0], [0, 2, 2, 3, 6])
+    assert codes.dtype == np.int8
+    assert [SUBWORD_POSITIONS[code] for code in codes] == ["B", "E", "O", "B", "M", "E"]

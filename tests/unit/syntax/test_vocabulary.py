@@ -19,11 +19,10 @@ def test_ids():
     assert ids.tolist() == [3, 1, 2, 0, 1]
     assert POS.decode(ids) == ["VERB", "<unk>", "NOUN", "<none>", "<unk>"]
     assert POS.encode([]).tolist() == []
-
-
-def test_items_without_value():
-    column = CodedColumn(np.array([1, -1, 0], np.int8), ("X", "VERB"))
-    assert POS.encode_column(column).tolist() == [3, 0, 4]
+    unseen = UnseenValues()
+    column = CodedColumn(np.array([1, -1, 0], np.int8), ("X", "VERB", "never used"))
+    assert POS.encode_column(column, unseen).tolist() == [3, 0, 4]
+    assert unseen.message() is None
 
 
 @pytest.mark.parametrize(
@@ -42,12 +41,8 @@ def test_from_counts():
 
 
 def test_no_frequent_value():
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=r"^factor tag: .*got none of 2"):
         FactorVocabulary.from_counts("tag", {"a": 1, "b": 2}, min_count=3)
-    assert str(error.value) == (
-        "factor tag: expected a value seen 3 times or more, got none of 2. "
-        "Lower min_count or leave the factor out."
-    )
 
 
 def test_wrong_values():
@@ -61,26 +56,18 @@ def test_wrong_values():
 
 def test_one_warning_for_all_unseen_values():
     unseen = UnseenValues()
-    POS.encode(["FOO", "VERB", "BAR", "FOO"], unseen)
+    POS.encode(["FOO", "VERB", "BAR"], unseen)
+    POS.encode(["FOO"], unseen)
+    FactorVocabulary("deprel", ("obj",)).encode(["x"], unseen)
     with pytest.warns(UnseenFactorValueWarning) as caught:
         unseen.warn()
     assert [str(warning.message) for warning in caught] == [
-        "factor pos: 3 values rare or unseen in training read as <unk>: 'FOO' 2x, 'BAR' 1x"
+        "factor pos: 3 values rare or unseen in training read as <unk>: 'FOO' 2x, 'BAR' 1x; "
+        "factor deprel: 1 value rare or unseen in training read as <unk>: 'x' 1x"
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         unseen.warn()
-
-
-def test_unseen_values_of_several_factors_and_batches():
-    unseen = UnseenValues()
-    for _ in range(2):
-        POS.encode(["FOO"], unseen)
-    FactorVocabulary("deprel", ("obj",)).encode(["x"], unseen)
-    assert unseen.message() == (
-        "factor pos: 2 values rare or unseen in training read as <unk>: 'FOO' 2x; "
-        "factor deprel: 1 value rare or unseen in training read as <unk>: 'x' 1x"
-    )
 
 
 def test_long_lists_are_cut_and_say_so():
@@ -90,9 +77,3 @@ def test_long_lists_are_cut_and_say_so():
     assert message is not None
     assert message.startswith("factor pos: 12 values rare or unseen in training read as <unk>: 'T00' 1x, ")
     assert message.endswith("'T09' 1x and 2 more")
-
-
-def test_known_and_absent_values_are_no_news():
-    unseen = UnseenValues()
-    POS.encode_column(CodedColumn(np.array([-1, 0]), ("VERB", "never used")), unseen)
-    assert unseen.message() is None

@@ -1,8 +1,6 @@
-import gzip
-
 import pytest
 
-from syntaxformer.base.errors import DataError, TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import Sentence, format_conllu, parse_conllu, read_conllu, write_conllu
 
 
@@ -33,9 +31,6 @@ def test_multiword_tokens_and_empty_nodes():
     assert sentence.upos == ("PRON", "VERB", "ADP", "DET", "NOUN", "PUNCT")
     assert sentence.xpos is None
     assert sentence.lemmas is None
-
-
-def test_text_is_rebuilt_where_the_file_has_none():
     (sentence,) = parse_conllu([line for line in GERMAN if not line.startswith("#")])
     assert sentence.text == "Er geht zum Haus."
 
@@ -66,12 +61,6 @@ def test_unusual_sentences_survive_writing_and_reading(sentence, tmp_path):
     path = tmp_path / "out.conllu"
     write_conllu(path, [sentence, sentence])
     assert list(read_conllu(path)) == [sentence, sentence]
-
-
-def test_gzip(tmp_path):
-    path = tmp_path / "in.conllu.gz"
-    path.write_bytes(gzip.compress("\n".join(GERMAN).encode()))
-    assert len(list(read_conllu(path))) == 1
 
 
 def test_comments_without_text_or_words_are_no_sentence():
@@ -106,11 +95,6 @@ def test_errors_name_file_and_line(lines, message):
     with pytest.raises(TreeError) as caught:
         list(parse_conllu(lines, "t.conllu"))
     assert str(caught.value) == message
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"none\.conllu: expected a readable file, got: No such file"):
-        list(read_conllu(tmp_path / "none.conllu"))
 
 
 @pytest.mark.parametrize(

@@ -41,21 +41,22 @@ def test_traces_functions_and_root_are_removed():
     )
 
 
+def test_roots_of_two_phrases_and_labels_of_sentiments():
+    tree = parse_tree("( (A b) (C d))")
+    assert strip_root(tree) == tree
+    sentence = sentence_from_tree(parse_tree("(3 (2 It) (4 works))"))
+    assert (sentence.text, sentence.xpos) == ("It works", None)
+
+
 def test_function_stripping_keeps_labels_that_begin_with_a_dash():
     assert str(strip_functions(parse_tree("(PRT|ADVP (-NONE- *) (-LRB- -LRB-))"))) == (
         "(PRT (-NONE- *) (-LRB- -LRB-))"
     )
 
 
-def test_root_with_two_phrases_stays():
-    tree = parse_tree("( (A b) (C d))")
-    assert strip_root(tree) == tree
-
-
 def test_a_tree_of_traces_only_is_refused():
-    with pytest.raises(TreeError) as caught:
+    with pytest.raises(TreeError, match=r"^tree: .*got '\(S \(\-NONE\- \*\)\)'\."):
         remove_traces(parse_tree("(S (-NONE- *))"))
-    assert str(caught.value) == "tree: expected at least one word that is no trace, got '(S (-NONE- *))'."
 
 
 def test_sentence_from_a_tagged_tree():
@@ -71,12 +72,6 @@ def test_outer_brackets_are_no_phrases(outer):
     """Else words of a file would stand an edge further from the root than those of a parser."""
     inner = "(S (NN dog) (VB barks))"
     assert sentence_from_tree(parse_tree(outer.format(inner))).constituency == inner
-
-
-def test_sentiment_labels_are_no_tags():
-    sentence = sentence_from_tree(parse_tree("(3 (2 It) (4 works))"))
-    assert sentence.text == "It works"
-    assert sentence.xpos is None
 
 
 def test_sentence_that_does_not_fit_its_tree_is_refused():

@@ -10,15 +10,13 @@ def test_words_are_found_left_to_right_over_any_white_space():
 
 
 def test_a_word_that_is_not_there_is_refused():
-    with pytest.raises(TreeError) as caught:
+    with pytest.raises(TreeError, match=r"^word 2: .*got 'cat sat'\."):
         locate_words("the cat sat", ["the", "dog"])
-    assert str(caught.value) == "word 2: expected 'dog' at character 4 of the text, got 'cat sat'."
 
 
 def test_left_over_text_is_refused():
-    with pytest.raises(TreeError) as caught:
+    with pytest.raises(TreeError, match=r"^text: .*got 'sat' at character 8\."):
         locate_words("the cat sat", ["the", "cat"])
-    assert str(caught.value) == "text: expected its end after 2 words, got 'sat' at character 8."
 
 
 def test_treebank_spellings_are_found_when_asked_for():

@@ -32,12 +32,8 @@ def test_written_as_read(text):
     assert format_tree(parse_tree(text)) == text
 
 
-def test_escaped_brackets_become_real_ones_in_words_only():
-    tree = parse_tree("(-LRB- :-RRB-)")
-    assert tree == Tree("-LRB-", (":)",))
-
-
 def test_backslashes_before_slashes_and_stars_go_in_words_only():
+    assert parse_tree("(-LRB- :-RRB-)") == Tree("-LRB-", (":)",))
     tree = parse_tree(r"(A\/B (CD 11\/16) (SYM \*\*) (NN a\b))")
     assert tree == Tree(r"A\/B", (Tree("CD", ("11/16",)), Tree("SYM", ("**",)), Tree("NN", (r"a\b",))))
     assert format_tree(tree) == r"(A\/B (CD 11/16) (SYM **) (NN a\b))"
@@ -89,16 +85,10 @@ def test_brackets_that_do_not_match_are_refused_with_file_and_line(lines, messag
     assert str(caught.value) == message
 
 
-def test_one_tree_is_one_tree():
-    with pytest.raises(TreeError) as caught:
+def test_what_cannot_be_read_as_one_tree_or_written_is_refused():
+    with pytest.raises(TreeError, match=r"^tree: expected one tree, got 2"):
         parse_tree("(A b) (C d)")
-    assert str(caught.value) == "tree: expected one tree, got 2: '(A b) (C d)'."
-
-
-def test_what_cannot_be_written_is_refused():
     with pytest.raises(TreeError, match="word of a tree: expected characters without white space, got 'a b'"):
         format_tree(Tree("X", ("a b",)))
-    with pytest.raises(
-        TreeError, match=r"label of a tree: expected no bracket and no white space, got 'X\('"
-    ):
+    with pytest.raises(TreeError, match=r"^label of a tree: .*got 'X\('"):
         format_tree(Tree("X(", ("a",)))

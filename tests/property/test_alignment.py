@@ -40,89 +40,51 @@ TRAINING_TEXT = [
 ] * 3
 
 
-def _bpe() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
-    )
-    bytes_ = [f"<0x{number:02X}>" for number in range(256)]
-    _train(
-        tokenizer, trainers.BpeTrainer(vocab_size=500, special_tokens=["<unk>", *bytes_], show_progress=False)
-    )
-    return tokenizer
-
-
-def _byte_level_bpe() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    _train(tokenizer, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False))
-    return tokenizer
-
-
-def _byte_level_trimmed() -> Tokenizer:
-    """As RoBERTa's: the offsets leave out the leading space."""
-    tokenizer = _byte_level_bpe()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
-    return tokenizer
-
-
-def _bpe_over_spaces() -> Tokenizer:
-    """As Llama's: no pre-tokenizer, spaces replaced in the text, so that a piece may hold several words."""
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    bytes_ = [f"<0x{number:02X}>" for number in range(256)]
-    _train(
-        tokenizer, trainers.BpeTrainer(vocab_size=500, special_tokens=["<unk>", *bytes_], show_progress=False)
-    )
-    return tokenizer
-
-
-def _unigram() -> Tokenizer:
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=150, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False
-    )
-    _train(tokenizer, trainer)
-    return tokenizer
-
-
-def _unigram_nfkc() -> Tokenizer:
-    tokenizer = _unigram()
-    tokenizer.normalizer = normalizers.NFKC()
-    return tokenizer
-
-
-def _word_piece() -> Tokenizer:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    _train(
-        tokenizer, trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False)
-    )
-    return tokenizer
-
-
-def _train(tokenizer: Tokenizer, trainer) -> None:
-    tokenizer.train_from_iterator(TRAINING_TEXT, trainer)
-
-
-MAKERS = {
-    "bpe": _bpe,
-    "bpe_over_spaces": _bpe_over_spaces,
-    "byte_level_bpe": _byte_level_bpe,
-    "byte_level_trimmed": _byte_level_trimmed,
-    "unigram": _unigram,
-    "unigram_nfkc": _unigram_nfkc,
-    "word_piece": _word_piece,
-}
+BYTES = ["<unk>", *(f"<0x{number:02X}>" for number in range(256))]
+BYTE_LEVEL, METASPACE = pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Metaspace()
+SPACED_BPE = pre_tokenizers.Sequence([METASPACE, pre_tokenizers.Punctuation("isolated")])
+OVER_SPACES = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+NAMES = (
+    "bpe",
+    "bpe_over_spaces",  # as Llama's: no pre-tokenizer, so that a piece may hold several words
+    "byte_level_bpe",
+    "byte_level_trimmed",  # as RoBERTa's: the offsets leave out the leading space
+    "unigram",
+    "unigram_nfkc",
+    "word_piece",
+)
 
 
 @cache
 def tokenizer_named(name: str) -> Tokenizer:
-    return MAKERS[name]()
+    """A tokenizer of a kind, trained on a few sentences."""
+    if name.startswith("bpe"):
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+        trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=BYTES, show_progress=False)
+        if name == "bpe":
+            tokenizer.pre_tokenizer = SPACED_BPE
+        else:
+            tokenizer.normalizer = OVER_SPACES
+    elif name.startswith("byte"):
+        tokenizer, alphabet = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
+        tokenizer.pre_tokenizer = BYTE_LEVEL
+        trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    elif name.startswith("unigram"):
+        tokenizer, special = Tokenizer(models.Unigram()), {"unk_token": "<unk>", "special_tokens": ["<unk>"]}
+        tokenizer.pre_tokenizer = METASPACE
+        trainer = trainers.UnigramTrainer(vocab_size=150, show_progress=False, **special)
+    else:
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False)
+    tokenizer.train_from_iterator(TRAINING_TEXT, trainer)
+    if name == "byte_level_trimmed":
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    if name == "unigram_nfkc":
+        tokenizer.normalizer = normalizers.NFKC()
+    return tokenizer
 
 
 ODD = (
@@ -175,7 +137,7 @@ def is_kept(tokenizer: Tokenizer, word: str) -> bool:
     return bool(word.strip())
 
 
-each_tokenizer = pytest.mark.parametrize("name", MAKERS)
+each_tokenizer = pytest.mark.parametrize("name", NAMES)
 
 
 @each_tokenizer
@@ -187,15 +149,6 @@ def test_words_and_pieces(name, sample):
     pieces = tokenizer.encode(text).offsets
     owners = word_of_piece(pieces, words).tolist()
     assert owners == word_of_piece_reference(pieces, words)
-
-    # Every piece has the word that it covers most, and none only if it covers none.
-    for piece, owner in zip(pieces, owners, strict=True):
-        overlaps = [overlap(piece, word) for word in words]
-        if owner == NO_WORD:
-            assert not any(overlaps)
-        else:
-            assert overlaps[owner] == max(overlaps) > 0
-            assert max(overlaps[:owner], default=0) < overlaps[owner]
 
     # Pieces cover each word that the tokenizer kept; if it owns none, all that cover it went to others.
     for index, (start, end) in enumerate(words):
@@ -235,20 +188,6 @@ def test_a_batch_equals_its_lines(name, samples):
         for encoding, (_, row) in zip(encodings, samples, strict=True)
     ]
     assert found == [word for row in alone for word in row]
-
-
-@pytest.mark.parametrize("name", [name for name in MAKERS if name != "bpe_over_spaces"])
-@settings(max_examples=100, deadline=None)
-@given(words=st.lists(st.text(alphabet=ODD.replace("\t", ""), min_size=1, max_size=8), max_size=8))
-def test_words_between_spaces_own_a_piece(name, words):
-    """No piece of these tokenizers reaches over a space into a second word: each kept word has its own."""
-    words = [word for word in words if not any(character.isspace() for character in word)]
-    text = " ".join(words)
-    offsets = whitespace_words(text)
-    tokenizer = tokenizer_named(name)
-    owners = set(word_of_piece(tokenizer.encode(text).offsets, offsets).tolist())
-    for index, (start, end) in enumerate(offsets):
-        assert index in owners or not is_kept(tokenizer, text[start:end])
 
 
 spans = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda span: (span[0], span[0] + span[1]))

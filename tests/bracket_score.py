@@ -11,8 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.trees.constituency import leaves_of, spans_of
-from syntaxformer.trees.ptb import Tree
+from syntaxformer.trees.constituency import Tree, leaves_of, spans_of
 
 
 class BracketScore(NamedTuple):

@@ -9,7 +9,7 @@ from tests.property.test_phrase_structure import parses
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.piece_relations import phrases_of, phrases_of_lines
 from syntaxformer.syntax.relations import phrase_columns
-from syntaxformer.trees.sentence import OF_PARSE
+from syntaxformer.trees.phrase_structure import brackets_of_parse
 
 
 def same(one, other):
@@ -18,7 +18,7 @@ def same(one, other):
 
 @given(parses())
 def test_columns_of_a_parse_are_those_of_its_brackets(parse):
-    lazy = replace(parse, constituency=OF_PARSE)
+    lazy = replace(parse, constituency=brackets_of_parse)
     written = replace(parse, constituency=lazy.constituency)
     assert lazy == written
     assert same(phrases_of(lazy), phrases_of(written))

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syntaxformer.trees import Sentence, depths_of, format_conllu, format_tree, parse_conllu, parse_tree
-from syntaxformer.trees.ptb import Tree
+from syntaxformer.trees.constituency import Tree
 
 # Characters that a line of a text file can hold.
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0")

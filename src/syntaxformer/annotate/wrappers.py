@@ -13,8 +13,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import PHRASES
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
-from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
-from syntaxformer.trees.sentence import OF_PARSE
+from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS, brackets_of_parse
 
 _PHRASES_VERSION = "+phrases1"
 """Changes with the rules of the conversion."""
@@ -72,7 +71,7 @@ class WithPhrases(Annotator):
 
 def _with_tree(sentence: Sentence) -> Sentence:
     """Add the tree to a sentence; a line without words has none."""
-    return replace(sentence, constituency=OF_PARSE) if sentence.words else sentence
+    return replace(sentence, constituency=brackets_of_parse) if sentence.words else sentence
 
 
 class WordsAsGiven(Annotator):

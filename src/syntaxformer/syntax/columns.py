@@ -19,7 +19,8 @@ from syntaxformer.base.errors import AlignmentError
 from syntaxformer.base.files import read_lines
 from syntaxformer.syntax.pieces import encoding_offsets, row_of_item
 from syntaxformer.trees.locate import given_words
-from syntaxformer.trees.sentence import COLUMNS, NO_VALUE, OF_PARSE, PER_WORD, Sentence
+from syntaxformer.trees.phrase_structure import brackets_of_parse
+from syntaxformer.trees.sentence import COLUMNS, NO_VALUE, PER_WORD, Sentence
 
 DEFAULT_COLUMNS = ("upos", "governors", "deprels")
 """Annotations that are fetched by default: those of the built-in factors, without constituency trees."""
@@ -144,7 +145,7 @@ class WordColumns:
                 for name, one in parts.items()
             }
             tree = None if self.constituency is None else self.constituency[row]
-            found["constituency"] = OF_PARSE if isinstance(tree, Sentence) else tree
+            found["constituency"] = brackets_of_parse if isinstance(tree, Sentence) else tree
             yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **found)
 
     def with_user_column(self, name: str, values: CodedColumn | Sequence[str]) -> WordColumns:

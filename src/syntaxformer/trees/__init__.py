@@ -3,7 +3,12 @@
 from syntaxformer.trees.conllu import format_conllu, parse_conllu, read_conllu, write_conllu
 from syntaxformer.trees.constituency import (
     Span,
+    Tree,
+    format_tree,
     leaves_of,
+    parse_tree,
+    parse_trees,
+    read_ptb,
     remove_traces,
     sentence_from_tree,
     spans_of,
@@ -20,7 +25,6 @@ from syntaxformer.trees.dependency import (
 )
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.phrase_structure import phrase_structure
-from syntaxformer.trees.ptb import Tree, format_tree, parse_tree, parse_trees, read_ptb
 from syntaxformer.trees.sentence import ROOT, Sentence
 
 __all__ = [

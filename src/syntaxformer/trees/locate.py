@@ -12,7 +12,11 @@ from collections.abc import Sequence
 from unicodedata import normalize
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.trees.ptb import BACKSLASHED, BRACKET, BRACKETS
+
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
+BRACKET = re.compile("[][(){}]")
+BACKSLASHED = re.compile(r"\\(?=[/*])")
+"""Penn's words have a backslash before these two. Reading drops it; writing doubles it to keep a real one."""
 
 TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
     "``": ('"', "“", "„", "«", "»", "''"),

@@ -10,7 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from syntaxformer.trees.constituency import leaf_of, strip_functions, strip_root
+from syntaxformer.trees.constituency import (
+    Tree,
+    events,
+    format_tree,
+    leaf_of,
+    parse_tree,
+    strip_functions,
+    strip_root,
+)
 from syntaxformer.trees.phrase_heights import (
     CLAUSAL_TAGS,
     NOMINAL_TAGS,
@@ -23,7 +31,6 @@ from syntaxformer.trees.phrase_heights import (
     is_clausal,
     starts_with_wh,
 )
-from syntaxformer.trees.ptb import Tree, events, format_tree, parse_tree
 from syntaxformer.trees.sentence import Sentence
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}

@@ -6,7 +6,7 @@ It is immutable and plain Python. It knows nothing of pieces (see `syntax`) and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from sys import intern
@@ -16,9 +16,6 @@ from syntaxformer.base.errors import TreeError
 
 ROOT = -1
 """Governor of a word that has none."""
-
-OF_PARSE = "\n+phrases"
-"""A value of `constituency`: the tree is made from the parse, and its brackets only when they are needed."""
 
 
 class Column(NamedTuple):
@@ -55,17 +52,13 @@ PER_WORD = tuple(name for name, column in COLUMNS.items() if column.kind != "tre
 
 
 class _Constituency:
-    """A field whose brackets are made from the parse when they are read, if `OF_PARSE` was given."""
+    """A field whose brackets are written when they are read, if a function that writes them was given."""
 
     def __get__(self, sentence: Sentence | None, owner: object = None) -> str | None:
-        source = None if sentence is None else sentence.tree_source
-        if source is None or isinstance(source, str):
-            return source
-        from syntaxformer.trees.phrase_structure import brackets_of_parse
+        brackets = None if sentence is None else vars(sentence)["constituency"]
+        return brackets(sentence) if callable(brackets) else brackets
 
-        return brackets_of_parse(source)
-
-    def __set__(self, sentence: Sentence, brackets: str | None) -> None:
+    def __set__(self, sentence: Sentence, brackets: str | Callable[[Sentence], str] | None) -> None:
         vars(sentence)["constituency"] = brackets
 
 
@@ -85,7 +78,8 @@ class Sentence:
         governors: 0-based index of each word's governor, `ROOT` (-1) if it has none. Several roots are
             allowed, since a line may hold several grammatical sentences.
         deprels: Relation of each word to its governor.
-        constituency: Bracketed tree over the words, or `OF_PARSE`.
+        constituency: Bracketed tree over the words, or a function that writes it from the sentence, such as
+            `phrase_structure.brackets_of_parse`, and is called when the brackets are read.
 
     Raises:
         TreeError: A column's length differs from the number of words, an offset lies outside the text, or a
@@ -105,11 +99,10 @@ class Sentence:
 
     def __post_init__(self) -> None:
         for column in ("words", "offsets", *PER_WORD):  # a parser's lists or arrays
-            given: Any = getattr(self, column)
-            if given is not None and type(given) is not tuple:
-                listed: Any = given.tolist() if hasattr(given, "tolist") else given
-                own: Any = map(tuple, listed) if column == "offsets" else listed
-                object.__setattr__(self, column, tuple(own))
+            values: Any = getattr(self, column)
+            if values is not None and type(values) is not tuple:
+                listed: Any = values.tolist() if hasattr(values, "tolist") else values
+                object.__setattr__(self, column, tuple(map(tuple, listed) if column == "offsets" else listed))
         for column in ("offsets", *PER_WORD):
             values = getattr(self, column)
             if values is not None and len(values) != len(self.words):
@@ -136,8 +129,8 @@ class Sentence:
     @property
     def tree_source(self) -> str | Sentence | None:
         """What its constituency tree is read from: brackets, or the sentence itself, to convert its parse."""
-        given: str | None = vars(self)["constituency"]
-        return self if given == OF_PARSE else given
+        brackets: Any = vars(self)["constituency"]
+        return self if callable(brackets) else brackets
 
     @property
     def roots(self) -> tuple[int, ...]:

@@ -19,7 +19,8 @@ from syntaxformer.syntax import WordTrees, word_relations
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.syntax.inputs import NO_GOVERNOR
 from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, sentence_trees
-from syntaxformer.trees.sentence import OF_PARSE
+from syntaxformer.trees import format_tree, phrase_structure
+from syntaxformer.trees.phrase_structure import brackets_of_parse
 
 VOCABULARY = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "old", "man", "sleep", "##s", "un", "##believ", "##ably", "dogs", "bark",
@@ -526,6 +527,6 @@ def test_rows_of_another_annotator_are_told(tokenizer, tmp_path, caplog):
 
 def test_phrases_of_words_without_them_are_those_that_the_parse_gives(tokenizer):
     """`en` and `en+phrases` are read alike: trees that are not given are converted from the parse."""
-    given = replace(MAN, constituency=replace(MAN, constituency=OF_PARSE).constituency)
+    given = replace(MAN, constituency=replace(MAN, constituency=brackets_of_parse).constituency)
     with_phrases, without = (collator(tokenizer, "masks")([sf.SyntaxExample((one,))]) for one in (given, MAN))
     assert torch.equal(with_phrases["syntax"], without["syntax"])

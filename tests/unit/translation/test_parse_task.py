@@ -13,9 +13,8 @@ from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerC
 from syntaxformer.translation.prepare import parse_labels
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.trees import Sentence
-from syntaxformer.trees.phrase_structure import linearised
-from syntaxformer.trees.sentence import OF_PARSE
+from syntaxformer.trees import Sentence, tree_of_column
+from syntaxformer.trees.phrase_structure import brackets_of_parse, linearised
 
 SHAPE = {"vocab_size": 19, "d_model": 12, "d_ff": 17, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TASK = {"labels": ["<none>", "<unk>", ")", "(S", "(NP", "PRON", "VERB"], "weight": 0.5}
@@ -50,7 +49,7 @@ def test_a_parse_is_converted_first():
         upos=("PRON", "VERB"),
         governors=(1, -1),
         deprels=("nsubj", "root"),
-        constituency=OF_PARSE,
+        constituency=brackets_of_parse,
     )
     assert linearised("( (S (NP-SBJ-119 (PRP It)) (VP=2 (VBZ is)) (-LRB- -LRB-)))") == [
         *("(S", "(NP", "PRP", ")", "(VP", "VBZ", ")", "-LRB-", ")")

@@ -154,21 +154,21 @@ class GivenAnnotator(Annotator):
         words = check_words(sentences)
         if (method := getattr(self.given, "annotate_words", None)) is not None:
             return list(method(words))
-        found = super().annotate_words(words)
-        for given, one in zip(words, found, strict=True):
-            if one.words != given:
-                expected, got = (repr(" ".join(side)[:40]) for side in (given, one.words))
+        annotated = super().annotate_words(words)
+        for expected_words, sentence in zip(words, annotated, strict=True):
+            if sentence.words != expected_words:
+                expected, got = (repr(" ".join(side)[:40]) for side in (expected_words, sentence.words))
                 message = (
                     f"expected exactly the words {expected}, got {got}. Give it a method `annotate_words`."
                 )
                 raise DataError(f"annotator {self.name}: {message}")
-        return found
+        return annotated
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in this process; DataError if the object gives others."""
         for chunk in chunks_of(lines, 1000):
-            found = list(self.given.annotate(chunk))
-            if [one.text for one in found] != chunk:
-                expected = f"{len(chunk)} sentences with the texts of their lines, got {len(found)}"
+            sentences = list(self.given.annotate(chunk))
+            if [sentence.text for sentence in sentences] != chunk:
+                expected = f"{len(chunk)} sentences with the texts of their lines, got {len(sentences)}"
                 raise DataError(f"annotator {self.name}: expected {expected} or others.")
-            yield from found
+            yield from sentences

@@ -54,41 +54,41 @@ def read_treebank(path: str | Path, nlp: Language | None = None) -> list[Sentenc
     Raises:
         DataError: It is no CoNLL-U file, has fewer than two sentences, or one without tags or tree.
     """
-    sentences = [one for one in read_conllu(path) if one.words]
+    sentences = [sentence for sentence in read_conllu(path) if sentence.words]
     if len(sentences) < 2:
         raise DataError(f"expected two sentences or more, got {len(sentences)}. Give a treebank.", path)
-    for one in sentences:
-        lacking = [name for name in ("upos", "governors", "deprels") if getattr(one, name) is None]
-        if lacking or (lacking := sorted(set(one.upos or ()) - UPOS.keys())):
+    for sentence in sentences:
+        lacking = [name for name in ("upos", "governors", "deprels") if getattr(sentence, name) is None]
+        if lacking or (lacking := sorted(set(sentence.upos or ()) - UPOS.keys())):
             raise DataError(
-                f"expected UPOS, HEAD and DEPREL of Universal Dependencies, got {one.text[:40]!r} without, "
-                f"or with other tags: {', '.join(lacking)}. Give a treebank that has them.",
+                f"expected UPOS, HEAD and DEPREL of Universal Dependencies, got {sentence.text[:40]!r} "
+                f"without, or with other tags: {', '.join(lacking)}. Give a treebank that has them.",
                 path,
             )
-    if any(one.feats for one in sentences):  # a sentence without any has none
-        sentences = [replace(one, feats=one.feats or ("_",) * len(one.words)) for one in sentences]
-    return [_in_words_of(nlp, one) for one in sentences]
+    if any(sentence.feats for sentence in sentences):  # a sentence without any has none
+        sentences = [replace(each, feats=each.feats or ("_",) * len(each)) for each in sentences]
+    return [_in_words_of(nlp, sentence) for sentence in sentences]
 
 
 def _in_words_of(nlp: Language | None, sentence: Sentence) -> Sentence:
-    columns, kept, place = _row(sentence), list[tuple[int, str]](), dict[int, int]()
+    columns, forms_kept, numbers = _row(sentence), list[tuple[int, str]](), dict[int, int]()
     for token in tokens_of(sentence):
         form, forms = surface_of(sentence, token), [sentence.words[word] for word in token]
         if nlp is None or len(token) == 1 or [word.text for word in nlp.make_doc(form)] == forms:
-            place |= {word: len(kept) + number for number, word in enumerate(token)}
-            kept += zip(token, forms, strict=True)
+            numbers |= {word: len(forms_kept) + number for number, word in enumerate(token)}
+            forms_kept += zip(token, forms, strict=True)
         else:
-            place |= dict.fromkeys(token, len(kept))
-            kept.append((next(one for one in token if columns["governors"][one] not in token), form))
-    columns = {name: tuple(values[word] for word, _ in kept) for name, values in columns.items()}
-    columns["governors"] = tuple(place.get(governor, ROOT) for governor in columns["governors"])
+            numbers |= dict.fromkeys(token, len(forms_kept))
+            forms_kept.append((next(word for word in token if columns["governors"][word] not in token), form))
+    columns = {name: tuple(values[word] for word, _ in forms_kept) for name, values in columns.items()}
+    columns["governors"] = tuple(numbers.get(governor, ROOT) for governor in columns["governors"])
     # No word of a line has a space in it ("10 000"), but it may have a no-break space.
-    columns["words"] = tuple(form.replace(" ", "\xa0") for _, form in kept)
-    return replace(sentence, **columns, offsets=tuple(sentence.offsets[word] for word, _ in kept))
+    columns["words"] = tuple(form.replace(" ", "\xa0") for _, form in forms_kept)
+    return replace(sentence, **columns, offsets=tuple(sentence.offsets[word] for word, _ in forms_kept))
 
 
 def _row(sentence: Sentence) -> _Row:
-    return {name: found for name in ("words", *PER_WORD) if (found := getattr(sentence, name)) is not None}
+    return {name: values for name in ("words", *PER_WORD) if (values := getattr(sentence, name)) is not None}
 
 
 def score_annotator(annotator: Annotator, sentences: Sequence[Sentence]) -> dict[str, float]:
@@ -100,17 +100,20 @@ def score_annotator(annotator: Annotator, sentences: Sequence[Sentence]) -> dict
     Source: the CoNLL 2018 shared task, but with gold words, and with all features of a word.
     """
     right, total = Counter[str](), Counter[str]()
-    found = annotator.annotate_words([one.words for one in sentences])
-    for sides in zip(sentences, found, strict=True):
-        upos, lemmas = ([one.upos or () for one in sides], [one.lemmas or () for one in sides])
-        governors = [one.governors or () for one in sides]
-        labels = [[label.partition(":")[0] for label in one.deprels or ()] for one in sides]
-        arcs = [list(zip(*one, strict=False)) for one in zip(governors, labels, strict=True)]
-        feats = [[{*one.split("|")} for one in side.feats or ()] for side in sides]
-        compared = {"UPOS": upos, "UAS": governors, "LAS": arcs, "lemma": lemmas, "feats": feats}
+    annotated = annotator.annotate_words([sentence.words for sentence in sentences])
+    for sides in zip(sentences, annotated, strict=True):
+        compared: dict[str, Any] = {
+            name: [getattr(side, column) or () for side in sides]
+            for name, column in (("UPOS", "upos"), ("UAS", "governors"), ("lemma", "lemmas"))
+        }
+        labels = [[label.partition(":")[0] for label in side.deprels or ()] for side in sides]
+        pairs = zip(compared["UAS"], labels, strict=True)
+        compared["LAS"] = [list(zip(governors, names, strict=False)) for governors, names in pairs]
+        compared["feats"] = [[{*feats.split("|")} for feats in side.feats or ()] for side in sides]
         for name, (gold, guessed) in compared.items():
             free = "_" if name == "lemma" else None  # any lemma is right there
-            right[name] += sum(one in (other, free) for one, other in zip(gold, guessed, strict=False))
+            pairs = zip(gold, guessed, strict=False)
+            right[name] += sum(expected in (value, free) for expected, value in pairs)
             total[name] += min(len(gold), len(guessed))
     return {name: round(100 * right[name] / total[name], 2) for name in total if total[name]}
 
@@ -146,14 +149,16 @@ def train_annotator(
     start, nlp = time.monotonic(), _blank(language)
     files = [read_treebank(path, nlp) for path in treebanks]
     learned, held_out = list(chain(*files)), [] if dev is None else read_treebank(dev, nlp)
-    known = {one.words for one in learned}
-    if (n_known := sum(one.words in known for one in held_out)) and 20 * n_known > len(held_out):
-        found = f"{n_known} of {len(held_out)} sentences of {dev} are in the treebank"
+    known = {sentence.words for sentence in learned}
+    if (n_known := sum(sentence.words in known for sentence in held_out)) and 20 * n_known > len(held_out):
+        overlap = f"{n_known} of {len(held_out)} sentences of {dev} are in the treebank"
         if n_known == len(held_out):
-            raise ConfigError(f"dev: expected sentences that are not learned, got: {found}. Give others.")
-        _log.warning("%s: its scores are too good", found)
+            raise ConfigError(f"dev: expected sentences that are not learned, got: {overlap}. Give others.")
+        _log.warning("%s: its scores are too good", overlap)
     columns = [
-        name for name in ("lemmas", "feats") if all(any(getattr(one, name) for one in file) for file in files)
+        name
+        for name in ("lemmas", "feats")
+        if all(any(getattr(sentence, name) for sentence in file) for file in files)
     ]
     steps = steps or min(max(sum(map(len, learned)) // 30, 500), 10_000)
     about = {"sentences": len(learned), "updates": steps}
@@ -190,9 +195,12 @@ def _blank(language: str) -> Language:
 
 def _agreement(nlp: Language, sentences: Sequence[Sentence]) -> float:
     """F1 in percent of the tokenizer's words of raw text."""
-    both = [(Counter(word.text for word in nlp.make_doc(one.text)), Counter(one.words)) for one in sentences]
-    same = sum((cut & gold).total() for cut, gold in both)
-    return round(200 * same / sum(cut.total() + gold.total() for cut, gold in both), 2)
+    same = total = 0
+    for sentence in sentences:
+        words = Counter(word.text for word in nlp.make_doc(sentence.text))
+        same += (words & Counter(sentence.words)).total()
+        total += words.total() + len(sentence.words)
+    return round(200 * same / total, 2)
 
 
 def _add_parts(nlp: Language, columns: Sequence[str], width: int, n_sentences: int) -> None:
@@ -224,7 +232,7 @@ def _fit(
     sizes: Any = (min(1000, int(200 * 1.002**number)) for number in count())
     orders = (chance.shuffle(examples) or examples for _ in count())
     batches = chain.from_iterable(minibatch_by_words(order, sizes) for order in orders)
-    best, found, kept = -1.0, dict[str, float](), b""
+    best, best_scores, best_state = -1.0, dict[str, float](), b""
     for step in track(range(1, steps + 1), "training the annotator", unit="updates"):
         nlp.update(next(batches), sgd=optimizer, drop=0.25)
         optimizer.step_schedules()
@@ -232,18 +240,20 @@ def _fit(
             with nlp.use_params(optimizer.averages):
                 scores = score_annotator(spacy_annotator(nlp, "", ""), dev)
                 if (value := 0.3 * scores.get("UPOS", 0) + 0.7 * scores.get("LAS", 0)) >= best:
-                    best, found, kept = value, scores, nlp.to_bytes()
+                    best, best_scores, best_state = value, scores, nlp.to_bytes()
             _log.info("update %d of %d, on dev: %s", step, steps, scores)
-    nlp.from_bytes(kept)
-    return found
+    nlp.from_bytes(best_state)
+    return best_scores
 
 
 def _example(row: _Row, nlp: Language, columns: Sequence[str]) -> Example:
     words, governors, none = list(row["words"]), row["governors"], ("_",) * len(row["words"])
-    heads = [at if one == ROOT else one for at, one in enumerate(governors)]
-    labels = ["ROOT" if one == ROOT else name for one, name in zip(governors, row["deprels"], strict=True)]
-    lemmas = ["" if one == "_" or "lemmas" not in columns else one for one in row.get("lemmas", none)]
-    feats = [one if "feats" in columns else "" for one in row.get("feats", none)]
+    heads = [at if value == ROOT else value for at, value in enumerate(governors)]
+    labels = [
+        "ROOT" if value == ROOT else name for value, name in zip(governors, row["deprels"], strict=True)
+    ]
+    lemmas = ["" if value == "_" or "lemmas" not in columns else value for value in row.get("lemmas", none)]
+    feats = [value if "feats" in columns else "" for value in row.get("feats", none)]
     tags = {"pos": list(row["upos"]), "lemmas": lemmas, "morphs": feats, "heads": heads, "deps": labels}
     return Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, **tags))
 
@@ -258,7 +268,7 @@ def _altered(rows: Sequence[_Row], chance: random.Random) -> Iterator[_Row]:
         return f"{word[0]}{''.join(chance.choices(string.ascii_lowercase, k=3))}{word[-3:]}"
 
     changes = {str.lower: 0.04, lambda word: word.translate(_CURLY): 0.1, disguised: float(len(rows) < 5000)}
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         words, none = row["words"], ("_",) * len(row["words"])
         for change, share in changes.items():
             if chance.random() < share and (other := tuple(map(change, words))) != words:
@@ -269,7 +279,7 @@ def _altered(rows: Sequence[_Row], chance: random.Random) -> Iterator[_Row]:
         if chance.random() < 0.05 and ends_free:
             yield {name: values[:-1] for name, values in row.items()}
         if chance.random() < 0.06:
-            run = rows[place : place + chance.randint(2, 3)]
+            run = rows[number : number + chance.randint(2, 3)]
             shared = set(row).intersection(*run)
-            joined = {name: tuple(chain(*(one[name] for one in run))) for name in shared}
-            yield joined | {"governors": join_governors(one["governors"] for one in run)}
+            joined = {name: tuple(chain(*(row_of_run[name] for row_of_run in run))) for name in shared}
+            yield joined | {"governors": join_governors(row_of_run["governors"] for row_of_run in run)}

@@ -135,18 +135,18 @@ class WordColumns:
 
     def sentences(self) -> Iterator[Sentence]:
         """The lines as sentences; each word is its characters in the line."""
-        given = {name: one for name in PER_WORD if (one := getattr(self, name)) is not None}
+        columns = {name: values for name in PER_WORD if (values := getattr(self, name)) is not None}
         for row, text in enumerate(self.texts):
-            own = slice(*self.row_splits[row : row + 2].tolist())
-            offsets = tuple(zip(self.starts[own].tolist(), self.ends[own].tolist(), strict=True))
-            parts = {name: column[own] for name, column in given.items()}
-            found: dict[str, Any] = {
-                name: tuple(one.decode() if isinstance(one, CodedColumn) else one.tolist())
-                for name, one in parts.items()
+            words = slice(*self.row_splits[row : row + 2].tolist())
+            offsets = tuple(zip(self.starts[words].tolist(), self.ends[words].tolist(), strict=True))
+            of_line = {name: column[words] for name, column in columns.items()}
+            values: dict[str, Any] = {
+                name: tuple(part.decode() if isinstance(part, CodedColumn) else part.tolist())
+                for name, part in of_line.items()
             }
             tree = None if self.constituency is None else self.constituency[row]
-            found["constituency"] = brackets_of_parse if isinstance(tree, Sentence) else tree
-            yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **found)
+            values["constituency"] = brackets_of_parse if isinstance(tree, Sentence) else tree
+            yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **values)
 
     def with_user_column(self, name: str, values: CodedColumn | Sequence[str]) -> WordColumns:
         """A copy with one more user column, which has one value for each word.
@@ -174,11 +174,13 @@ class WordColumns:
             AlignmentError: The corpus has fewer lines.
         """
         stored = corpus.columns(start, start + len(texts), columns)
-        found: dict[str, Any] = {
+        columns_of_words: dict[str, Any] = {
             name: CodedColumn(values, stored.tags[name]) if name in stored.tags else values
             for name, values in stored.values.items()
         }
-        return cls(texts, stored.row_offsets, stored.starts, stored.ends, first_line=start + 1, **found)
+        return cls(
+            texts, stored.row_offsets, stored.starts, stored.ends, first_line=start + 1, **columns_of_words
+        )
 
     @classmethod
     def from_sentences(
@@ -200,8 +202,8 @@ class WordColumns:
         """
         offsets, row_splits = encoding_offsets(sentences)
         texts = [sentence.text for sentence in sentences]
-        found = {name: _column(sentences, name, first_line) for name in only}
-        columns = cls(texts, row_splits, offsets[:, 0], offsets[:, 1], first_line=first_line, **found)
+        values = {name: _column(sentences, name, first_line) for name in only}
+        columns = cls(texts, row_splits, offsets[:, 0], offsets[:, 1], first_line=first_line, **values)
         for name, rows in (user or {}).items():
             check_rows(name, rows, np.diff(row_splits), first_line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
@@ -227,9 +229,11 @@ def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, fir
 
 def _column(sentences: Sequence[Sentence], name: str, first_line: int) -> Any:
     """One annotation of all sentences, flat, or their trees; None if they do not have it."""
-    values = [one.tree_source if name == "constituency" else getattr(one, name) for one in sentences]
+    field = "tree_source" if name == "constituency" else name
+    values = [getattr(sentence, field) for sentence in sentences]
     if COLUMNS[name].unknown == NO_VALUE and any(values):
-        values = [value or (NO_VALUE,) * len(one) for value, one in zip(values, sentences, strict=True)]
+        pairs = zip(values, sentences, strict=True)
+        values = [value or (NO_VALUE,) * len(sentence) for value, sentence in pairs]
     missing = [row for row, value in enumerate(values) if value is None and len(sentences[row])]
     if missing and any(values) and name in DEFAULT_COLUMNS:
         raise AlignmentError(
@@ -266,10 +270,10 @@ def read_user_column(
     numbers: dict[str, int] = {}
     codes: list[int] = []
     lines, words_of_lines = _numbered(path, rows), iter(sentences)
-    for place, (numbered, words) in enumerate(zip_longest(lines, words_of_lines)):
+    for row, (numbered, words) in enumerate(zip_longest(lines, words_of_lines)):
         if numbered is None or words is None:
-            n_lines = place if numbered is None else place + 1 + sum(1 for _ in lines)
-            n_sentences = place if words is None else place + 1 + sum(1 for _ in words_of_lines)
+            n_lines = row if numbered is None else row + 1 + sum(1 for _ in lines)
+            n_sentences = row if words is None else row + 1 + sum(1 for _ in words_of_lines)
             raise AlignmentError(
                 f"factor file: expected {n_sentences} lines, one for each line of {text_name}, "
                 f"got {n_lines}.",
@@ -297,15 +301,15 @@ def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[in
     lines = enumerate(read_lines(path), start=1)
     if rows is None:
         return lines
-    wanted = set(rows)
-    return ((number, line) for number, line in lines if number - 1 in wanted)
+    chosen = set(rows)
+    return ((number, line) for number, line in lines if number - 1 in chosen)
 
 
 def _misfit(values: Sequence[str], words: Sequence[str]) -> str:
     """What is wrong with a line, down to the first word or value without a partner."""
-    found = f"factor file: expected {len(words)} values, one per word, got {len(values)}."
+    problem = f"factor file: expected {len(words)} values, one per word, got {len(values)}."
     first = min(len(values), len(words))
     last_pair = f", after {values[first - 1]!r} for {words[first - 1]!r}" if first else ""
     if len(values) < len(words):
-        return f"{found} Word {first + 1}, {words[first]!r}, is the first without a value{last_pair}."
-    return f"{found} Value {first + 1}, {values[first]!r}, is the first without a word{last_pair}."
+        return f"{problem} Word {first + 1}, {words[first]!r}, is the first without a value{last_pair}."
+    return f"{problem} Value {first + 1}, {values[first]!r}, is the first without a word{last_pair}."

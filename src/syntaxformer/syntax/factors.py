@@ -83,9 +83,10 @@ class FactorVocabulary:
 
     def __post_init__(self) -> None:
         counts = Counter(self.values)
-        problems = [f"expected distinct values, got {one!r} {n} times." for one, n in counts.items() if n > 1]
-        reserved = [one for one in _RESERVED if one in counts]
-        problems += [f"expected values other than {NONE} and {UNKNOWN}, got {one!r}." for one in reserved]
+        several = [value for value, n in counts.items() if n > 1]
+        problems = [f"expected distinct values, got {value!r} {counts[value]} times." for value in several]
+        reserved = [value for value in _RESERVED if value in counts]
+        problems += [f"expected values other than {NONE} and {UNKNOWN}, got {value!r}." for value in reserved]
         if problems:
             raise ConfigError([f"factor {self.name}: {problem}" for problem in problems])
 
@@ -113,13 +114,13 @@ class FactorVocabulary:
             ConfigError: No value is frequent enough.
         """
         frequent = {value: n for value, n in counts.items() if n >= min_count and value not in _RESERVED}
-        kept = sorted(frequent, key=lambda value: (-frequent[value], value))
-        if not kept:
+        ordered = sorted(frequent, key=lambda value: (-frequent[value], value))
+        if not ordered:
             raise ConfigError(
                 f"factor {name}: expected a value seen {min_count} times or more, got none of {len(counts)}. "
                 "Lower min_count or leave the factor out."
             )
-        return cls(name, tuple(kept))
+        return cls(name, tuple(ordered))
 
     def encode(self, values: Sequence[str], unseen: UnseenValues | None = None) -> NDArray[np.integer[Any]]:
         """Ids of values, `[items]`, in `dtype`; see `encode_column`."""
@@ -206,9 +207,9 @@ def word_depths(columns: WordColumns) -> NDArray[np.int64]:
     _, depths, is_wrong = flat_parents(governors, splits[rows], np.diff(splits)[rows])
     if is_wrong.any():
         row = int(rows[is_wrong.argmax()])
-        own, text = slice(*splits[row : row + 2].tolist()), columns.texts[row]
-        words = [text[start:end] for start, end in columns.offsets[own].tolist()]
-        check_governors(governors[own].tolist(), words, columns.first_line + row)
+        words_of_row, text = slice(*splits[row : row + 2].tolist()), columns.texts[row]
+        words = [text[start:end] for start, end in columns.offsets[words_of_row].tolist()]
+        check_governors(governors[words_of_row].tolist(), words, columns.first_line + row)
     return depths
 
 
@@ -314,8 +315,8 @@ def build_vocabularies(
     for columns in batches if counts else ():
         for name, counter in counts.items():
             column = word_factor(name, columns)
-            found = np.bincount(column.codes + 1, minlength=len(column.values) + 1)[1:].tolist()
-            counter.update(dict(zip(column.values, found, strict=True)))
+            occurrences = np.bincount(column.codes + 1, minlength=len(column.values) + 1)[1:].tolist()
+            counter.update(dict(zip(column.values, occurrences, strict=True)))
 
     def build(name: str) -> FactorVocabulary:
         values = fixed.get(name)
@@ -355,13 +356,13 @@ def piece_factors(
     rows = row_of_item(piece_row_splits, len(words), "piece_row_splits")
     flat_words = np.where(words == NO_WORD, columns.n_words, words + columns.row_splits[rows])
     ids = np.zeros((len(words), len(vocabularies)), np.int32)
-    for place, (name, vocabulary) in enumerate(vocabularies.items()):
+    for column, (name, vocabulary) in enumerate(vocabularies.items()):
         if name in FACTORS and FACTORS[name].of_words is None:
             codes = CodedColumn(subword_codes(words, piece_row_splits), SUBWORD_POSITIONS)
-            ids[:, place] = vocabulary.encode_column(codes, unseen)
+            ids[:, column] = vocabulary.encode_column(codes, unseen)
         else:
             # One more "word" for the pieces that have none.
-            ids[:, place] = np.append(vocabulary.encode_column(word_factor(name, columns), unseen), 0)[
+            ids[:, column] = np.append(vocabulary.encode_column(word_factor(name, columns), unseen), 0)[
                 flat_words
             ]
     return ids

@@ -148,19 +148,19 @@ class TreeOptions(BaseModel):
 
     def active_networks(self, left_out: Collection[str]) -> list[bool]:
         """Which sub-networks (or biases) of the used trees take part, in the order of relation ids."""
-        parts: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
+        planes_of_tree: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
         if self.siblings == "all":
-            parts = [("parent", "child", "pair"), ("sibling",)]
+            planes_of_tree = [("parent", "child", "pair"), ("sibling",)]
         reach = self.max_distance
-        found: list[bool] = []
+        active: list[bool] = []
         for tree in self.used_trees:
             sizes = {"parent": reach, "child": reach, "sibling": reach}
             if own := self.relations.get(tree):
                 sizes = {tree: own.n_relations - 1, "unused": 3 * reach + 1 - own.n_relations}
-            for part in [(tree, "pair")] if own else parts:
+            for kinds in [(tree, "pair")] if own else planes_of_tree:
                 for kind, size in (*sizes.items(), ("pair", 1)):
-                    found += [kind in part and not {kind, tree} & set(left_out)] * size
-        return found
+                    active += [kind in kinds and not {kind, tree} & set(left_out)] * size
+        return active
 
 
 class SyntaxInputs(BaseModel):
@@ -249,7 +249,7 @@ class LineSyntax:
         labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
         own = None
         if functions := own_functions(used).values():
-            lines = [np.stack([one(line) for one in functions], -1) for line in words.sentences()]
+            lines = [np.stack([function(line) for function in functions], -1) for line in words.sentences()]
             own = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
         return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own)
 
@@ -283,15 +283,15 @@ class LineSyntax:
     def _trees(self, row: int) -> WordTrees:
         words = slice(*self.word_splits[row : row + 2].tolist())
         n_words = words.stop - words.start
-        found = WordTrees.of_sentence(
+        trees = WordTrees.of_sentence(
             n_words,
             None if self.governors is None else self.governors[words],
             None if self.phrases is None else self.phrases[words],
         )
         if self.own is None or self.inputs.trees is None:
-            return found
+            return trees
         ids = self.own[row].T.reshape(-1, n_words, n_words)
-        return replace(found, own=dict(zip(own_functions(self.inputs.trees.used_trees), ids, strict=True)))
+        return replace(trees, own=dict(zip(own_functions(self.inputs.trees.used_trees), ids, strict=True)))
 
 
 def _label_ids(words: WordColumns, brackets: tuple[str, ...]) -> Ragged:
@@ -353,17 +353,17 @@ def segment_syntax(
         owners = Ragged(*pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, seen)))))
         seen = [WordTrees.of_pair(*pair) for pair in zip(seen[::2], seen[1::2], strict=True)]
     words = owners.padded(-1)
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     if options is not None:
         relations = word_relations(seen, options.max_distance, trees=options.used_trees, nodes=options.nodes)
         if options.siblings == "all":
             relations = with_all_siblings(relations, options.max_distance)
-        found["syntax"] = piece_relations(relations, words, first_special, options.specials)
+        arrays["syntax"] = piece_relations(relations, words, first_special, options.specials)
     if inputs.governors:
         governors = Ragged.of([() if tree.governors is None else tree.governors for tree in seen])
-        found["governors"] = governor_targets(governors.padded(-1), words)
-        found["first_pieces"] = first_pieces(words)
-    return found
+        arrays["governors"] = governor_targets(governors.padded(-1), words)
+        arrays["first_pieces"] = first_pieces(words)
+    return arrays
 
 
 def _seen(trees: Sequence[WordTrees], owners: Ragged, max_distance: int) -> list[WordTrees]:

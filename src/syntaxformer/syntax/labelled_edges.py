@@ -31,13 +31,13 @@ def labelled_edges(sentence: Sentence) -> RelationArray:
     Source: Shaw et al. (2018), "Self-Attention with Relative Position Representations", with edges of a parse
     in place of positions.
     """
-    found = np.zeros((len(sentence),) * 2, np.uint8)
+    relations = np.zeros((len(sentence),) * 2, np.uint8)
     edges = zip(sentence.governors or (), sentence.deprels or (), strict=True)
     for word, (governor, deprel) in enumerate(edges):
         if governor != ROOT:
-            place = _PLACES.get(deprel.partition(":")[0], _PLACES["dep"])
-            found[word, governor], found[governor, word] = place, place + len(LABELS)
-    return found
+            number = _PLACES.get(deprel.partition(":")[0], _PLACES["dep"])
+            relations[word, governor], relations[governor, word] = number, number + len(LABELS)
+    return relations
 
 
 register_relations("labelled_edges", labelled_edges, 2 * len(LABELS) + 1, ("governors", "deprels"))

@@ -117,11 +117,11 @@ def _checked(name: str, function: Function, n_relations: int, sentence: Sentence
     """The relations of a sentence; DataError where the function fails, or gives something else."""
     shape, failure = (len(sentence),) * 2, None
     try:
-        found = np.asarray(function(sentence) if len(sentence) else np.zeros(shape, int))
-        is_whole = found.shape == shape and found.dtype.kind in "iub"
-        if is_whole and 0 <= found.min(initial=0) <= found.max(initial=0) < n_relations:
-            return found.astype(np.uint8)
-        got = f"{found.min()} to {found.max()}, {found.dtype} {list(found.shape)}"
+        relations = np.asarray(function(sentence) if len(sentence) else np.zeros(shape, int))
+        is_whole = relations.shape == shape and relations.dtype.kind in "iub"
+        if is_whole and 0 <= relations.min(initial=0) <= relations.max(initial=0) < n_relations:
+            return relations.astype(np.uint8)
+        got = f"{relations.min()} to {relations.max()}, {relations.dtype} {list(relations.shape)}"
     except Exception as error:  # the user's own
         got, failure = f"{type(error).__name__}: {error}", error
     expected = f"whole numbers from 0 to {n_relations - 1}, {list(shape)}, for {shown(sentence)}, got {got}"

@@ -72,8 +72,8 @@ class WordTrees:
         cls, n_words: int, governors: ArrayLike | None = None, phrases: PhraseColumns | None = None
     ) -> WordTrees:
         """Trees of a single sentence."""
-        given = None if governors is None else np.asarray(governors, np.int32)
-        return cls(np.zeros(n_words, np.int8), given, phrases)
+        array = None if governors is None else np.asarray(governors, np.int32)
+        return cls(np.zeros(n_words, np.int8), array, phrases)
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
@@ -180,8 +180,10 @@ def _constituency(
 
 def of_user(name: str, examples: Sequence[WordTrees], n_words: Any, widest: int, *_: Any) -> _Built:
     """As a tree's `build`, for relations of the user's own."""
-    found = [np.pad(_wanted(one.own.get(name), name), (0, widest - len(one))) for one in examples]
-    return np.array(found, np.uint8).reshape(-1, widest, widest), np.zeros((len(found), widest), np.int64)
+    ids = np.zeros((len(examples), widest, widest), np.uint8)
+    for row, example in enumerate(examples):
+        ids[row, : len(example), : len(example)] = _wanted(example.own.get(name), name)
+    return ids, np.zeros((len(examples), widest), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +217,8 @@ def own_functions(trees: Iterable[str]) -> dict[str, Callable[[Sentence], Relati
 
 def columns_of_trees(trees: Iterable[str]) -> list[str]:
     """Columns of a `Sentence` that some kinds of tree are read from, in the order of the table."""
-    wanted = set(trees)
-    columns = (kind.columns for name, kind in TREES.items() if name in wanted)
+    chosen = set(trees)
+    columns = (kind.columns for name, kind in TREES.items() if name in chosen)
     return list(dict.fromkeys(chain.from_iterable(columns)))
 
 
@@ -327,17 +329,17 @@ def phrases_of_lines(words: WordColumns) -> PhraseColumns:
     """
     parts: list[PhraseColumns] = []
     for row, tree in enumerate(words.constituency or [None] * len(words.texts)):
-        own = slice(*words.row_splits[row : row + 2].tolist())
-        if own.stop == own.start:
+        of_line = slice(*words.row_splits[row : row + 2].tolist())
+        if of_line.stop == of_line.start:
             continue
-        governors = None if words.governors is None else words.governors[own].tolist()
+        governors = None if words.governors is None else words.governors[of_line].tolist()
         try:
             if tree is None:
                 raise TreeError("expected a constituency tree, got none.")
             columns = phrase_columns(tree, governors)
-            if len(columns) != own.stop - own.start:
+            if len(columns) != of_line.stop - of_line.start:
                 raise AlignmentError(
-                    f"constituency: expected {own.stop - own.start} words, got {len(columns)}."
+                    f"constituency: expected {of_line.stop - of_line.start} words, got {len(columns)}."
                 )
         except (TreeError, AlignmentError) as error:
             raise TreeError(str(error), line=row + words.first_line) from error

@@ -113,8 +113,8 @@ def _longest_overlap(pieces: NDArray[np.int64], words: NDArray[np.int64]) -> NDA
         candidate[active] += 1
         active = active[candidate[active] < stop[active]]
     if order is not None:
-        found = best != NO_WORD
-        best[found] = order[best[found]]
+        has_word = best != NO_WORD
+        best[has_word] = order[best[has_word]]
     return best
 
 

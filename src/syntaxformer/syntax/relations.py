@@ -172,16 +172,16 @@ def _parents_and_sizes(
     governors: ArrayLike, n_words: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
     """Checked `flat_parents`, and numbers of ancestors `[rows, words]`, which count the word itself."""
-    given, lengths = np.asarray(governors, np.int64), np.asarray(n_words, np.int64)
-    n_rows, width = given.shape
+    padded, lengths = np.asarray(governors, np.int64), np.asarray(n_words, np.int64)
+    n_rows, width = padded.shape
     is_word = np.arange(width, dtype=np.int64) < lengths[:, None]
     first = np.repeat(np.arange(n_rows, dtype=np.int64) * width, width)
-    of_words = np.where(is_word, given, ROOT).ravel()
+    of_words = np.where(is_word, padded, ROOT).ravel()
     parents, depths, is_wrong = flat_parents(of_words, first, np.repeat(lengths, width))
     if is_wrong.any():
         row = int(is_wrong.argmax()) // width
-        check_governors(given[row, : lengths[row]].tolist())
-    counted = np.where(is_word, depths.reshape(given.shape) + 1, 0)
+        check_governors(padded[row, : lengths[row]].tolist())
+    counted = np.where(is_word, depths.reshape(padded.shape) + 1, 0)
     return parents, counted.astype(np.min_scalar_type(int(counted.max(initial=0))))
 
 

@@ -22,13 +22,13 @@ def check_governors(
         TreeError: A governor is out of range, or there is a cycle, whose words are named in order.
     """
     names = range(len(governors)) if words is None else words
-    told = "word {}" if words is None else "{!r}"
+    name = "word {}" if words is None else "{!r}"
     for word, governor in enumerate(governors):
         if not ROOT <= governor < len(governors):
-            found = f"expected -1 to {len(governors) - 1}, got {governor}."
-            raise TreeError(f"governor of {told.format(names[word])}: {found}", line=line)
+            problem = f"expected -1 to {len(governors) - 1}, got {governor}."
+            raise TreeError(f"governor of {name.format(names[word])}: {problem}", line=line)
     if cycle := _find_cycle(governors):
-        path = " → ".join(told.format(names[word]) for word in [*cycle, cycle[0]])
+        path = " → ".join(name.format(names[word]) for word in [*cycle, cycle[0]])
         raise TreeError(f"governors: expected a tree, got a cycle {path}.", line=line)
 
 

@@ -258,19 +258,19 @@ def linearised(tree: Tree | str | Sentence) -> list[str]:
 
     Source: Vinyals et al. (2015), "Grammar as a Foreign Language", section 3.
     """
-    given = phrase_structure(tree) if isinstance(tree, Sentence) else tree
-    found: list[str] = []
-    plain = strip_functions(strip_root(parse_tree(given) if isinstance(given, str) else given))
+    source = phrase_structure(tree) if isinstance(tree, Sentence) else tree
+    symbols: list[str] = []
+    plain = strip_functions(strip_root(parse_tree(source) if isinstance(source, str) else source))
     for event, text in events(plain):
         if event == "open":
-            found.append(f"({text}")
+            symbols.append(f"({text}")
         elif event == "word":
-            found.append("")
-        elif found[-1] == "" and found[-2].startswith("("):
-            found[-2:] = [found[-2][1:] or "X"]  # a word with its tag
+            symbols.append("")
+        elif symbols[-1] == "" and symbols[-2].startswith("("):
+            symbols[-2:] = [symbols[-2][1:] or "X"]  # a word with its tag
         else:
-            found.append(")")
-    return [one or "X" for one in found]
+            symbols.append(")")
+    return [symbol or "X" for symbol in symbols]
 
 
 def phrases_of_parse(sentence: Sentence) -> Phrase:

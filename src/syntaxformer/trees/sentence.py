@@ -142,10 +142,11 @@ class Sentence:
 
         Its keys are `text`, `words`, `starts`, `ends` and those of `COLUMNS`, None where nothing is known.
         """
-        starts, ends = ([place[side] for place in self.offsets] for side in (0, 1))
+        starts, ends = ([offset[side] for offset in self.offsets] for side in (0, 1))
         columns = {name: getattr(self, name) for name in ("words", *COLUMNS)}
         listed = {
-            name: one if one is None or isinstance(one, str) else [*one] for name, one in columns.items()
+            name: values if values is None or isinstance(values, str) else [*values]
+            for name, values in columns.items()
         }
         return {"text": self.text, "starts": starts, "ends": ends, **listed}
 
@@ -156,15 +157,15 @@ class Sentence:
         Raises:
             TreeError: As the class.
         """
-        given = {name: one.tolist() if hasattr(one, "tolist") else one for name, one in row.items()}
-        offsets = tuple(zip(given["starts"], given["ends"], strict=True))
-        if (words := given.get("words")) is None:
-            words = [given["text"][start:end] for start, end in offsets]
+        cells = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
+        offsets = tuple(zip(cells["starts"], cells["ends"], strict=True))
+        if (words := cells.get("words")) is None:
+            words = [cells["text"][start:end] for start, end in offsets]
         columns: dict[str, Any] = {}
         for name in PER_WORD:
-            if (values := given.get(name)) is not None:
+            if (values := cells.get(name)) is not None:
                 columns[name] = tuple(map(intern, values) if COLUMNS[name].kind == "tag" else values)
-        return cls(given["text"], tuple(words), offsets, **columns, constituency=given.get("constituency"))
+        return cls(cells["text"], tuple(words), offsets, **columns, constituency=cells.get("constituency"))
 
     @classmethod
     def from_words(

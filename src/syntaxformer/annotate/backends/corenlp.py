@@ -82,12 +82,14 @@ class CoreNLPParser:
         self.client = httpx.Client(timeout=self.timeout_s)  # no redirects: they could leak the password
         weakref.finalize(self, self.client.close)
         self.example = self._read("The quick dogs (two) can't bark, I said.")
-        tags = {tag for one in self.example for tag in one.tags["xpos"] if tag}
+        example, names = self.example, ("xpos", "lemmas")
+        tags = {tag for sentence in example for tag in sentence.tags["xpos"] if tag}
         self.universal = bool(tags) and tags <= {*PENN_TO_UPOS.values(), "SCONJ"}
-        columns = {name for name in ("xpos", "lemmas") for one in self.example if any(one.tags[name])}
+        columns = {name for name in names if any(any(sentence.tags[name]) for sentence in example)}
         columns |= {"upos"} if tags and (self.universal or self.english) else set()
-        columns |= {name for one in self.example if one.governors for name in ("governors", "deprels")}
-        self.provides = frozenset(columns | {"constituency" for one in self.example if one.tree})
+        columns |= {"governors", "deprels"} if any(sentence.governors for sentence in example) else set()
+        columns |= {"constituency"} if any(sentence.tree for sentence in example) else set()
+        self.provides = frozenset(columns)
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
         """Return one sentence for each line, with the words and sentences that the server finds in it."""
@@ -95,15 +97,15 @@ class CoreNLPParser:
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words."""
-        given = [Sentence.from_words(words) for words in sentences]
-        made = [self._join(one.text, self._read(one.text, as_words=True)) for one in given]
-        for one, found in zip(given, made, strict=True):
-            if found.offsets != one.offsets:
+        annotated: list[Sentence] = []
+        for bare in map(Sentence.from_words, sentences):
+            annotated.append(self._join(bare.text, self._read(bare.text, as_words=True)))
+            if annotated[-1].offsets != bare.offsets:
                 raise DataError(
-                    f"corenlp: expected the {len(one)} words of {one.text[:60]!r}, got {len(found)} others. "
-                    "The server does not honour tokenize.whitespace."
+                    f"corenlp: expected the {len(bare)} words of {bare.text[:60]!r}, got "
+                    f"{len(annotated[-1])} others. The server does not honour tokenize.whitespace."
                 )
-        return made
+        return annotated
 
     def _join(self, line: str, found: Sequence[ParsedSentence]) -> Sentence:
         try:
@@ -114,15 +116,15 @@ class CoreNLPParser:
     def _read(self, text: str, as_words: bool = False) -> list[ParsedSentence]:
         """The sentences that the server finds in a text."""
         # The server counts UTF-16 code units; this is the character of each.
-        units = [place for place, one in enumerate(f"{text} ") for _ in range(1 + (ord(one) > 0xFFFF))]
+        units = [at for at, character in enumerate(f"{text} ") for _ in range(1 + (ord(character) > 0xFFFF))]
         try:
-            found = [self._sentence(raw, text, units) for raw in self._ask(text, as_words)]
+            sentences = [self._sentence(raw, text, units) for raw in self._ask(text, as_words)]
         except (KeyError, TypeError, ValueError, TreeError, AttributeError) as error:
             raise DataError(
                 f"corenlp: expected tokens, dependencies and trees of {text[:60]!r}, "
                 f"got {type(error).__name__}: {' '.join(str(error).split()).rstrip('.')[:160]}."
             ) from error
-        return [one for one in found if one.words]
+        return [sentence for sentence in sentences if sentence.words]
 
     def _sentence(self, raw: dict[str, Any], text: str, units: Sequence[int]) -> ParsedSentence:
         tokens, spans = raw["tokens"], []
@@ -146,37 +148,37 @@ class CoreNLPParser:
         if tree is None and "constituency" in self.provides:
             self.n_skipped += 1
             if self.n_skipped in {10**power for power in range(9)}:
-                told = "corenlp parsed no tree of %d sentence(s), which get flat trees; the last began %r"
-                _log.warning(told, self.n_skipped, " ".join(words[:8]))
+                message = "corenlp parsed no tree of %d sentence(s), which get flat trees; the last began %r"
+                _log.warning(message, self.n_skipped, " ".join(words[:8]))
         return ParsedSentence(words, spans, tags, governors, tree)
 
     def _ask(self, text: str, as_words: bool) -> list[dict[str, Any]]:
         """The sentences of the server's JSON."""
-        asked = {"annotators": self.annotators, "outputFormat": "json"}
+        properties = {"annotators": self.annotators, "outputFormat": "json"}
         if as_words:
-            text, asked["annotators"] = _CUTS.sub("_", text), self.annotators.replace("mwt,", "")
-            asked |= {"tokenize.whitespace": "true", "ssplit.eolonly": "true"}
-        query = {"properties": json.dumps(asked)} | self.language
+            text, properties["annotators"] = _CUTS.sub("_", text), self.annotators.replace("mwt,", "")
+            properties |= {"tokenize.whitespace": "true", "ssplit.eolonly": "true"}
+        query = {"properties": json.dumps(properties)} | self.language
         # Percent-encoding is the only form in which all versions of the server read "+" and "%" alike.
         body = quote(encodable(text), safe="")
         for attempt in range(self.retries + 1):
             time.sleep(PAUSE_S * 2 ** (attempt - 1) if attempt else 0)
             try:
-                got = self.client.post(self.address, params=query, content=body, headers=_HEADERS)
+                response = self.client.post(self.address, params=query, content=body, headers=_HEADERS)
             except httpx.HTTPError as error:
-                got = error
-            if not (isinstance(got, httpx.HTTPError) or got.status_code in (429, 502, 503, 504)):
+                response = error
+            if not (isinstance(response, httpx.HTTPError) or response.status_code in (429, 502, 503, 504)):
                 break
-        if isinstance(got, httpx.HTTPError) or not got.is_success:
-            raise self._problem(got, text)
+        if isinstance(response, httpx.HTTPError) or not response.is_success:
+            raise self._problem(response, text)
         try:
             # Not strict: older servers leave control characters in strings.
-            content = json.loads(got.content.decode("utf-8", "replace"), strict=False)
-            return [dict(one) for one in content["sentences"]]
+            content = json.loads(response.content.decode("utf-8", "replace"), strict=False)
+            return [dict(sentence) for sentence in content["sentences"]]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise SyntaxformerError(
                 f"corenlp: expected JSON with a list of sentences from {self.place}, got "
-                f"{got.content[:60]!r}. Is it a CoreNLP server?"
+                f"{response.content[:60]!r}. Is it a CoreNLP server?"
             ) from error
 
     def _problem(self, got: httpx.Response | httpx.HTTPError, text: str) -> SyntaxformerError:
@@ -193,21 +195,21 @@ class CoreNLPParser:
         remedy = f"The text: {text[:60]!r}."
         if got.status_code in (401, 403):
             remedy = f"Give user and password in the address, or the whole address in ${ADDRESS_VARIABLE}."
-        said = f"HTTP {got.status_code}: {' '.join(got.text.split())[:200] or got.reason_phrase}"
-        return SyntaxformerError(f"corenlp: expected an analysis from {self.place}, got {said}. {remedy}")
+        status = f"HTTP {got.status_code}: {' '.join(got.text.split())[:200] or got.reason_phrase}"
+        return SyntaxformerError(f"corenlp: expected an analysis from {self.place}, got {status}. {remedy}")
 
 
 def _dependencies(arcs: Any, n_words: int) -> tuple[list[int] | None, list[str | None]]:
     """Governors and relations; the root governs words that the graph leaves out."""
-    found: dict[int, tuple[int, str]] = {}
+    arc_of_word: dict[int, tuple[int, str]] = {}
     for arc in arcs or ():
         governor, dependent = int(arc["governor"]), int(arc["dependent"])
         if not (0 <= governor <= n_words and 1 <= dependent <= n_words):
             raise ValueError(f"a dependency from {governor} to {dependent}")
-        found[dependent - 1] = governor - 1, str(arc["dep"]).lower()
-    root = next((word for word in sorted(found) if found[word][0] == ROOT), ROOT)
-    pairs = [found.get(word, (root, "dep")) for word in range(n_words)]
-    return None if arcs is None else [one for one, _ in pairs], [one for _, one in pairs]
+        arc_of_word[dependent - 1] = governor - 1, str(arc["dep"]).lower()
+    root = next((word for word in sorted(arc_of_word) if arc_of_word[word][0] == ROOT), ROOT)
+    pairs = [arc_of_word.get(word, (root, "dep")) for word in range(n_words)]
+    return None if arcs is None else [value for value, _ in pairs], [value for _, value in pairs]
 
 
 def _address(text: str) -> tuple[httpx.URL, str]:
@@ -255,9 +257,9 @@ def upos_of_penn(
 
     Relations are universal ones, `[words]` like the tags; None if nothing was parsed.
     """
-    found: list[str | None] = []
+    universal: list[str | None] = []
     for word, tag, deprel in zip(words, tags, deprels or [None] * len(words), strict=True):
         relation = (deprel or "").partition(":")[0]
         upos = _WITH_RELATION.get((tag or "", relation), PENN_TO_UPOS.get(tag or "", "X"))
-        found.append("PART" if tag == "RB" and word.lower() in _NEGATIONS else upos)
-    return found
+        universal.append("PART" if tag == "RB" and word.lower() in _NEGATIONS else upos)
+    return universal

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,21 +69,21 @@ class StanzaParser:
         Raises:
             SyntaxformerError: Stanza failed.
         """
-        places = [
+        segments = [
             (number, start, segment)
             for number, line in enumerate(lines)
             for start, segment in segments_of(line)
             if segment and not segment.isspace()
         ]
-        texts = [encodable(segment) for _, _, segment in places]
+        texts = [encodable(segment) for _, _, segment in segments]
         documents = self._run(self.pipeline.bulk_process, texts, _TOKENIZERS)
         parsed: list[list[ParsedSentence]] = [[] for _ in lines]
-        for (number, start, _), document in zip(places, documents, strict=True):
+        for (number, start, _), document in zip(segments, documents, strict=True):
             for sentence in document.sentences:
                 words, spans = _words_of(sentence, lines[number], start)
                 parsed[number].extend(self._parts(words, spans))
-        self._parse([sentence for found in parsed for sentence in found])
-        return [join_parsed(line, found, self.provides) for line, found in zip(lines, parsed, strict=True)]
+        self._parse(list(chain.from_iterable(parsed)))
+        return [join_parsed(line, parts, self.provides) for line, parts in zip(lines, parsed, strict=True)]
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words.
@@ -91,9 +92,11 @@ class StanzaParser:
             SyntaxformerError: Stanza failed.
         """
         bare = [Sentence.from_words(words) for words in sentences]
-        parsed = [list(self._parts(list(one.words), list(one.offsets))) for one in bare]
-        self._parse([sentence for found in parsed for sentence in found])
-        return [join_parsed(one.text, found, self.provides) for one, found in zip(bare, parsed, strict=True)]
+        parsed = [list(self._parts(list(line.words), list(line.offsets))) for line in bare]
+        self._parse(list(chain.from_iterable(parsed)))
+        return [
+            join_parsed(line.text, parts, self.provides) for line, parts in zip(bare, parsed, strict=True)
+        ]
 
     def _parts(self, words: list[str], spans: list[tuple[int, int]]) -> Iterator[ParsedSentence]:
         for start in range(0, len(words), self.max_words):
@@ -106,13 +109,13 @@ class StanzaParser:
             return
         document = self.new_document(
             [
-                [{"id": (number,), "text": encodable(word)} for number, word in enumerate(one.words, 1)]
-                for one in sentences
+                [{"id": (number,), "text": encodable(word)} for number, word in enumerate(sentence.words, 1)]
+                for sentence in sentences
             ]
         )
         done = self._run(self.pipeline.process, document, _OTHERS)
-        for sentence, found in zip(sentences, done.sentences, strict=True):
-            _fill(sentence, found, self.provides)
+        for sentence, analysis in zip(sentences, done.sentences, strict=True):
+            _fill(sentence, analysis, self.provides)
 
     def _run(self, function: Any, argument: Any, processors: str) -> Any:
         try:
@@ -221,8 +224,10 @@ def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> 
     """The processors that a language has, since Stanza looks for the files of every one that is requested."""
     language = listed.get(language.get("alias", ""), language)
     of_package = language.get("packages", {}).get(package, {})
-    wanted = ["tokenize", *_OTHERS.split(",")]
-    return [name for name in wanted if name in of_package or package in language.get(name, {})] or wanted
+    processors = ["tokenize", *_OTHERS.split(",")]
+    return [
+        name for name in processors if name in of_package or package in language.get(name, {})
+    ] or processors
 
 
 def _hash_models(config: dict[str, Any]) -> str:

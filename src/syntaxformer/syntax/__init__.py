@@ -19,8 +19,7 @@ from syntaxformer.syntax.inputs import (
     first_pieces,
     governor_targets,
 )
-from syntaxformer.syntax.labelled_edges import labelled_edges
-from syntaxformer.syntax.own_relations import register_file, register_relations
+from syntaxformer.syntax.own_relations import labelled_edges, register_file, register_relations
 from syntaxformer.syntax.piece_relations import (
     WordTrees,
     pair_words_of_pieces,

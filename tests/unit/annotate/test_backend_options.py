@@ -1,6 +1,6 @@
 import pytest
 
-from syntaxformer.annotate.backends.options import positive_int, positive_number, split_options
+from syntaxformer.annotate.backends import positive_int, positive_number, split_options
 from syntaxformer.base.errors import ConfigError
 
 TYPES = {"batch": positive_int, "timeout": positive_number, "words": str}

@@ -17,7 +17,7 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.syntax import TreeOptions, WordColumns, WordTrees, word_relations
 from syntaxformer.syntax import own_relations as registry
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, segment_syntax
-from syntaxformer.syntax.labelled_edges import LABELS, labelled_edges
+from syntaxformer.syntax.own_relations import LABELS, labelled_edges
 from syntaxformer.syntax.piece_relations import TREES, cut_trees, sentence_trees
 from syntaxformer.syntax.ragged import Ragged
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.annotate.annotator import encodable, short_hash
-from syntaxformer.annotate.backends.options import positive_int, split_options
+from syntaxformer.annotate.backends import positive_int, split_options
 from syntaxformer.annotate.parsers import (
     BatchedAnnotator,
     ParsedSentence,

@@ -135,7 +135,7 @@ class WordColumns:
 
     def sentences(self) -> Iterator[Sentence]:
         """The lines as sentences; each word is its characters in the line."""
-        columns = {name: values for name in PER_WORD if (values := getattr(self, name)) is not None}
+        columns = {name: flat for name in PER_WORD if (flat := getattr(self, name)) is not None}
         for row, text in enumerate(self.texts):
             words = slice(*self.row_splits[row : row + 2].tolist())
             offsets = tuple(zip(self.starts[words].tolist(), self.ends[words].tolist(), strict=True))

@@ -55,7 +55,7 @@ class _Constituency:
     """A field whose brackets are written when they are read, if a function that writes them was given."""
 
     def __get__(self, sentence: Sentence | None, owner: object = None) -> str | None:
-        brackets = None if sentence is None else vars(sentence)["constituency"]
+        brackets: Any = None if sentence is None else vars(sentence)["constituency"]
         return brackets(sentence) if callable(brackets) else brackets
 
     def __set__(self, sentence: Sentence, brackets: str | Callable[[Sentence], str] | None) -> None:
@@ -102,7 +102,8 @@ class Sentence:
             values: Any = getattr(self, column)
             if values is not None and type(values) is not tuple:
                 listed: Any = values.tolist() if hasattr(values, "tolist") else values
-                object.__setattr__(self, column, tuple(map(tuple, listed) if column == "offsets" else listed))
+                items: Any = map(tuple, listed) if column == "offsets" else listed
+                object.__setattr__(self, column, tuple(items))
         for column in ("offsets", *PER_WORD):
             values = getattr(self, column)
             if values is not None and len(values) != len(self.words):

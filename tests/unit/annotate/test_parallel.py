@@ -16,6 +16,7 @@ def _load_a_killer(name):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_the_parents_to_answer():
     script = """
 import os, signal
@@ -37,6 +38,7 @@ def test_chunks_cover_the_lines_in_order():
 @pytest.mark.parametrize(
     ("line", "n_words"), [("x " * 100_001, 100_001), ("!" * 100_002, 100_002), ("it's " * 40_000, 120_000)]
 )
+@pytest.mark.slow
 def test_a_line_of_too_many_words_is_refused_by_its_number_before_it_is_parsed(annotator, line, n_words):
     class Parser:
         def parse_lines(self, lines):
@@ -54,6 +56,7 @@ def test_a_line_of_as_many_words_as_there_may_be_or_of_one_long_word_is_taken():
     assert list(short_enough(lines)) == lines
 
 
+@pytest.mark.slow
 def test_given_words_in_processes(annotator):
     lines = [f"a  dog-{number} ." for number in range(1200)]
     given = WordsAsGiven(annotator)
@@ -62,12 +65,14 @@ def test_given_words_in_processes(annotator):
     assert found[:3] == given.annotate(lines[:3])
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_one_clear_error(monkeypatch):
     monkeypatch.setattr(parsers, "_load", _load_a_killer)
     with pytest.raises(SyntaxformerError, match=r"2 processes: .* a dead one"):
         list(load_annotator("en").stream(["a"], n_processes=2))
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("""

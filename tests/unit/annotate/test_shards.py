@@ -59,6 +59,7 @@ def test_shards_give_what_one_process_gives(job, source, annotator, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet", "plain.parquet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_processes", [1, 2])
 def test_processes_here_give_what_one_process_gives(source, tmp_path, n_processes):
     english = load_annotator("en")
@@ -168,6 +169,7 @@ def test_an_error_costs_its_shard_only(job, annotator, tmp_path):
     assert {path.name for path in tmp_path.glob(".*")} == {".out.parquet.zst.a5nruqgv.partial"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_processes", [1, 2])
 def test_the_first_failed_write_ends_the_work(source, tmp_path, n_processes):
     english = load_annotator("en")

@@ -152,6 +152,7 @@ def test_unneeded_components_are_switched_off():
     assert annotator.provides == {"upos"}
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives(annotator):
     lines = ["John slipped.", "", "in front of anyone", " "] * 300
     assert annotator.annotate(lines, n_processes=2) == annotator.annotate(lines)
@@ -239,6 +240,7 @@ def test_an_annotator_of_the_users_own_is_not_limited():
         ),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_raw_text_has_lemmas_and_features_as_factors(language, line, lemmas, feats):
     from syntaxformer.syntax import WordColumns, build_vocabularies, piece_factors
 

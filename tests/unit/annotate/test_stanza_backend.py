@@ -14,6 +14,7 @@ from syntaxformer.trees import leaves_of, parse_tree
 
 pytest.importorskip("stanza", reason="stanza is not installed")
 pytestmark = [
+    pytest.mark.slow,  # models are trained
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch.*"),
     # Stanza's training leaves files open.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -238,6 +238,7 @@ def _annotate_in_process(folder, ready, results):
     results.put((annotator.n_lines, len(annotated)))
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_annotate_once(tmp_path):
     context = multiprocessing.get_context("spawn")
     ready, results = context.Barrier(2), context.Queue()

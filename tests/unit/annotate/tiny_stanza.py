@@ -26,13 +26,8 @@ TEXT = "John slipped.\n\nThe dog can't bark!\n\n"
 RESOURCES = {
     "lang_name": "English",
     "packages": {
-        "default": {
-            "tokenize": "tiny",
-            "pos": "tiny",
-            "lemma": "identity",
-            "depparse": "tiny",
-            "constituency": "tiny",
-        }
+        "default": dict.fromkeys(("tokenize", "pos", "depparse", "constituency"), "tiny")
+        | {"lemma": "identity"}
     },
     "tokenize": {"tiny": {}},
     "pos": {"tiny": {}},
@@ -41,17 +36,8 @@ RESOURCES = {
     "lemma": {"identity": {}},
     "pretrain": {"tiny": {}},
 }
-SMALL = [
-    "--hidden_dim",
-    "16",
-    "--char_hidden_dim",
-    "16",
-    "--deep_biaff_hidden_dim",
-    "16",
-    "--word_emb_dim",
-    "8",
-]
-SMALL += ["--char_emb_dim", "8", "--tag_emb_dim", "8", "--transformed_dim", "8", "--num_layers", "1"]
+SMALL = "--hidden_dim 16 --char_hidden_dim 16 --deep_biaff_hidden_dim 16 --word_emb_dim 8"
+SMALL += " --char_emb_dim 8 --tag_emb_dim 8 --transformed_dim 8 --num_layers 1"
 
 
 def train(root):
@@ -82,55 +68,27 @@ def _tokenizer(root):
     (root / "text.txt").write_text(TEXT)
     (root / "text.label").write_text(_labels())
     (root / "mwt.json").write_text(json.dumps([[["can't", ["ca", "n't"]], 1]]))
-    text, label = str(root / "text.txt"), str(root / "text.label")
-    undisturbed = (
-        "dropout",
-        "unit_dropout",
-        "sent_drop_prob",
-        "last_char_drop_prob",
-        "augment_final_punct_prob",
-    )
-    tokenizer.main(
-        ["--txt_file", text, "--label_file", label, "--dev_txt_file", text, "--dev_label_file", label]
-        + [
-            "--mwt_json_file",
-            str(root / "mwt.json"),
-            "--lang",
-            "en",
-            "--shorthand",
-            "en_tiny",
-            "--device",
-            "cpu",
-        ]
-        + ["--save_dir", str(root / "en" / "tokenize"), "--save_name", "tiny.pt", "--steps", "120"]
-        + ["--eval_steps", "60", "--hidden_dim", "16", "--emb_dim", "8", "--lr0", "0.02"]
-        + [part for name in undisturbed for part in (f"--{name}", "0")]
-    )
+    files = {name: str(root / f"text.{name}") for name in ("txt", "label")}
+    files = {f"{split}{name}_file": file for name, file in files.items() for split in ("", "dev_")}
+    files |= {"mwt_json_file": str(root / "mwt.json"), "save_dir": str(root / "en" / "tokenize")}
+    options = "--lang en --shorthand en_tiny --device cpu --save_name tiny.pt --steps 120 --eval_steps 60"
+    options += " --hidden_dim 16 --emb_dim 8 --lr0 0.02 --dropout 0 --unit_dropout 0 --sent_drop_prob 0"
+    options += " --last_char_drop_prob 0 --augment_final_punct_prob 0"
+    tokenizer.main([*options.split(), *_arguments(files)])
+
+
+def _arguments(values):
+    return [part for name, value in values.items() for part in (f"--{name}", str(value))]
 
 
 def _tagger_and_parser(root):
     from stanza.models import parser, tagger
 
     (root / "trees.conllu").write_text(CONLLU)
-    common = [
-        "--no_pretrain",
-        "--no_char",
-        "--train_file",
-        str(root / "trees.conllu"),
-        "--eval_file",
-        str(root / "trees.conllu"),
-    ]
-    common += [
-        "--output_file",
-        str(root / "out.conllu"),
-        "--eval_interval",
-        "20",
-        "--max_steps",
-        "20",
-        "--word_cutoff",
-        "0",
-    ]
-    common += ["--shorthand", "en_tiny", "--lang", "en", "--save_name", "tiny.pt", "--device", "cpu", *SMALL]
+    trees = root / "trees.conllu"
+    files = {"train_file": trees, "eval_file": trees, "output_file": root / "out.conllu"}
+    options = "--no_pretrain --no_char --eval_interval 20 --max_steps 20 --word_cutoff 0 --shorthand en_tiny"
+    common = [*f"{options} --lang en --save_name tiny.pt --device cpu {SMALL}".split(), *_arguments(files)]
     tagger.main([*common, "--save_dir", str(root / "en" / "pos"), "--augment_nopunct", "0.0"])
     parser.main([*common, "--save_dir", str(root / "en" / "depparse")])
 
@@ -144,27 +102,12 @@ def _constituency(root):
     vectors = root / "en" / "pretrain" / "tiny.pt"
     (root / "vectors.txt").write_text("2 3\nthe 1 2 3\ndog 1 2 1\n")
     Pretrain(str(vectors), str(root / "vectors.txt")).load()
-    sizes = {
-        "hidden_size": 16,
-        "transition_hidden_size": 8,
-        "transition_embedding_dim": 8,
-        "tag_embedding_dim": 8,
-    }
-    sizes |= {"delta_embedding_dim": 8, "lattn_d_proj": 0, "pattn_num_layers": 0, "num_lstm_layers": 1}
+    options = "--hidden_size 16 --transition_hidden_size 8 --transition_embedding_dim 8 --tag_embedding_dim 8"
+    options += " --delta_embedding_dim 8 --lattn_d_proj 0 --pattn_num_layers 0 --num_lstm_layers 1"
     target = root / "en" / "constituency"
-    arguments = constituency_parser.parse_args(
-        [
-            "--wordvec_pretrain_file",
-            str(vectors),
-            "--device",
-            "cpu",
-            "--save_dir",
-            str(target),
-            "--save_name",
-            "tiny.pt",
-        ]
-        + [part for name, value in sizes.items() for part in (f"--{name}", str(value))]
-    )
+    files = {"wordvec_pretrain_file": vectors, "save_dir": target}
+    options += " --device cpu --save_name tiny.pt"
+    arguments = constituency_parser.parse_args([*options.split(), *_arguments(files)])
     trees = tree_reader.read_trees(TREES)
     trainer, *_ = parser_training.build_trainer(arguments, trees, trees, [], FoundationCache(), None)
     trainer.save(str(target / "tiny.pt"), save_optimizer=False)

@@ -102,14 +102,13 @@ def score_annotator(annotator: Annotator, sentences: Sequence[Sentence]) -> dict
     right, total = Counter[str](), Counter[str]()
     annotated = annotator.annotate_words([sentence.words for sentence in sentences])
     for sides in zip(sentences, annotated, strict=True):
-        compared: dict[str, Any] = {
-            name: [getattr(side, column) or () for side in sides]
-            for name, column in (("UPOS", "upos"), ("UAS", "governors"), ("lemma", "lemmas"))
-        }
+        upos, governors, lemmas = (
+            [getattr(side, column) or () for side in sides] for column in ("upos", "governors", "lemmas")
+        )
         labels = [[label.partition(":")[0] for label in side.deprels or ()] for side in sides]
-        pairs = zip(compared["UAS"], labels, strict=True)
-        compared["LAS"] = [list(zip(governors, names, strict=False)) for governors, names in pairs]
-        compared["feats"] = [[{*feats.split("|")} for feats in side.feats or ()] for side in sides]
+        arcs = [list(zip(*pair, strict=False)) for pair in zip(governors, labels, strict=True)]
+        feats = [[{*value.split("|")} for value in side.feats or ()] for side in sides]
+        compared = {"UPOS": upos, "UAS": governors, "LAS": arcs, "lemma": lemmas, "feats": feats}
         for name, (gold, guessed) in compared.items():
             free = "_" if name == "lemma" else None  # any lemma is right there
             pairs = zip(gold, guessed, strict=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from sys import intern
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from syntaxformer.base.errors import TreeError
 
@@ -56,7 +56,7 @@ class _Constituency:
 
     def __get__(self, sentence: Sentence | None, owner: object = None) -> str | None:
         brackets: Any = None if sentence is None else vars(sentence)["constituency"]
-        return brackets(sentence) if callable(brackets) else brackets
+        return cast("str", brackets(sentence)) if callable(brackets) else brackets
 
     def __set__(self, sentence: Sentence, brackets: str | Callable[[Sentence], str] | None) -> None:
         vars(sentence)["constituency"] = brackets

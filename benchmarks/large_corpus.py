@@ -53,8 +53,8 @@ def annotate_by_repetition(folder: Path) -> float:
 
     from syntaxformer.annotate import annotate_cached, load_annotator
     from syntaxformer.annotate.annotator import hash_lines
-    from syntaxformer.annotate.store import cache_path
     from syntaxformer.annotate.shards import SourceLines
+    from syntaxformer.annotate.store import cache_path
 
     cache, lines, annotator = folder / "cache", SourceLines(str(folder / "train.en")), load_annotator("en")
     distinct = list(dict.fromkeys(lines))

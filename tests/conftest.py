@@ -49,7 +49,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     result = yield
     taken = _processor_s() - start
     if taken > LIMIT_S and item.get_closest_marker("slow") is None and not sys.gettrace():
-        pytest.fail(f"{taken:.1f} processor seconds, without the mark `slow` at most {LIMIT_S:g}", pytrace=False)
+        pytest.fail(
+            f"{taken:.1f} processor seconds, without the mark `slow` at most {LIMIT_S:g}", pytrace=False
+        )
     return result
 
 

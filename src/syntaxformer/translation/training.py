@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import set_seed
 
-<<<<<<< HEAD
-from syntaxformer.annotate.wrappers import keep_annotator
-=======
-from syntaxformer.annotate.trust import keep_annotator, stored_name
->>>>>>> 948a6a1f (The annotators' room without circles: protocol, parsers, registry, wrappers, trust; its tests by key and place)
+from syntaxformer.annotate.trust import keep_annotator
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_json, write_json

@@ -19,7 +19,6 @@ from syntaxformer.syntax import WordTrees, word_relations
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.syntax.inputs import NO_GOVERNOR
 from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, sentence_trees
-from syntaxformer.trees import format_tree, phrase_structure
 from syntaxformer.trees.phrase_structure import brackets_of_parse
 
 VOCABULARY = [

@@ -13,7 +13,7 @@ from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerC
 from syntaxformer.translation.prepare import parse_labels
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.trees import Sentence, tree_of_column
+from syntaxformer.trees import Sentence
 from syntaxformer.trees.phrase_structure import brackets_of_parse, linearised
 
 SHAPE = {"vocab_size": 19, "d_model": 12, "d_ff": 17, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}

@@ -812,15 +812,10 @@ def test_a_module_in_the_working_directory_is_not_imported(tagged, tmp_path, mon
     folder = tagged("spacy:evilpackage")
     assert f"would import 'evilpackage' from {home}. " in _refusal(Translator.load, folder)
     (home / "evilpackage" / "meta.json").unlink()
-<<<<<<< HEAD
-    monkeypatch.setattr("syntaxformer.annotate.wrappers.getsitepackages", lambda: [str(home)])
-    with pytest.raises(BackendMissingError, match=r"^the spaCy pipeline 'evilpackage' is not installed\."):
-=======
     monkeypatch.setattr("syntaxformer.annotate.trust.getsitepackages", lambda: [str(home)])
     with pytest.raises(
         BackendMissingError, match=r"^the spaCy pipeline 'evilpackage' is not installed\. Run: "
     ):
->>>>>>> 948a6a1f (The annotators' room without circles: protocol, parsers, registry, wrappers, trust; its tests by key and place)
         Translator.load(folder)
     assert "evilpackage" not in sys.modules
 

@@ -23,8 +23,8 @@ import training
 from timing import best_seconds
 
 from syntaxformer.annotate import load_annotator, write_annotations
+from syntaxformer.annotate.annotator import join_parsed
 from syntaxformer.annotate.backends.spacy import BATCH_SIZE, DocReader, SpacyParser
-from syntaxformer.annotate.parsers import join_parsed
 from syntaxformer.base.files import read_lines
 from syntaxformer.runs.processes import pick_precision
 from syntaxformer.syntax import SyntaxInputs, TreeOptions, WordColumns, build_vocabularies

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from syntaxformer.annotate import read_annotations, write_annotations
+from syntaxformer.annotate.annotator import MAX_RUN, segments_of
 from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
-from syntaxformer.annotate.parsers import MAX_RUN, segments_of
 from syntaxformer.trees import Sentence, check_governors, depths_of
 
 LINES = st.text(

@@ -5,7 +5,14 @@ Importing this room imports no tagger; `load_annotator` imports the one that it 
 
 from syntaxformer.annotate.annotator import Annotator, annotator_for
 from syntaxformer.annotate.dataset import annotate_dataset
-from syntaxformer.annotate.registry import annotator_identity, load_annotator, prepare
+from syntaxformer.annotate.registry import (
+    WithPhrases,
+    WordsAsGiven,
+    annotator_identity,
+    load_annotator,
+    prepare,
+    with_constituency,
+)
 from syntaxformer.annotate.store import (
     AnnotatedBefore,
     AnnotatedCorpus,
@@ -16,7 +23,6 @@ from syntaxformer.annotate.store import (
     read_annotations,
     write_annotations,
 )
-from syntaxformer.annotate.wrappers import WithPhrases, WordsAsGiven, with_constituency
 
 __all__ = [
     "AnnotatedBefore",

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
+from site import getsitepackages, getusersitepackages
+from sysconfig import get_path
 from typing import Any, cast
 from uuid import uuid4
 
 from syntaxformer.annotate.annotator import (
     SHORT_HASH,
     Annotator,
+    BatchedAnnotator,
     SpacedWords,
+    annotator_for,
     bundled_folder,
     check_words,
     chunks_of,
+    map_in_processes,
     pipeline_version,
 )
-from syntaxformer.annotate.backends import BACKENDS
+from syntaxformer.annotate.backends import BACKENDS, is_file
 from syntaxformer.annotate.controls import Control
 from syntaxformer.annotate.store import AnnotatedBefore
-from syntaxformer.annotate.wrappers import WordsAsGiven, with_constituency
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.base.files import KEPT, disk_errors
 from syntaxformer.base.languages import (
     BUNDLED,
     CONTROL,
@@ -32,8 +43,11 @@ from syntaxformer.base.languages import (
     PHRASES,
     SPACES,
     language_of,
+    split_name,
 )
 from syntaxformer.trees import Sentence
+from syntaxformer.trees.locate import given_words
+from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS, brackets_of_parse
 from syntaxformer.trees.sentence import COLUMNS
 
 
@@ -172,3 +186,200 @@ class GivenAnnotator(Annotator):
                 expected = f"{len(chunk)} sentences with the texts of their lines, got {len(sentences)}"
                 raise DataError(f"annotator {self.name}: expected {expected} or others.")
             yield from sentences
+
+
+_PHRASES_VERSION = "+phrases1"
+"""Changes with the rules of the conversion."""
+
+
+_LINES_AT_A_TIME = 1000
+
+
+def with_constituency(annotator: Annotator) -> Annotator:
+    """Return an annotator that also provides `constituency`; the same one if it already does.
+
+    A control changes the phrases as well: `random_tree(en)+phrases` is `random_tree(en+phrases)`.
+
+    Raises:
+        ConfigError: It lacks upos, governors or deprels.
+    """
+    if "constituency" in annotator.provides:
+        return annotator
+    if (around := getattr(annotator, "around", None)) is not None:  # a control
+        return around(with_constituency(annotator.annotator))  # type: ignore[attr-defined]
+    missing = [column for column in NEEDED_COLUMNS if column not in annotator.provides]
+    if missing:
+        raise ConfigError(
+            f"annotator: expected one with {', '.join(NEEDED_COLUMNS)} for phrases, got "
+            f"{annotator.name!r} without {', '.join(missing)}. Use one with a dependency parser."
+        )
+    return WithPhrases(annotator)
+
+
+class WithPhrases(Annotator):
+    """An annotator whose sentences get a constituency tree from their dependency parse.
+
+    The tree adds nothing to what the parse says. Its brackets are written only when they are needed: a corpus
+    that is stored needs them, relations do not.
+    """
+
+    def __init__(self, annotator: Annotator) -> None:
+        self.annotator = annotator
+        self.name = annotator.name + PHRASES
+        self.version = annotator.version + _PHRASES_VERSION
+        self.provides = annotator.provides | {"constituency"}
+
+    def for_split(self, split: str) -> Annotator:
+        """Return the same for one split; see `annotator_for`."""
+        return WithPhrases(annotator_for(self.annotator, split))
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line; the conversion itself runs in this process."""
+        return map(_with_tree, self.annotator.stream(lines, n_processes=n_processes))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words."""
+        return list(map(_with_tree, self.annotator.annotate_words(sentences)))
+
+
+def _with_tree(sentence: Sentence) -> Sentence:
+    """Add the tree to a sentence; a line without words has none."""
+    return replace(sentence, constituency=brackets_of_parse) if sentence.words else sentence
+
+
+class WordsAsGiven(Annotator):
+    """An annotator that never re-tokenises: spaces separate the words of a line.
+
+    It keeps the annotator's name, because a model folder stores the tokenisation separately.
+    """
+
+    def __init__(self, annotator: Annotator) -> None:
+        self.annotator = annotator
+        self.name, self.provides = annotator.name, annotator.provides
+        self.version = f"{annotator.version}+words"  # a cache must tell the two apart
+
+    def for_split(self, split: str) -> Annotator:
+        """Return the same for one split; see `annotator_for`."""
+        return WordsAsGiven(annotator_for(self.annotator, split))
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line."""
+        if (around := getattr(self.annotator, "around", None)) is not None:
+            # A control, whose pools of lines are larger than the chunks below.
+            inside = WordsAsGiven(self.annotator.annotator)  # type: ignore[attr-defined]
+            yield from around(inside).stream(lines, n_processes=n_processes)
+            return
+        if is_file(self.name):  # which is read from its start at each call, and never splits words
+            yield from self.annotator.stream(" ".join(given_words(line)) for line in lines)
+            return
+        chunks = chunks_of(lines, _LINES_AT_A_TIME)
+        made: Iterator[list[Sentence]] = (_of_words(self.annotator, chunk) for chunk in chunks)
+        parser = getattr(self.annotator, "annotator", self.annotator)  # also below +phrases
+        if not isinstance(parser, BatchedAnnotator):
+            yield from chain.from_iterable(made)
+            return
+        threads = parser.threads
+        if threads is None and n_processes > 1:
+            made = map_in_processes(self.name, _of_words, chunks, n_processes)
+        parser.threads = threads and max(threads, n_processes)  # requests at a time
+        try:
+            yield from chain.from_iterable(made)
+        finally:
+            parser.threads = threads
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words."""
+        return self.annotator.annotate_words(sentences)
+
+
+def _of_words(annotator: Annotator, lines: Sequence[str]) -> list[Sentence]:
+    return annotator.annotate_words([given_words(line) for line in lines])
+
+
+def trusted_annotator(
+    named: str | None, given: str | Annotator | None, folder: Path, trust: bool = False
+) -> str | Annotator | None:
+    """The annotator to load for a model: the one that the user gives, or else the one that its folder names.
+
+    The folder may name an installed annotator or a path inside itself, and with `trust` any annotator. What
+    the user gives is not checked.
+
+    Raises:
+        CheckpointError: The folder's annotator would use the network or read files outside the folder.
+    """
+    if given is not None or named is None:
+        return given
+    before, plain, after = split_name(named)
+    if plain in BUNDLED:
+        return named
+    if ":" not in plain and any((home / plain / "meta.json").is_file() for home in (Path(), folder)):
+        plain = f"spacy:{plain}"
+    scheme, _, path = plain.partition(":")
+    inside = Path(os.path.realpath(folder / path))
+    read = inside / "config.cfg" if scheme == "spacy" else inside
+    is_inside = (is_file(plain) or scheme == "spacy") and folder.resolve() in inside.parents
+    is_inside = is_inside and (read.is_file() or path == KEPT)
+    expected, problem = "one that is installed or in it, got one that would", None
+    if is_inside and scheme == "spacy" and not trust:
+        from syntaxformer.annotate.backends.spacy import foreign_part
+
+        expected = f"in {path} what `annotator train` writes, got"
+        problem = foreign_part(inside) if path == KEPT else "a pipeline that the manifest does not list"
+    elif not (is_inside or trust):
+        problem = _deed(plain)
+    if problem is not None:
+        raise CheckpointError(
+            f"{folder}: annotator: expected {expected} {problem}. "
+            "Name one yourself (--annotator), or trust the folder (--trust-annotator)."
+        )
+    return f"{before}{scheme}:{inside}{after}" if is_inside else f"{before}{plain}{after}"
+
+
+def _deed(name: str) -> str | None:
+    """Say what an annotator does besides using installed packages; None for nothing."""
+    scheme, _, argument = name.partition(":")
+    form = BACKENDS[scheme].argument if scheme in BACKENDS else ""
+    subject, *settings = re.split(r"\+(?=[a-z_]+=)", argument)
+    options = dict(setting.split("=", 1) for setting in settings)
+    if form == "URL":
+        from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE, server_address
+
+        _, place, uses_variable = server_address(subject)
+        password = f", with the password of ${ADDRESS_VARIABLE}" if uses_variable else ""
+        return f"send every line to {place}{password}"
+    names = [subject, *(options[key] for key in ("package", "dir") if key in options)]
+    is_path = form == "PATH" or (form.startswith("NAME") and Path(subject).exists())
+    if is_path or "dir" in options or any(re.search(r"[/\\]|^\.", one) for one in names):
+        return f"read {names[-1]!r}"
+    spec = find_spec(subject) if scheme == "spacy" and subject.isidentifier() else None
+    installed = {get_path("purelib"), get_path("platlib"), *getsitepackages(), getusersitepackages()}
+    homes = {str(Path(home).parent) for home in (spec and spec.submodule_search_locations) or ()}
+    return None if homes <= installed else f"import {subject!r} from {', '.join(sorted(homes))}"
+
+
+def kept_pipeline(name: str) -> Path | None:
+    """The folder of a pipeline of spaCy's own parts, of which a model keeps a copy; None for others."""
+    plain = split_name(name)[1]
+    folder = Path(plain.removeprefix("spacy:"))
+    if plain in BUNDLED or not (folder / "config.cfg").is_file():
+        return None
+    from syntaxformer.annotate.backends.spacy import foreign_part
+
+    return folder if foreign_part(folder) is None else None
+
+
+def stored_name(name: str) -> str:
+    """The name of an annotator in a model's folder, relative to it if `keep_annotator` copies it there."""
+    before, _, after = split_name(name)
+    return f"{before}spacy:{KEPT}{after}" if kept_pipeline(name) else name
+
+
+def keep_annotator(name: str | None, folder: Path) -> None:
+    """Copy a pipeline into a model's folder, so that the model translates with it wherever the folder goes.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    if name is not None and (pipeline := kept_pipeline(name)):
+        with disk_errors(folder):
+            shutil.copytree(pipeline, folder / KEPT, dirs_exist_ok=True)

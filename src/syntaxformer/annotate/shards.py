@@ -28,9 +28,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from syntaxformer.annotate.annotator import Annotator, chunks_of, hash_lines, hashed_line, short_enough
+from syntaxformer.annotate.annotator import (
+    Annotator,
+    chunks_of,
+    hash_lines,
+    hashed_line,
+    map_in_processes,
+    short_enough,
+)
 from syntaxformer.annotate.controls import LINES_PER_POOL
-from syntaxformer.annotate.parsers import map_in_processes
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.store import (
     FORMAT,

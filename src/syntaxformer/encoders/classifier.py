@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import annotator_for, check_lines
-from syntaxformer.annotate.trust import keep_annotator, stored_name, trusted_annotator
+from syntaxformer.annotate.registry import keep_annotator, stored_name, trusted_annotator
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, TreeError
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, disk_errors, write_manifest

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, Trainer, set_seed
 
 from syntaxformer.annotate.annotator import annotator_for
-from syntaxformer.annotate.trust import keep_annotator, stored_name
+from syntaxformer.annotate.registry import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json

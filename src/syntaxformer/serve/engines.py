@@ -10,7 +10,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syntaxformer.annotate.trust import trusted_annotator
+from syntaxformer.annotate.registry import trusted_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.encoders.tasks import OWN_TASKS, read_classifier_info
 from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, verify_folder

@@ -158,8 +158,7 @@ def load_word_encoder(
         CheckpointError: The folder holds no such model, or names an annotator that needs `trust_annotator`.
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
-    from syntaxformer.annotate.registry import prepare
-    from syntaxformer.annotate.trust import trusted_annotator
+    from syntaxformer.annotate.registry import prepare, trusted_annotator
     from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
     from syntaxformer.infusion import load

@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from syntaxformer.base.errors import TreeError
 from syntaxformer.syntax.head_rules import head_child
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, depths_of, tree_of_column
-from syntaxformer.trees.phrase_heights import Phrase
-from syntaxformer.trees.phrase_structure import phrases_of_parse
+from syntaxformer.trees.phrase_structure import Phrase, phrases_of_parse
 
 MAX_DISTANCE = 15
 """The default largest distance, as in the paper."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.annotate.trust import stored_name
+from syntaxformer.annotate.registry import stored_name
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file
 from syntaxformer.base.languages import PHRASES as AND_PHRASES

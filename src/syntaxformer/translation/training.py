@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import set_seed
 
-from syntaxformer.annotate.trust import keep_annotator
+from syntaxformer.annotate.registry import keep_annotator
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_json, write_json

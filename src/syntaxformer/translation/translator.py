@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from syntaxformer.annotate.annotator import check_lines
-from syntaxformer.annotate.trust import trusted_annotator
+from syntaxformer.annotate.registry import trusted_annotator
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import disk_errors, folder_errors, read_record

@@ -11,8 +11,8 @@ from syntaxformer.annotate import WordsAsGiven, annotate_cached, load_annotator
 from syntaxformer.annotate.annotator import bundled_folder
 from syntaxformer.annotate.backends import is_file
 from syntaxformer.annotate.controls import LINES_PER_POOL, Control, random_bracketing, random_governors
+from syntaxformer.annotate.registry import stored_name, trusted_annotator
 from syntaxformer.annotate.shards import Job, annotate_sharded, in_processes, in_this_process
-from syntaxformer.annotate.trust import stored_name, trusted_annotator
 from syntaxformer.base.errors import ConfigError, TreeError
 from syntaxformer.base.languages import TextLanguage, choose_annotator
 from syntaxformer.infusion.config import InfusionConfig

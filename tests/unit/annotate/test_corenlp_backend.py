@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.annotate import Annotator, WordsAsGiven, load_annotator
+from syntaxformer.annotate.annotator import BatchedAnnotator
 from syntaxformer.annotate.backends import corenlp
-from syntaxformer.annotate.parsers import BatchedAnnotator
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.trees import Sentence, leaves_of, parse_tree
 

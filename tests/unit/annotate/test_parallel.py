@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.annotate import WordsAsGiven, load_annotator, parsers
+from syntaxformer.annotate import WordsAsGiven, load_annotator
+from syntaxformer.annotate import annotator as parsers
 from syntaxformer.annotate.annotator import chunks_of, short_enough
 from syntaxformer.base.errors import DataError, SyntaxformerError
 
@@ -20,7 +21,7 @@ def _load_a_killer(name):
 def test_ctrl_c_is_the_parents_to_answer():
     script = """
 import os, signal
-from syntaxformer.annotate import parsers, registry
+from syntaxformer.annotate import annotator as parsers, registry
 registry.load_annotator = lambda name: os.kill(os.getpid(), signal.SIGINT)
 parsers._load("any")
 """
@@ -77,7 +78,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("""
 import os, signal, sys
-from syntaxformer.annotate import parsers
+from syntaxformer.annotate import annotator as parsers
 
 def work(annotator, item):
     return os.getpid()

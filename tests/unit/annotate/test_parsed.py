@@ -2,8 +2,8 @@
 
 import pytest
 
+from syntaxformer.annotate.annotator import ParsedSentence, join_parsed, read_tree
 from syntaxformer.annotate.backends.corenlp import upos_of_penn
-from syntaxformer.annotate.parsers import ParsedSentence, join_parsed, read_tree
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees import format_tree, parse_tree
 from syntaxformer.trees.constituency import tree_over_words

@@ -5,8 +5,8 @@ import spacy
 from spacy.tokens import Doc
 
 from syntaxformer.annotate import load_annotator, prepare
+from syntaxformer.annotate.annotator import MAX_RUN, join_parsed, segments_of
 from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
-from syntaxformer.annotate.parsers import MAX_RUN, join_parsed, segments_of
 from syntaxformer.base.errors import BackendMissingError, DataError
 
 ALL = frozenset({"upos", "governors", "deprels"})

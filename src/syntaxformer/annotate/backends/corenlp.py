@@ -22,9 +22,14 @@ from urllib.parse import quote
 
 import httpx
 
-from syntaxformer.annotate.annotator import encodable, hash_lines
+from syntaxformer.annotate.annotator import (
+    BatchedAnnotator,
+    ParsedSentence,
+    encodable,
+    hash_lines,
+    join_parsed,
+)
 from syntaxformer.annotate.backends import positive_int, positive_number, split_options
-from syntaxformer.annotate.parsers import BatchedAnnotator, ParsedSentence, join_parsed
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, TreeError
 from syntaxformer.trees import ROOT, Sentence, parse_tree
 from syntaxformer.trees.constituency import tree_over_words

@@ -25,8 +25,17 @@ from spacy.language import Language
 from spacy.parts_of_speech import NAMES as UPOS_NAMES
 from spacy.tokens import Doc
 
-from syntaxformer.annotate.annotator import bundled_folder, chunks_of, encodable, pipeline_version, short_hash
-from syntaxformer.annotate.parsers import BatchedAnnotator, ParsedSentence, join_parsed, segments_of
+from syntaxformer.annotate.annotator import (
+    BatchedAnnotator,
+    ParsedSentence,
+    bundled_folder,
+    chunks_of,
+    encodable,
+    join_parsed,
+    pipeline_version,
+    segments_of,
+    short_hash,
+)
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, DataError, SyntaxformerError, one_line
 from syntaxformer.base.files import MAX_JSON_BYTES, read_json

@@ -16,15 +16,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import encodable, short_hash
-from syntaxformer.annotate.backends import positive_int, split_options
-from syntaxformer.annotate.parsers import (
+from syntaxformer.annotate.annotator import (
     BatchedAnnotator,
     ParsedSentence,
+    encodable,
     join_parsed,
     read_tree,
     segments_of,
+    short_hash,
 )
+from syntaxformer.annotate.backends import positive_int, split_options
 from syntaxformer.base.config import nearest
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError, one_line

@@ -27,7 +27,7 @@ from transformers.convert_slow_tokenizer import import_protobuf
 
 import syntaxformer as sf
 import syntaxformer.annotate.backends.corenlp  # what it imports is no deed of a folder
-from syntaxformer.annotate.trust import trusted_annotator
+from syntaxformer.annotate.registry import trusted_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import MAX_PIECES_BYTES, write_manifest
 from syntaxformer.encoders.classifier import Classifier
@@ -812,7 +812,7 @@ def test_a_module_in_the_working_directory_is_not_imported(tagged, tmp_path, mon
     folder = tagged("spacy:evilpackage")
     assert f"would import 'evilpackage' from {home}. " in _refusal(Translator.load, folder)
     (home / "evilpackage" / "meta.json").unlink()
-    monkeypatch.setattr("syntaxformer.annotate.trust.getsitepackages", lambda: [str(home)])
+    monkeypatch.setattr("syntaxformer.annotate.registry.getsitepackages", lambda: [str(home)])
     with pytest.raises(
         BackendMissingError, match=r"^the spaCy pipeline 'evilpackage' is not installed\. Run: "
     ):

@@ -23,7 +23,7 @@ demo: $(STAMP)  ## train baseline and infused translator on everyday sentences, 
 
 PYTEST = SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 PARALLEL = -n $(JOBS) --dist worksteal
-LIGHT = tests/unit/trees tests/unit/base tests/unit/syntax tests/property tests/unit/test_architecture.py tests/unit/test_docs.py tests/unit/test_pages.py
+LIGHT = tests/unit/trees tests/unit/base tests/unit/syntax tests/property tests/unit/test_pages.py
 
 test: $(STAMP)  ## what one runs before each commit: first what needs no torch, then all else that takes at most a second
 	$(PYTEST) --light -m "not slow" $(LIGHT)

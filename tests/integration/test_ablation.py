@@ -30,6 +30,7 @@ def test_a_translator_with_spoiled_factors(cli, digits):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_only_the_wanted_factor_changes(digits):
     translator = Translator.load(digits.sum_then_concat)
     lines = ["3 1 7", "5 5 2 9"]

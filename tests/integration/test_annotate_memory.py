@@ -40,6 +40,7 @@ def _lines(n_words, n_lines):
     return "".join(" ".join(words[start:stop]) + "\n" for start, stop in pairwise(places))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_lines", [45, 1])
 def test_long_lines_take_little_memory(n_lines):
     """9,000 words took 210 MB: 24 KB each while all vectors were made. The parser has 13 KB for each of one line."""
@@ -50,6 +51,7 @@ def test_long_lines_take_little_memory(n_lines):
     assert float(done.stdout) < 160
 
 
+@pytest.mark.slow
 def test_a_line_of_thousands_of_words_has_the_tags_and_the_tree_of_spacy_itself():
     """Their vectors are made in parts, and those of spaCy at once: that must make no difference."""
     import spacy

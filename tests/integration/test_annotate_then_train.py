@@ -1,5 +1,7 @@
 """A training that takes what `annotate` made, not tagging a line of it again."""
 
+import pytest
+
 SETTINGS = (
     "model.encoder_layers=1", "model.decoder_layers=1", "training.max_steps=2", "training.eval_every=2", "subwords.vocab_size=301",
     "training.max_batch_tokens=200", "infusion.kind=concat_pos", "infusion.width=10", "training.precision=fp32", "data.dev=dev",
@@ -7,6 +9,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_lines_that_were_annotated_before_are_not_tagged_again(cli, tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
     lines = [f"The dog saw {number} cats." for number in range(60)]

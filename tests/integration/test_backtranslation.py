@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.translation import backtranslation, translator
 from syntaxformer.translation.torch_decoder import TorchDecoder
 
 
+@pytest.mark.slow
 def test_from_a_raw_text_to_a_trained_run(cli, digits, tiny, tmp_path, monkeypatch):
     """The model reads `en`, so it is the reverse one of a translator of de → en."""
     for module, name in ((translator, "CHUNK_LINES"), (backtranslation, "PART_LINES")):
@@ -84,6 +86,7 @@ def test_from_a_raw_text_to_a_trained_run(cli, digits, tiny, tmp_path, monkeypat
     assert both.out == cli("translate", run, stdin=text).out
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_trained_models(cli, digits):
     """Each model reads a line with its own factors, and both write the subwords of one corpus."""
     lines, references = (

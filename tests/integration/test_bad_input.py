@@ -74,6 +74,7 @@ def test_a_factor_file_that_slips_by_one_word(train, corpus, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, tmp_path):
     (corpus / "train.tone").write_text("h l h l\nh l h l\nl h l\n")
     settings = ("infusion.kind=concat", "infusion.factors=[pos, tone]", "data.factor_files={tone: tone}")

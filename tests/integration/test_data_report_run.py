@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from dirty_corpus import write_dirty
 
 SETTINGS = (
@@ -13,6 +15,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run(cli, tmp_path):
     planted = write_dirty(tmp_path)
     places = (f"data.dir={tmp_path}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / 'run'}")

@@ -42,6 +42,7 @@ def test_file_stdin_and_output_agree(digits, cli, tmp_path):
     assert from_file == from_stdin == (tmp_path / "new" / "out.de").read_text()
 
 
+@pytest.mark.slow
 def test_through_a_real_process(digits):
     """One line in, one line out, nothing on stderr: pipes, encodings and imports as a user has them."""
     command = [sys.executable, "-m", "syntaxformer.cli.main", "translate", digits.sum_then_concat, "-"]
@@ -116,6 +117,7 @@ def test_evaluate_against_a_baseline(digits, cli, tmp_path):
         assert line.split() == [name, str(metric.get_signature())]
 
 
+@pytest.mark.slow
 def test_evaluate_as_json(digits, cli):
     arguments = ("--src", digits.corpus / "test.en", "--ref", digits.corpus / "test.de")
     both = ("--baseline", digits.none, "--baseline", digits.sum_then_concat)

@@ -24,6 +24,7 @@ def exported(cli, digits, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_translate(cli, digits, exported, tmp_path):
     source = digits.corpus / "test.en"
     outputs = {}
@@ -37,6 +38,7 @@ def test_translate(cli, digits, exported, tmp_path):
     assert sum(one == other for one, other in zip(trained, outputs["int8"], strict=True)) >= 95
 
 
+@pytest.mark.slow
 def test_evaluate_against_the_trained_model(cli, digits, exported):
     files = ("--src", digits.corpus / "test.en", "--ref", digits.corpus / "test.de", "--json")
     done = cli("--quiet", "evaluate", exported / "float32", *files, "--baseline", digits.sum_then_concat)
@@ -70,6 +72,7 @@ def test_serve_wants_models(cli, tmp_path):
     assert done.err.startswith("error: models: expected folders of different names, got ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["trained", "float32"])
 def test_a_line_is_answered_while_the_next_is_not_there(digits, exported, name):
     """Within a second of its coming; only the first waits for the start."""
@@ -88,6 +91,7 @@ def test_a_line_is_answered_while_the_next_is_not_there(digits, exported, name):
     assert found == ["7 1 3\n", "9 0 4 4\n", "5 6 2\n"]
 
 
+@pytest.mark.slow
 def test_an_export_with_factors_translates_without_torch(cli, digits, exported):
     """Neither this package nor thinc, below spaCy, imports it, and the tags are the same."""
     source = digits.corpus / "test.en"

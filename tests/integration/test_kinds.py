@@ -43,6 +43,7 @@ def train(cli, corpus):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SYSTEMS)
 def test_trained_resumed_and_translated(train, cli, tmp_path, kind):
     """An interrupted run is the unbroken one; a translation does not depend on its batch."""
@@ -71,6 +72,7 @@ def _told(text):
     return [line for line in text.splitlines() if "repeat themselves" not in line]
 
 
+@pytest.mark.slow
 def test_governors_are_injected_on_demand(train, cli, tmp_path):
     assert train(tmp_path / "model", "lisa={}").code == 0
     assert Translator.load(tmp_path / "model").annotator is None
@@ -97,6 +99,7 @@ def test_injection_needs_a_head(train, cli, tmp_path):
     assert done.err == "error: inject governors: expected a model with a LISA head, got one without it.\n"
 
 
+@pytest.mark.slow
 def test_a_limit_without_room_for_tags(train, corpus, tmp_path):
     done = train(tmp_path / "model", "infusion.kind=prepend", "data.max_pieces=16")
     assert done.code == 2

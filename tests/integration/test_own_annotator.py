@@ -43,6 +43,7 @@ def own(cli, tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.slow
 def test_it_is_trained_scored_on_dev_and_timed(own):
     folder, done = own
     told, names, values, last = done.out.splitlines()

@@ -1,5 +1,7 @@
 """A recipe whose train and dev are parsed elsewhere, under one name with `{split}`."""
 
+import pytest
+
 from syntaxformer.annotate import load_annotator
 from syntaxformer.trees import write_conllu
 
@@ -9,6 +11,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_train_and_dev_have_their_own_parses(cli, tmp_path):
     lines = [f"The dog saw {number} cats." for number in range(60)]
     english = load_annotator("en")

@@ -40,6 +40,7 @@ def _model(checkpoint):
     return AutoModelForSequenceClassification.from_pretrained(checkpoint, num_labels=2).eval()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_infused_trained_saved_and_loaded(checkpoint, sentences, tmp_path):
     tokenizer, model = AutoTokenizer.from_pretrained(checkpoint), _model(checkpoint)
     config = sf.InfusionConfig.parse("masks,relation_bias,lisa,pos_add")

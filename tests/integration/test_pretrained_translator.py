@@ -64,6 +64,7 @@ def _texts(translator: Translator, lines: list[str], **options: Any) -> list[str
     return [best[0].text for best in translator.translate(lines, **options)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_untrained_it_translates_as_the_checkpoint(
     kind: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
@@ -119,6 +120,7 @@ def test_untrained_it_translates_as_the_checkpoint(
     assert best[0].score == pytest.approx(free.sum().item() / len(best[0].pieces), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["marian", "nllb"])
 def test_generate_of_transformers_searches_as_the_recipe_says(
     kind: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
@@ -152,6 +154,7 @@ def tuned(checkpoints: dict[str, Path], everyday: Path, tmp_path_factory: pytest
     )
 
 
+@pytest.mark.slow
 def test_every_verb_takes_it(tuned: Path, everyday: Path, cli: Any, tmp_path: Path) -> None:
     """Translate, evaluate, attend; LISA's heads take the parser's governors; an export says why not."""
     source, reference = everyday / "dev.en", everyday / "dev.de"
@@ -171,6 +174,7 @@ def test_every_verb_takes_it(tuned: Path, everyday: Path, cli: Any, tmp_path: Pa
     assert Translator.load(tuned, inject_governors=True).model.infusion.inject == "gold"
 
 
+@pytest.mark.slow
 def test_attention_is_a_distribution_over_the_source(tuned: Path) -> None:
     """Of a pretrained decoder, whose fast attention gives none."""
     seen = cross_attention(Translator.load(tuned), "I see a cat.", translation="Ich sehe eine Katze.")
@@ -194,6 +198,7 @@ def test_the_service_takes_it(tuned: Path) -> None:
     assert told.sentences[0].words == ["I", "see", "a", "cat", "."]
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_the_explorer_shows_it_like_our_own(tuned: Path) -> None:
     """In the browser: pieces of its own tokenizer with tags, its alignment, the parser's trees."""
@@ -232,6 +237,7 @@ def test_the_explorer_shows_it_like_our_own(tuned: Path) -> None:
             assert page.evaluate(look, piece) == letters
 
 
+@pytest.mark.slow
 def test_its_encoder_is_probed_and_it_is_compared(
     tuned: Path, everyday: Path, cli: Any, tmp_path: Path
 ) -> None:
@@ -273,6 +279,7 @@ def test_export_to_ctranslate2_translates_the_same(
     assert _texts(exported, LINES, beam_size=1) == _texts(ours, LINES, beam_size=1)
 
 
+@pytest.mark.slow
 def test_adapters_are_merged_and_saved_apart(
     checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
 ) -> None:
@@ -302,6 +309,7 @@ def test_adapters_are_merged_and_saved_apart(
     torch.testing.assert_close(apart(**batch).logits, merged(**batch).logits, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed(checkpoints: dict[str, Path], everyday: Path, cli: Any, tmp_path: Path) -> None:
     """A run with adapters and syntax that was stopped ends as one that was not."""
 
@@ -324,6 +332,7 @@ def test_stopped_and_resumed(checkpoints: dict[str, Path], everyday: Path, cli: 
         torch.testing.assert_close(second[name], tensor, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path: Path) -> None:
     """Counted with lines and said; learned when that is asked, and then read and written."""
     start = make_translator("marian", tmp_path / "start", without="ßäöüÄÖÜ")
@@ -359,6 +368,7 @@ def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path:
     assert len(table) > first  # trained, though the adapters leave the rest of the tables as it was
 
 
+@pytest.mark.slow
 def test_a_translator_of_ours_goes_on_with_other_data(everyday: Path, tmp_path: Path) -> None:
     """From a folder that `train` wrote: its pieces, shape and infusion; masks may be added. Then again."""
     tiny = ("model.d_model=24", "model.d_ff=32", "model.n_heads=2", "subwords.vocab_size=310")
@@ -398,6 +408,7 @@ def _child(parent: Path, where: tuple[str, ...], output: Path, *settings: str) -
     return completed(validate(Recipe, apply_overrides(Recipe.in_full(content), overrides), "child"))
 
 
+@pytest.mark.slow
 def test_a_tuned_one_goes_on_as_it_is(tuned: Path, everyday: Path, tmp_path: Path) -> None:
     """What is infused stays, with the values of its factors; more cannot be infused."""
     rates = ("training.learning_rate=1e-20", "training.infusion_learning_rate=1e-20")
@@ -496,6 +507,7 @@ def test_a_folder_whose_infusion_was_taken_away_is_refused(tuned: Path, tmp_path
     assert yaml.safe_load((tuned / "recipe.yaml").read_text())["model"]["init_from"]
 
 
+@pytest.mark.slow
 def test_a_preset_that_destroys_the_checkpoint_is_warned_of(
     checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
 ) -> None:
@@ -528,6 +540,7 @@ def test_a_second_generation_keeps_what_the_first_was_told(
         train_translator(other)
 
 
+@pytest.mark.slow
 def test_a_prompt_and_another_annotator_are_not_passed_on_in_silence(
     checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
 ) -> None:
@@ -562,6 +575,7 @@ def test_an_ending_that_names_no_language_chooses_no_code(
     assert "language codes: eng_latn (a new one) → deu_Latn" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["t5", "mt5"])
 def test_an_output_layer_of_its_own_stays(kind: str, everyday: Path, cli: Any, tmp_path: Path) -> None:
     """T5 1.1's and mT5's, though transformers' config says that it is tied: with new pieces, and exported."""
@@ -592,6 +606,7 @@ def test_a_stored_recipe_is_read_again(tuned: Path, everyday: Path, tmp_path: Pa
     assert load_recipe(path).infusion == masks.infusion
 
 
+@pytest.mark.slow
 def test_an_infused_folder_without_a_recipe_is_a_start(
     checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
 ) -> None:

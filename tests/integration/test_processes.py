@@ -164,6 +164,7 @@ def test_a_launcher_that_shards_itself_is_refused(cli, digits, tmp_path, monkeyp
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_run_and_costs_updates_since_the_last_checkpoint(train, unbroken, tmp_path):
     """Rank 1 gets SIGKILL at update 20: the launcher ends rank 0, and two others go on from update 15."""
     train("killed", 2, 30, dies=KILLED)

@@ -47,6 +47,7 @@ def kill_one_worker(folder, killed):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_workers_one_killed_give_what_one_process_gives(tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.parquet"
     source.write_text("\n".join(LINES) + "\n")

@@ -15,6 +15,7 @@ SMALL = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["data.on_disk=true", "subwords.dropout=0.5"])
 def test_stopped_and_resumed(digits, cli, tmp_path, setting):
     always = [setting] if "dropout" in setting else []

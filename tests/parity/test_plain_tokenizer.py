@@ -97,6 +97,7 @@ def test_any_text(pair, lines):
     _assert_same(pair, lines)
 
 
+@pytest.mark.slow
 def test_real_text(pair):
     """Both sides of Tatoeba, and treebanks' lines."""
     home = Path(os.environ.get("SYNTAXFORMER_DATA", "shared/data")) / "tatoeba"

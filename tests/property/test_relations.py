@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,7 @@ def random_governors(rng: np.random.Generator, n_words: int) -> list[int]:
     return governors
 
 
+@pytest.mark.slow
 def test_ten_thousand_random_trees():
     rng = np.random.default_rng(7)
     rows = [random_governors(rng, int(rng.integers(1, 14))) for _ in range(10_000)]

@@ -82,6 +82,12 @@ def _rooms() -> list[str]:
     return sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _parsed() -> None:
+    for path in FILES:
+        _nodes(path)
+
+
 def test_every_room_has_its_rule():
     assert set(_rooms()) <= set(ALLOWED)
 
@@ -133,6 +139,7 @@ TRAINS = ("transformers.trainer", "syntaxformer.translation.recipe", "syntaxform
           "syntaxformer.encoders.finetune_config", "syntaxformer.encoders.finetuning")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_translates_or_predicts_imports_nothing_that_trains():
     script = f"""
 import sys

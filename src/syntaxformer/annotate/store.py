@@ -68,6 +68,8 @@ MAX_WORDS = 32_767
 
 _HEADER_KEY = "syntaxformer"
 _REMEDY = "Annotate the text again with `syntaxformer annotate`"
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What Arrow raises for damaged files; names of columns may be no UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
             read = self._file.read_row_group(group, columns=schema.names, use_threads=False)
             _check_size(read.nbytes + sum(map(_n_bytes, read.columns)), self.path)
             return read.select(schema.names).cast(schema)
-        except (pa.ArrowException, OSError) as error:
+        except _UNREADABLE as error:
             raise _damaged(error, self.path) from error
 
 
@@ -225,7 +227,7 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
     try:
         metadata = pq.read_metadata(path)
         names = metadata.schema.to_arrow_schema().names
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise _damaged(error, path) from error
     try:
         values = json.loads((metadata.metadata or {}).get(_HEADER_KEY.encode(), b"null"))
@@ -245,7 +247,7 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
     coded = ["text", "constituency", *(f"{name}.list.element" for name in ("words", *_STRINGS))]
     try:
         file = pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True, read_dictionary=coded)
-    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column has another type
+    except (*_UNREADABLE, KeyError) as error:  # KeyError: a column has another type
         raise _damaged(error, path) from error
     return AnnotatedCorpus(path, header, file)
 

@@ -43,6 +43,7 @@ def test_one_line_in_one_sentence_out(annotator, line):
     assert bool(sentence.roots) == bool(sentence.words)
 
 
+@pytest.mark.slow
 def test_lines_stay_in_order_whatever_stands_between(annotator):
     lines = list(ODD_LINES.values())
     together = annotator.annotate(lines)

@@ -71,6 +71,7 @@ def _same_as_reported(folder, cola):
     return classifier, dev, predictions
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_predict_gives_the_score_of_run_json(learned, cola):
     folder, report = learned
     assert report["dev"]["matthews"] > 0.8
@@ -118,6 +119,7 @@ def test_a_run_with_lisa_says_how_many_governors_it_finds(config_of):
     assert "governor_accuracy" not in report["dev"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "least", "most"),
     [("training.infusion_learning_rate=0.1", 0.05, 1), ("training.infusion_learning_rate=1e-9", 0, 0)],
@@ -137,6 +139,7 @@ def test_a_run_with_masks_says_how_far_their_gates_opened(config_of, caplog, rat
     assert all(one.endswith("Set training.infusion_learning_rate, for example to 1e-3.") for one in warned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])
 def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     folder = finetune(config_of("training.epochs=1", "data.fraction=0.4", infuse=infuse))
@@ -146,6 +149,7 @@ def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     assert sum(alone) == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_with_several_factors_stores_their_values(config_of, cola):
     """Those of an open one are the relations of the training text; the model reads them at prediction."""
     config = config_of(
@@ -240,6 +244,7 @@ def test_workers_make_the_same_run(config_of, tmp_path):
     assert reports[0] == reports[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("infuse", ["", "relation_bias,pos_add"])
 def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path, infuse):
     whole = finetune(config_of("training.epochs=3", infuse=infuse, output=tmp_path / "whole"))
@@ -293,6 +298,7 @@ def killed_at_the_end(config_of, monkeypatch, tmp_path):
     return whole, config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "reason", "finished"),
     [(_flip_a_byte, "expected the content that was written", True), (_truncate, "It is truncated", False)],
@@ -345,6 +351,7 @@ def test_other_data_is_not_resumed(config_of, stopped, tmp_path, cola):
         finetune(config_of(data={"dir": other}), resume=True)
 
 
+@pytest.mark.slow
 def test_another_version_of_the_annotator_is_not_resumed(config_of, stopped):
     config = config_of("training.epochs=1", infuse="pos_add")
     stopped(config)
@@ -387,6 +394,7 @@ def test_classes_in_another_order_are_not_resumed(task, config_of, stopped, monk
     stopped(config, resume=True)
 
 
+@pytest.mark.slow
 def test_a_second_run_needs_leave(config_of):
     finetune(config_of("training.epochs=1"))
     with pytest.raises(ConfigError, match=r"which holds another run\. Choose another"):
@@ -515,6 +523,7 @@ def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem)
     assert str(caught.value).endswith(f", got {folder}, {problem}")
 
 
+@pytest.mark.slow
 def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):
     english = load_annotator("en")
     for split in ("train", "dev"):
@@ -540,6 +549,7 @@ def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):
         finetune(config_of(*settings, infuse="pos_add"), overwrite=True)
 
 
+@pytest.mark.slow
 def test_a_control_is_the_same_in_training_and_in_prediction(config_of, cola):
     """Its trees come from the annotator that the folder names, and the texts alone."""
     folder = finetune(

@@ -123,6 +123,7 @@ def exported(tmp_path_factory):
     return folder, export_classifier(folder, home / "onnx")
 
 
+@pytest.mark.slow
 def test_an_exported_model_in_the_service(exported):
     from syntaxformer.serve.engines import load_engine
 
@@ -141,6 +142,7 @@ def test_an_exported_model_in_the_service(exported):
     assert explained.pieces.texts[0] == "[CLS]"
 
 
+@pytest.mark.slow
 def test_an_older_export_is_replaced_only_where_asked(exported, tmp_path):
     folder, output = exported
     with pytest.raises(ConfigError, match=r"^output:"):

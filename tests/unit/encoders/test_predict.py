@@ -30,6 +30,7 @@ def cola_model(run, checkpoint, cola, tmp_path_factory):
     return folder, float(value)
 
 
+@pytest.mark.slow
 def test_predict_reproduces_the_dev_score(run, cola_model, cola, tmp_path):
     folder, value = cola_model
     done = run("--quiet", "predict", folder, "--task", "cola", "--data", cola, "-o", tmp_path / "out.tsv")
@@ -47,6 +48,7 @@ def test_predict_reproduces_the_dev_score(run, cola_model, cola, tmp_path):
     assert label == str(int(float(second) > float(first)))
 
 
+@pytest.mark.slow
 def test_a_model_computes_in_bf16_on_request(run, cola_model, cola, tmp_path):
     """The probabilities are those of fp32 to three digits, but not the same; what is no device is refused."""
     tables = []
@@ -85,6 +87,7 @@ def test_a_file_for_the_glue_server(run, cola_model, cola, tmp_path):
     assert content == b"index\tprediction\n0\t1\n1\t0\n"
 
 
+@pytest.mark.slow
 def test_lines_of_text(run, cola_model):
     folder, _ = cola_model
     done = run("predict", folder, "-", stdin=b"the cat sleeps .\nthe cat not sleeps .\n")
@@ -99,6 +102,7 @@ def test_lines_of_text(run, cola_model):
     )
 
 
+@pytest.mark.slow
 def test_tables_of_the_task(run, cola_model, cola, tmp_path):
     """The official table, with or without a header, is no list of lines; columns are checked."""
     folder, value = cola_model
@@ -129,6 +133,7 @@ def test_a_table_with_other_columns_is_no_list_of_texts(run, cola_model, tmp_pat
     assert run("predict", folder, "-", stdin=b"\tthe cat sleeps .\t\n").code == 0
 
 
+@pytest.mark.slow
 def test_predictions_are_not_written_over_the_texts(run, cola_model, cola, tmp_path):
     folder, _ = cola_model
     texts = tmp_path / "predictions.tsv"
@@ -149,6 +154,7 @@ OWN = "".join(
 )
 
 
+@pytest.mark.slow
 def test_a_two_column_table_with_one_command(run, checkpoint, tmp_path):
     (tmp_path / "mine.tsv").write_text(OWN)
     folder = tmp_path / "mine"
@@ -170,6 +176,7 @@ def test_a_two_column_table_with_one_command(run, checkpoint, tmp_path):
         Classifier.from_folder(folder).predict([("a", "b")])
 
 
+@pytest.mark.slow
 def test_pairs_scores_and_named_columns(run, checkpoint, tmp_path):
     rows = [
         {"a": "the cat", "b": f"the {'cat' if number % 2 else 'dog'} .", "y": number % 2 * 4.0}
@@ -200,6 +207,7 @@ def test_pairs_scores_and_named_columns(run, checkpoint, tmp_path):
         classifier.predict([("a", "b"), ("a", " ")])
 
 
+@pytest.mark.slow
 def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, checkpoint):
     folder, _ = cola_model
     new = ("--data", cola, "-o", tmp_path / "x", *QUICK)

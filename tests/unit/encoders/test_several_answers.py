@@ -495,6 +495,7 @@ def test_an_encoder_decoder_is_refused():
 # Several labels, several scores.
 
 
+@pytest.mark.slow
 def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint, tmp_path):
     rows = [(" ".join(words), ["animal"] * (words[1] == "cat") + ["place"] * ("house" in words)) for words in sentences(40)]  # fmt: skip
     lists = file("m.jsonl", "\n".join(json.dumps({"text": text, "labels": labels}) for text, labels in rows))
@@ -596,6 +597,7 @@ def test_models_whose_scores_have_another_order_are_compared_by_name(monkeypatch
     assert beside == replace(predicted, labels=[(1.0, 2.0), (3.0, 4.0)])
 
 
+@pytest.mark.slow
 def test_several_scores_from_columns_to_answers(run, file, checkpoint, tmp_path):
     rows = [
         (" ".join(words), 100 + 10 * (words[1] == "cat"), float("house" in words)) for words in sentences(40)

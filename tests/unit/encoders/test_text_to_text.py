@@ -101,6 +101,7 @@ def test_targets_of_a_folder_with_two_tokenizers_are_refused(t5, tmp_path):
         sf.SyntaxCollator(tokenizer, "none")([row])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("infuse", ["", "pos_add"])
 def test_it_trains_and_predicts(config_of, t5, cola, infuse):
     folder = finetune(config_of("training.epochs=8", "training.batch_size=4", model=str(t5), infuse=infuse))

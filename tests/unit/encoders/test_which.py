@@ -66,6 +66,7 @@ def answers(run, folder, table, output):
     return [line.split("\t")[0] for line in output.read_text().splitlines()[1:]]
 
 
+@pytest.mark.slow
 def test_held_out_rows_stand_beside_the_model_as_in_the_users_file(trained):
     folder, said = trained
     head, *held = read_csv(folder / "good" / "held_out.csv")
@@ -145,6 +146,7 @@ def test_a_model_that_predicts_one_class_gets_no_p(run, trained):
     assert f"warning: {none} gives all 16 rows the same answer, " in done.err
 
 
+@pytest.mark.slow
 def test_compare_shows_the_rows_on_which_classifiers_differ(run, trained, tmp_path):
     folder, _ = trained
     models = [folder / name for name in ("none", "less", "good")]
@@ -176,6 +178,7 @@ MIXED = "".join(
 """Texts say nothing of their label: whoever learns predicts the usual one."""
 
 
+@pytest.mark.slow
 def test_a_class_that_is_never_predicted(run, checkpoint, tmp_path):
     table, folder = tmp_path / "mine.tsv", tmp_path / "run"
     table.write_text(MIXED)
@@ -213,6 +216,7 @@ def test_all_seeds_are_checked_before_the_first_is_trained(run, checkpoint, trai
     assert not (tmp_path / "runs" / "seed2").exists()
 
 
+@pytest.mark.slow
 def test_unequal_classes_over_seeds(run, checkpoint, trained, tmp_path):
     """Weights, the metric that chooses the epoch, patience and seeds, from one command."""
     folder, _ = trained

@@ -317,6 +317,7 @@ def test_a_shorthand_stands_for_its_config():
         sf.infuse(_bert(), {"masks": {}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["pos_add", "let", "masks,pos_concat"])
 def test_threads_see_their_own_batch(names):
     """Batches of different lengths, each in a thread of its own, as often as lets them meet."""

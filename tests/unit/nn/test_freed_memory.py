@@ -37,6 +37,7 @@ def _faults(**environment):
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no mallopt")
 def test_pages_are_kept_unless_the_user_tunes_the_library():
     assert _faults() < 1000

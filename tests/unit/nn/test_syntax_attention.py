@@ -162,6 +162,7 @@ def test_a_closed_gate_is_plain_attention(function, mode: str, on_empty_row: str
     )
 
 
+@pytest.mark.slow
 def test_dropout_keeps_the_mean_follows_the_seed_and_is_the_same_in_the_backward_pass() -> None:
     query, key, value = _states()
     arguments = (query, key, value, _relations(), _topical())

@@ -121,6 +121,7 @@ def test_one_sub_networks_attention(client, tiny_engines):
     np.testing.assert_allclose(found["weights"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sub_networks_of_a_translators_encoder(masked_translator):
     translator = masked_translator.translator
     assert masked_translator.description.networks

@@ -121,9 +121,10 @@ def test_entities_are_read_as_the_translator_reads_them(translator, owners):
     assert set(words) == {-1, 0, 1, 2, 3, 4, 5}
 
 
+@pytest.mark.slow
 def test_the_command_reads_entities_once(monkeypatch, tmp_path, translator):
     parser = SimpleNamespace(annotate=lambda lines: [Sentence.from_words(line.split()) for line in lines])
-    monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: parser)
+    monkeypatch.setattr("syntaxformer.annotate.registry.load_annotator", lambda name: parser)
 
     def spread(line, **prepared):
         monkeypatch.setattr(Translator, "load", lambda *_, **__: translator(**prepared))

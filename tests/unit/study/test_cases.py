@@ -273,6 +273,7 @@ def test_the_command(tmp_path):
         assert str(done.exception).startswith("--names: ")
 
 
+@pytest.mark.slow
 def test_models_are_compared_as_they_read_and_write(tmp_path, monkeypatch):
     """References are unescaped before they become the model's pieces; a model's annotator may be another."""
     seen = SimpleNamespace()

@@ -34,6 +34,7 @@ def test_a_cycle_is_refused_with_its_words():
         check_governors((1, 2, 0, -1), ("a", "b", "c", "d"))
 
 
+@pytest.mark.slow
 def test_a_chain_of_many_words_needs_no_recursion():
     chain = tuple(range(-1, 4999))
     assert depths_of(chain)[-1] == 4999

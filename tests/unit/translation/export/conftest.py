@@ -67,7 +67,7 @@ def make_folder(
 
 @pytest.fixture(autouse=True)
 def _table_annotator(monkeypatch) -> None:
-    monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: TableAnnotator())
+    monkeypatch.setattr("syntaxformer.annotate.registry.load_annotator", lambda name: TableAnnotator())
 
 
 @pytest.fixture

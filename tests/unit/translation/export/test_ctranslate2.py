@@ -56,6 +56,7 @@ def _assert_same(ours, exported):
         assert other[0].score == pytest.approx(one[0].score, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_embedding_infusion(model_folder, load, tmp_path, kind):
     trained = model_folder(kind)
@@ -69,6 +70,7 @@ def test_every_embedding_infusion(model_folder, load, tmp_path, kind):
     _assert_same(ours, others)
 
 
+@pytest.mark.slow
 def test_beam_search(model_folder, load, tmp_path):
     """Random weights are sure of nothing, so some lines may end elsewhere: scores of the others agree.
 
@@ -95,6 +97,7 @@ def test_shapes_of_the_network(model_folder, load, tmp_path, changed):
     assert read_export(exported).largest_difference < 1e-4
 
 
+@pytest.mark.slow
 def test_factors_with_too_many_combinations_have_streams_of_their_own(
     model_folder, load, tmp_path, monkeypatch
 ):
@@ -297,6 +300,7 @@ def test_a_broken_network_and_a_device_that_is_not_there(model_folder, tmp_path,
         load(exported)
 
 
+@pytest.mark.slow
 def test_no_n_gram_twice(model_folder, load, tmp_path):
     """Two bigrams of a translation are never the same, as in PyTorch; without the setting, some are."""
     trained = model_folder("none", end_bias=0.0)

@@ -69,6 +69,7 @@ def _same(one, other) -> None:
         assert torch.equal(tensor, other[name]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_are_those_of_memory(corpus, kind):
     memory, disk = (prepare(_recipe(corpus, on_disk, kind)) for on_disk in (False, True))
@@ -127,6 +128,7 @@ def test_a_damaged_folder_is_made_again(corpus, caplog, damage):
     _same(expected, TranslationCollator(found, 0)([2, 0]))
 
 
+@pytest.mark.slow
 def test_nothing_is_encoded_twice_and_other_settings_are(corpus, monkeypatch):
     calls = []
     monkeypatch.setattr(prepare_module, "write_arrays", lambda *a: calls.append(1) or write_arrays(*a))

@@ -125,6 +125,7 @@ class CtrlC(TrainerCallback):
                 os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_ctrl_c_writes_a_checkpoint_that_is_not_averaged(tiny_trainer, tmp_path, caplog):
     """At update 17 of 29, with evaluations at 7, 14, 21, 28, 29."""
     settings = {**LONG, "training__average": 3, "training__keep_checkpoints": 1}
@@ -178,6 +179,7 @@ def test_at_the_end_stays_what_a_longer_run_reads(tiny_trainer, tmp_path, keep, 
     assert {path.name for path in kept} == {f"checkpoint-{step}" for step in left}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [7, 13])
 def test_resumption_at_any_checkpoint(tiny_trainer, tmp_path, step):
     """In the middle of an epoch, and at the end of one (13 updates are the first epoch)."""
@@ -200,6 +202,7 @@ def test_a_finished_run_stays_as_it_is(tiny_trainer, tmp_path):
     assert again.state.best_global_step == trainer.state.best_global_step
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_early_is_not_trained_on(tiny_trainer, tmp_path):
     given = iter([9.0, 1.0, 1.0])
     settings = {"training__best_by": "bleu", "training__max_steps": 35, "training__patience": 2}
@@ -215,6 +218,7 @@ def test_a_run_that_was_stopped_early_is_not_trained_on(tiny_trainer, tmp_path):
     assert (more.state.global_step, more.state.best_global_step) == (20, 20)
 
 
+@pytest.mark.slow
 def test_baseline_and_infused_run_see_the_same_batches(tiny_trainer, tmp_path):
     seen = []
     for kind in ("none", "sum_then_concat"):
@@ -226,6 +230,7 @@ def test_baseline_and_infused_run_see_the_same_batches(tiny_trainer, tmp_path):
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 def test_another_seed_sees_another_order_and_epochs_differ(tiny_trainer, tmp_path):
     seen = []
     for seed in (1, 2):
@@ -422,6 +427,7 @@ def test_a_loss_on_dev_that_is_not_finite_ends_the_run(tiny_trainer, tmp_path):
     assert complete_checkpoints(tmp_path / "run" / "checkpoints") == ([], [])
 
 
+@pytest.mark.slow
 def test_workers_make_the_same_run(tiny_trainer, tmp_path):
     """Also with what is drawn, or cut into pieces, anew in each epoch."""
     losses, settings = [], {"infusion__kind": "sum_then_concat"}

@@ -72,7 +72,7 @@ def loaded(monkeypatch):
     """The annotators that a command loads, by their names."""
     names = []
     monkeypatch.setattr(
-        "syntaxformer.annotate.load_annotator", lambda name: names.append(name) or loaded_once(name)
+        "syntaxformer.annotate.registry.load_annotator", lambda name: names.append(name) or loaded_once(name)
     )
     return names
 
@@ -82,7 +82,7 @@ def table(monkeypatch, infused):
     """The annotators that are loaded, where a table stands for all of them."""
     names = []
     monkeypatch.setattr(
-        "syntaxformer.annotate.load_annotator", lambda name: names.append(name) or infused.annotator
+        "syntaxformer.annotate.registry.load_annotator", lambda name: names.append(name) or infused.annotator
     )
     return names
 

@@ -139,7 +139,7 @@ def test_a_model_without_its_annotator(new_translator, save_translator, tmp_path
 def test_another_version_of_the_annotator_is_reported(new_translator, save_translator, tmp_path, monkeypatch):
     translator = new_translator("add", annotator_version="2")
     folder = save_translator(translator, tmp_path / "model")
-    monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: translator.annotator)
+    monkeypatch.setattr("syntaxformer.annotate.registry.load_annotator", lambda name: translator.annotator)
     message = r"^annotator: the model was trained with table 2, this is table 3; tags may differ\.$"
     with pytest.warns(UserWarning, match=message):
         Translator.load(folder)

@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
     return train_translator(load_recipe("tiny", _settings(tmp_path_factory.mktemp("iwslt"))))
 
 
+@pytest.mark.slow
 def test_dev_bleu_is_that_of_the_lines_whose_loss_is_taken(tmp_path, monkeypatch):
     """Entities are undone once: "&amp;quot;" is the text "&quot;"."""
     seen, encode = set(), Translator._encode
@@ -57,6 +58,7 @@ def test_dev_bleu_is_that_of_the_lines_whose_loss_is_taken(tmp_path, monkeypatch
     assert seen == {'Er &quot; lief "'}
 
 
+@pytest.mark.slow
 def test_dev_bleu_takes_the_annotation_that_was_made_before(tmp_path, monkeypatch):
     """A slow parser would parse the development set again at each evaluation."""
     seen, stream = [], WordsAsGiven.stream
@@ -78,6 +80,7 @@ def test_dev_bleu_takes_the_annotation_that_was_made_before(tmp_path, monkeypatc
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "beam"), [((), 4), (("training.dev_beam_size=1",), 1)])
 def test_dev_bleu_may_have_a_beam_of_its_own(tmp_path, monkeypatch, settings, beam):
     beams, decode = [], TorchDecoder.decode
@@ -92,6 +95,7 @@ def test_dev_bleu_may_have_a_beam_of_its_own(tmp_path, monkeypatch, settings, be
     assert Translator.load(folder).info.decoding.beam_size == 4, "users get the beam of the recipe"
 
 
+@pytest.mark.slow
 def test_each_side_has_its_vocabulary_and_table(folder):
     encoder = load_source_encoder(folder, read_info(folder))
     model = SyntaxTransformer.from_pretrained(folder)

@@ -74,6 +74,7 @@ def train(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_source_table_begins_as_components_and_translation_works(bert, train):
     folder = train(
         f"pretrained_embeddings.source.model={bert}", "pretrained_embeddings.source.freeze=true",

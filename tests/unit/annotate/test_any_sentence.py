@@ -58,6 +58,7 @@ def docs(draw):
     return words, heads
 
 
+@pytest.mark.slow
 @given(docs())
 def test_dropping_white_space_tokens_keeps_ancestors(drawn):
     words, heads = drawn
@@ -107,6 +108,7 @@ def sentences(draw):
     )
 
 
+@pytest.mark.slow
 @given(corpus=st.lists(sentences(), max_size=6))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_stored_comes_back(tmp_path, corpus):

@@ -10,7 +10,7 @@ from syntaxformer.base.errors import BackendMissingError, needs_extra
 
 MISSING = {
     "matplotlib.figure": ("plots", "import syntaxformer.study.plots"),
-    "sacremoses": ("moses", "from syntaxformer.translation.source import detokenize; detokenize('a', 'en')"),
+    "sacremoses": ("moses", "from syntaxformer.translation.source import detokenize; detokenize('a', 'lv')"),
     "fastapi": ("serve", "from syntaxformer.cli.serve import serve; serve([])"),
 }
 

@@ -34,8 +34,8 @@ def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (syntax, relation_biases):
         monkeypatch.setattr(module, "takes_cuda_path", lambda _: True)
-    monkeypatch.setattr(on_cuda, "BLOCK_KEYS", 16)
-    monkeypatch.setattr(on_cuda, "GROUP", 3)
+    for name, size in {"SUM_KEYS": 16, "PAIR_QUERIES": 2, "PAIR_KEYS": 16, "GROUP": 4}.items():
+        monkeypatch.setattr(on_cuda, name, size)
 
 
 def _inputs(
@@ -105,14 +105,6 @@ def test_trees_and_blocks(n_trees: int, lengths: tuple[int, ...], monkeypatch: p
 
     monkeypatch.setattr(syntax_kernel, "_CPU_BLOCK", 4 * HEADS * 7 if n_trees != 2 else 1 << 18)
     _assert_same(_inputs(n_trees, lengths=lengths))
-
-
-@pytest.mark.slow
-def test_look_up_by_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    from syntaxformer.nn.kernels import on_cuda
-
-    monkeypatch.setattr(on_cuda, "LOOK_UP", "product")
-    _assert_same(_inputs(lengths=(5, 3)))
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
 # pyright: reportIndexIssue=false
-"""The collapsed syntax attention on CUDA: everything between the products of matrices is one Triton kernel.
+"""The collapsed syntax attention on CUDA: two Triton kernels do everything between the products of matrices.
 
-A program takes a query of a sentence with all its heads, since topical attention sums over them. A sum by
-relation is then a product `[heads, keys] · [keys, relations]` with a matrix of zeros and ones, made from the
-relation ids in registers, which the tensor cores compute exactly: they take weights cut into parts of eight
-bits. Nothing but a block of logits and weights is in memory, and nothing is kept for the backward pass, which
+The first takes a query of a sentence with all its heads, since topical attention sums over them, and makes
+tables of coefficients by relation. A sum by relation is a product `[heads, keys] · [keys, relations]` with a
+matrix of zeros and ones, made from the relation ids in registers, which the tensor cores compute exactly: they
+take weights cut into parts of eight bits. The second looks the coefficients up for each pair of pieces.
+Nothing but a block of logits and weights is in memory, and nothing is kept for the backward pass, which
 computes all sums again. The formulas are those of `syntax_kernel.Block`. Sums have a fixed order.
 """
 
@@ -24,23 +25,26 @@ from torch.autograd.function import once_differentiable
 from syntaxformer.nn.kernels.on_cpu import without_autocast
 from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, KernelOptions, exact_product, places
 
-BLOCK_KEYS, GROUP, WARPS, STAGES = 32, 8, 4, 1
-"""Keys at a time, queries whose gradients of y a program adds up, warps of a program, stages of its loads."""
-LOOK_UP = "gather"
-"""How entries are looked up: a "gather" in shared memory, or a "product" with the one-hot matrix."""
+PARTS = 2
+"""Parts of eight bits into which weights are cut in sums, unless inputs are fp32, which needs three."""
+SUM_KEYS, SUM_WARPS, SUM_STAGES, SUM_REGS = 64, 4, 1, None
+"""Of the kernel that sums: keys at a time, warps of a program, stages of its loads."""
+PAIR_QUERIES, PAIR_KEYS, PAIR_WARPS, PAIR_REGS, GROUP = 8, 128, 4, None, 128
+"""Of the kernel for pairs: queries at a time, keys and warps of a program, and all its queries."""
 
 
 @triton.jit
 def _one_hot(
     relations, tree_stride, key, is_key, N_TREES: tl.constexpr, N_IDS: tl.constexpr, IDS: tl.constexpr
 ):
-    """`[keys, ids]`, True for the relation of a key in each tree; the ids of a tree follow the last's."""
-    column = tl.arange(0, IDS)[None, :]
-    relation = tl.load(relations + key, is_key, 0).to(tl.int32)
-    for tree in tl.static_range(1, N_TREES):
-        other = tl.load(relations + tree * tree_stride + key, is_key, 0).to(tl.int32) + tree * N_IDS
-        relation = tl.where(column >= tree * N_IDS, other, relation)
-    return (relation == column) & is_key
+    """`[ids, keys]`, True for the relation of a key in each tree; the ids of a tree follow the last's.
+
+    Each id loads the relations of all keys, which gives a thread several keys side by side.
+    """
+    id = tl.arange(0, IDS)[:, None]
+    inside = (id < N_TREES * N_IDS) & is_key
+    relation = tl.load(relations + (id // N_IDS) * tree_stride + key, inside, 255)
+    return (relation.to(tl.int32) == id % N_IDS) & inside
 
 
 @triton.jit
@@ -48,217 +52,227 @@ def _add_sums(sums, pairs, one_hot, PARTS: tl.constexpr):
     """Σ over the keys of each relation, `[heads, keys]` → `[heads, ids]`, added to the sums so far."""
     for _ in tl.static_range(PARTS):
         part = pairs.to(tl.bfloat16)
-        sums = tl.dot(part.to(one_hot.dtype), one_hot, sums)
+        sums = tl.dot(part.to(one_hot.dtype), tl.trans(one_hot), sums)
         pairs -= part.to(tl.float32)
     return sums
 
 
 @triton.jit
-def _look_up(
-    table, one_hot, relations, tree_stride, key, is_key,
-    N_TREES: tl.constexpr, N_IDS: tl.constexpr, PARTS: tl.constexpr, BY_PRODUCT: tl.constexpr,
-):  # fmt: skip
-    """The entry of each key's relation, summed over the trees, `[heads, ids]` → `[heads, keys]`."""
-    if BY_PRODUCT:
-        return _add_sums(
-            tl.zeros([table.shape[0], key.shape[1]], tl.float32), table, tl.trans(one_hot), PARTS
-        )
-    shape: tl.constexpr = [table.shape[0], key.shape[1]]
-    relation = tl.load(relations + key, is_key, 0).to(tl.int32)
-    entries = tl.gather(table, tl.broadcast_to(relation, shape), 1)
-    for tree in tl.static_range(1, N_TREES):
-        relation = tl.load(relations + tree * tree_stride + key, is_key, 0).to(tl.int32) + tree * N_IDS
-        entries += tl.gather(table, tl.broadcast_to(relation, shape), 1)
-    return entries
+def _scores(logits, bias, inside, sees, scaling, HAS_BIAS: tl.constexpr):
+    """Scaled logits with the position bias, -inf for keys that are not seen.
+
+    All keys are loaded, since a mask out of memory would load them one by one.
+    """
+    score = tl.load(logits, inside, 0.0) * scaling
+    if HAS_BIAS:
+        score += tl.load(bias, inside, 0.0).to(tl.float32)
+    return tl.where(sees, score, float("-inf"))
 
 
 @triton.jit
-def _kept_scale(seed, head, start, n_keys, dropout, HEADS: tl.constexpr, KEYS: tl.constexpr):
+def _zero(shift, MULTIPLICATIVE: tl.constexpr, SMALLEST: tl.constexpr):
+    """e^-c, the exponential of a masked key's logit."""
+    return tl.minimum(tl.maximum(tl.exp(-shift), SMALLEST), 1.0) if MULTIPLICATIVE else shift * 0
+
+
+@triton.jit
+def _kept_scale(seed, head, query, start, dropout, ROWS: tl.constexpr, KEYS: tl.constexpr):
     """0 for attention weights that are dropped, 1 / (1 - p) for others: the same numbers each time."""
-    quarter = (head * tl.cdiv(n_keys, KEYS) * KEYS + start) // 4 + tl.arange(0, KEYS // 4)[None, :]
-    first, second, third, fourth = tl.randint4x(seed, quarter)
-    bits = tl.join(tl.join(first, second), tl.join(third, fourth)).reshape(HEADS, KEYS)
+    origin = tl.zeros([ROWS, KEYS // 4], tl.int32)
+    quarter = origin + start // 4 + tl.arange(0, KEYS // 4)[None, :]
+    first, second, third, fourth = tl.philox(seed, quarter, origin + query, origin + head, origin)
+    bits = tl.join(tl.join(first, second), tl.join(third, fourth)).reshape(ROWS, KEYS)
     is_kept = tl.uint_to_uniform_float(bits.to(tl.uint32, bitcast=True)) >= dropout
     return tl.where(is_kept, 1 / (1 - dropout), 0.0)
 
 
 @triton.jit
-def _attend_rows(
+def _sum_rows(
     logits, bias, y, valid, relations, networks, gate, seeds, d_weights,  # inputs
-    weights, d_logits, d_y, d_gate,  # outputs
-    n_heads, n_queries, n_keys, first_row, full_bias, network_scale, dropout,
+    tables, rows,  # outputs
+    n_heads, n_queries, n_keys, first_sentence, first_query, scaling, full_bias, network_scale, dropout,
     relation_stride, tree_stride, query_stride, bias_stride, bias_head_stride,
     MULTIPLICATIVE: tl.constexpr, FULL_ON_EMPTY: tl.constexpr, HAS_BIAS: tl.constexpr,
     HAS_DROPOUT: tl.constexpr, BACKWARD: tl.constexpr, HEADROOM: tl.constexpr, SMALLEST: tl.constexpr,
     N_TREES: tl.constexpr, N_IDS: tl.constexpr, HEADS: tl.constexpr, IDS: tl.constexpr, KEYS: tl.constexpr,
-    PARTS: tl.constexpr, PRODUCT: tl.constexpr, GROUP: tl.constexpr, BY_PRODUCT: tl.constexpr,
+    PARTS: tl.constexpr, PRODUCT: tl.constexpr,
 ):  # fmt: skip
-    """Weights of all keys of some queries and, backward, gradients of logits, y and gate.
+    """The coefficients of a query, from sums over its keys.
 
-    Pairs are `[batch, heads, queries, keys]`, y and its gradient `[batch, heads, keys]` and `[batch, groups,
-    heads, keys]`, the bias of the networks `[ids]`, -inf for those that take no part.
+    Pairs are `[batch, heads, queries, keys]`, y is `[batch, heads, keys]`, the bias of the networks `[ids]`,
+    -inf for those that take no part. Written are β, and backward the gradients of numerators and
+    denominators, into `tables`, each `[batch, heads, queries, ids]`; and c, the coefficients of 1 and of
+    attention to all keys, and backward the gradients of the latter's numerator, of all y and of the gate, into
+    `rows`, each `[batch, heads, queries]`.
     """
-    sentence = tl.program_id(1).to(tl.int64)
+    query, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
     head, column = tl.arange(0, HEADS)[:, None], tl.arange(0, IDS)[None, :]
     is_head = head < n_heads
     of_head = tl.load(gate + head, is_head, 0.0)
     network_bias = tl.load(networks + column)
-    first = sentence * n_heads * n_queries * n_keys
-    logits, d_weights, weights, d_logits = (
-        logits + first,
-        d_weights + first,
-        weights + first,
-        d_logits + first,
-    )
-    y += sentence * n_heads * n_keys
+    pair = sentence * n_heads * n_queries * n_keys + (head * n_queries + query) * n_keys
+    bias += sentence * bias_stride + head * bias_head_stride + query * n_keys
+    y += sentence * n_heads * n_keys + head * n_keys
     valid += sentence * n_keys
-    bias += sentence * bias_stride
-    relations += sentence * relation_stride
-    d_y += (sentence * tl.num_programs(0) + tl.program_id(0)) * n_heads * n_keys
-    for query in range(tl.program_id(0) * GROUP, min(tl.program_id(0) * GROUP + GROUP, n_queries)):
-        row = sentence * n_queries + query
-        pair = (head * n_queries + query) * n_keys
-        bias_row = bias + head * bias_head_stride + query * n_keys
-        relation = relations + query * query_stride
-        seed = tl.load(seeds) + first_row + row if HAS_DROPOUT else 0
+    relations += sentence * relation_stride + query * query_stride
+    seed = tl.load(seeds) if HAS_DROPOUT else 0
 
-        top = tl.full([HEADS, 1], float("-inf"), tl.float32)
-        for start in range(0, n_keys, KEYS):
-            key = start + tl.arange(0, KEYS)[None, :]
-            sees = is_head & (tl.load(valid + key, key < n_keys, 0) != 0)
-            score = tl.load(logits + pair + key, sees, float("-inf"))
-            if HAS_BIAS:
-                score += tl.load(bias_row + key, sees, 0.0).to(tl.float32)
-            top = tl.maximum(top, tl.max(score, 1, keep_dims=True))
-        lowest = -HEADROOM if MULTIPLICATIVE else 0.0
-        shift = tl.where(top == float("-inf"), 0.0, top - tl.minimum(tl.maximum(top, lowest), HEADROOM))
-        zero = tl.minimum(tl.maximum(tl.exp(-shift), SMALLEST), 1.0) if MULTIPLICATIVE else shift * 0
+    top = tl.full([HEADS, 1], float("-inf"), tl.float32)
+    for start in range(0, n_keys, KEYS):
+        key = start + tl.arange(0, KEYS)[None, :]
+        inside = is_head & (key < n_keys)
+        sees = inside & (tl.load(valid + key, key < n_keys, 0) != 0)
+        score = _scores(logits + pair + key, bias + key, inside, sees, scaling, HAS_BIAS)
+        top = tl.maximum(top, tl.max(score, 1, keep_dims=True))
+    lowest = -HEADROOM if MULTIPLICATIVE else 0.0
+    shift = tl.where(top == float("-inf"), 0.0, top - tl.minimum(tl.maximum(top, lowest), HEADROOM))
+    zero = _zero(shift, MULTIPLICATIVE, SMALLEST)
 
-        den, numerator = tl.zeros([HEADS, IDS], tl.float32), tl.zeros([HEADS, IDS], tl.float32)
-        ratio, n_keys_of = tl.zeros([HEADS, IDS], tl.float32), tl.zeros([1, IDS], tl.int32)
-        exp_sum, exp_y_sum, y_sum = shift * 0, shift * 0, shift * 0
-        full_ratio, row_sum, n_valid = shift * 0, shift * 0, 0
-        for start in range(0, n_keys, KEYS):
-            key, down = start + tl.arange(0, KEYS)[None, :], start + tl.arange(0, KEYS)[:, None]
-            is_valid = tl.load(valid + key, key < n_keys, 0) != 0
-            sees = is_head & is_valid
-            score = tl.load(logits + pair + key, sees, float("-inf"))
-            if HAS_BIAS:
-                score += tl.load(bias_row + key, sees, 0.0).to(tl.float32)
-            exp = tl.exp(score - shift)
-            weight = tl.where(sees, exp - zero, 0.0)
-            of_key = tl.load(y + head * n_keys + key, sees, 0.0)
-            is_down = tl.load(valid + down, down < n_keys, 0) != 0
-            mask = _one_hot(relation, tree_stride, down, is_down, N_TREES, N_IDS, IDS)
-            one_hot = mask.to(PRODUCT)
-            den = _add_sums(den, weight, one_hot, PARTS)
-            numerator = _add_sums(numerator, weight * of_key, one_hot, PARTS)
-            exp_sum += tl.sum(exp, 1, keep_dims=True)
-            exp_y_sum += tl.sum(exp * of_key, 1, keep_dims=True)
-            y_sum += tl.sum(of_key, 1, keep_dims=True)
-            n_valid += tl.sum(is_valid.to(tl.int32))
-            if not MULTIPLICATIVE:
-                n_keys_of += tl.sum(mask.to(tl.int32), 0, keep_dims=True)
-            if BACKWARD:
-                d_weight = tl.load(d_weights + pair + key, sees, 0.0)
-                if HAS_DROPOUT:
-                    d_weight *= _kept_scale(seed, head, start, n_keys, dropout, HEADS, KEYS)
-                ratio = _add_sums(ratio, weight * d_weight, one_hot, PARTS)
-                full_ratio += tl.sum(exp * d_weight, 1, keep_dims=True)
-                row_sum += tl.sum(d_weight, 1, keep_dims=True)
-
-        inverse = 1 / tl.maximum(den + n_valid * zero, SMALLEST)
-        is_empty = (n_keys_of == 0) & (network_bias > float("-inf"))
+    den, numerator = tl.zeros([HEADS, IDS], tl.float32), tl.zeros([HEADS, IDS], tl.float32)
+    ratio, n_keys_of = tl.zeros([HEADS, IDS], tl.float32), tl.zeros([HEADS, IDS], tl.float32)
+    exp_sum, exp_y_sum, y_sum = shift * 0, shift * 0, shift * 0
+    full_ratio, row_sum, n_valid = shift * 0, shift * 0, 0
+    for start in range(0, n_keys, KEYS):
+        key = start + tl.arange(0, KEYS)[None, :]
+        is_valid = tl.load(valid + key, key < n_keys, 0) != 0
+        inside, sees = is_head & (key < n_keys), is_head & is_valid
+        exp = tl.exp(_scores(logits + pair + key, bias + key, inside, sees, scaling, HAS_BIAS) - shift)
+        weight = tl.where(sees, exp - zero, 0.0)
+        of_key = tl.where(sees, tl.load(y + key, inside, 0.0), 0.0)
+        one_hot = _one_hot(relations, tree_stride, key, key < n_keys, N_TREES, N_IDS, IDS).to(PRODUCT)
+        den = _add_sums(den, weight, one_hot, PARTS)
+        numerator = _add_sums(numerator, weight * of_key, one_hot, PARTS)
+        exp_sum += tl.sum(exp, 1, keep_dims=True)
+        exp_y_sum += tl.sum(exp * of_key, 1, keep_dims=True)
+        y_sum += tl.sum(of_key, 1, keep_dims=True)
+        n_valid += tl.sum(is_valid.to(tl.int32))
         if not MULTIPLICATIVE:
-            inverse = tl.where(is_empty, 0.0, inverse)
-        mean = (numerator + zero * y_sum) * inverse
-        inverse_full = 1 / tl.maximum(exp_sum, SMALLEST)
-        mean_full = exp_y_sum * inverse_full
-        topical, topical_full = tl.sum(mean, 0, keep_dims=True), tl.sum(mean_full, 0, keep_dims=True)
-        if FULL_ON_EMPTY:
-            topical = tl.where(is_empty, topical_full, topical)
-        topical, topical_full = topical + network_bias, topical_full + full_bias
-        highest = tl.maximum(tl.max(topical, 1, keep_dims=True), topical_full)
-        alpha, alpha_full = tl.exp(topical - highest), tl.exp(topical_full - highest)
-        scale = tl.where(n_valid > 0, network_scale, 0.0) / (tl.sum(alpha, 1, keep_dims=True) + alpha_full)
-        alpha, alpha_full = alpha * scale, alpha_full * scale
-        of_full = alpha_full
-        if FULL_ON_EMPTY:
-            of_full += tl.sum(tl.where(is_empty, alpha, 0.0), 1, keep_dims=True)
-        beta = alpha * inverse * of_head
-        full = ((1 - of_head) + of_head * of_full) * inverse_full
-        constant = zero * tl.sum(beta, 1, keep_dims=True)
-
+            n_keys_of = _add_sums(n_keys_of, tl.where(sees, 1.0, 0.0), one_hot, 1)
         if BACKWARD:
-            ratio = (ratio + zero * row_sum) * inverse
-            full_ratio *= inverse_full
-            d_alpha = tl.sum(of_head * ratio, 0, keep_dims=True)
-            d_alpha_full = tl.sum(of_head * full_ratio, 0, keep_dims=True)
-            if FULL_ON_EMPTY:
-                d_alpha = tl.where(is_empty, d_alpha_full, d_alpha)
-            inner = tl.sum(alpha * d_alpha, 1, keep_dims=True) + alpha_full * d_alpha_full
-            d_topical = alpha * (d_alpha - inner / network_scale)
-            d_topical_full = alpha_full * (d_alpha_full - inner / network_scale)
-            if FULL_ON_EMPTY:
-                d_topical_full += tl.sum(tl.where(is_empty, d_topical, 0.0), 1, keep_dims=True)
-            d_numerator, d_full_numerator = d_topical * inverse, d_topical_full * inverse_full
-            d_den = -(d_numerator * mean + beta * ratio)
-            d_full_den = -(d_full_numerator * mean_full + full * full_ratio)
-            d_zero_y = zero * tl.sum(d_numerator, 1, keep_dims=True)
-            of_gate = tl.sum(alpha * ratio, 1, keep_dims=True) + (of_full - 1) * full_ratio
-            tl.store(d_gate + row * n_heads + head, of_gate, is_head)
-
-        for start in range(0, n_keys, KEYS):
-            key = start + tl.arange(0, KEYS)[None, :]
-            is_key = key < n_keys
-            sees = is_head & (tl.load(valid + key, is_key, 0) != 0)
-            score = tl.load(logits + pair + key, sees, float("-inf"))
-            if HAS_BIAS:
-                score += tl.load(bias_row + key, sees, 0.0).to(tl.float32)
-            exp = tl.exp(score - shift)
-            weight = tl.where(sees, exp - zero, 0.0)
-            one_hot = 0
-            if BY_PRODUCT:
-                down = start + tl.arange(0, KEYS)[:, None]
-                is_down = down < n_keys
-                one_hot = _one_hot(relation, tree_stride, down, is_down, N_TREES, N_IDS, IDS).to(PRODUCT)
-            share = _look_up(
-                beta, one_hot, relation, tree_stride, key, is_key, N_TREES, N_IDS, PARTS, BY_PRODUCT
-            )
-            attention = tl.where(sees, weight * share + constant + exp * full, 0.0)
+            d_weight = tl.where(sees, tl.load(d_weights + pair + key, inside, 0.0), 0.0)
             if HAS_DROPOUT:
-                kept_scale = _kept_scale(seed, head, start, n_keys, dropout, HEADS, KEYS)
-                attention *= kept_scale
-            tl.store(weights + pair + key, attention.to(weights.dtype.element_ty), is_head & is_key)
+                at = (first_sentence + tl.program_id(1)) * n_heads + head
+                d_weight *= _kept_scale(seed, at, first_query + query, start, dropout, HEADS, KEYS)
+            ratio = _add_sums(ratio, weight * d_weight, one_hot, PARTS)
+            full_ratio += tl.sum(exp * d_weight, 1, keep_dims=True)
+            row_sum += tl.sum(d_weight, 1, keep_dims=True)
+
+    inverse = 1 / tl.maximum(den + n_valid * zero, SMALLEST)
+    is_empty = (tl.max(n_keys_of, 0, keep_dims=True) == 0) & (network_bias > float("-inf"))
+    if not MULTIPLICATIVE:
+        inverse = tl.where(is_empty, 0.0, inverse)
+    mean = (numerator + zero * y_sum) * inverse
+    inverse_full = 1 / tl.maximum(exp_sum, SMALLEST)
+    mean_full = exp_y_sum * inverse_full
+    topical, topical_full = tl.sum(mean, 0, keep_dims=True), tl.sum(mean_full, 0, keep_dims=True)
+    if FULL_ON_EMPTY:
+        topical = tl.where(is_empty, topical_full, topical)
+    topical, topical_full = topical + network_bias, topical_full + full_bias
+    highest = tl.maximum(tl.max(topical, 1, keep_dims=True), topical_full)
+    alpha, alpha_full = tl.exp(topical - highest), tl.exp(topical_full - highest)
+    scale = tl.where(n_valid > 0, network_scale, 0.0) / (tl.sum(alpha, 1, keep_dims=True) + alpha_full)
+    alpha, alpha_full = alpha * scale, alpha_full * scale
+    of_full = alpha_full
+    if FULL_ON_EMPTY:
+        of_full += tl.sum(tl.where(is_empty, alpha, 0.0), 1, keep_dims=True)
+    beta = alpha * inverse * of_head
+    full = ((1 - of_head) + of_head * of_full) * inverse_full
+
+    row, n_rows = (sentence * n_heads + head) * n_queries + query, tl.num_programs(1) * n_heads * n_queries
+    tables += row * IDS + column
+    rows += row
+    table_size = n_rows.to(tl.int64) * IDS
+    tl.store(tables, beta, is_head)
+    tl.store(rows, shift, is_head)
+    tl.store(rows + n_rows, zero * tl.sum(beta, 1, keep_dims=True), is_head)
+    tl.store(rows + 2 * n_rows, full, is_head)
+    if BACKWARD:
+        ratio = (ratio + zero * row_sum) * inverse
+        full_ratio *= inverse_full
+        d_alpha = tl.sum(of_head * ratio, 0, keep_dims=True)
+        d_alpha_full = tl.sum(of_head * full_ratio, 0, keep_dims=True)
+        if FULL_ON_EMPTY:
+            d_alpha = tl.where(is_empty, d_alpha_full, d_alpha)
+        inner = tl.sum(alpha * d_alpha, 1, keep_dims=True) + alpha_full * d_alpha_full
+        d_topical = alpha * (d_alpha - inner / network_scale)
+        d_topical_full = alpha_full * (d_alpha_full - inner / network_scale)
+        if FULL_ON_EMPTY:
+            d_topical_full += tl.sum(tl.where(is_empty, d_topical, 0.0), 1, keep_dims=True)
+        d_numerator, d_full_numerator = d_topical * inverse, d_topical_full * inverse_full
+        d_full_den = -(d_full_numerator * mean_full + full * full_ratio)
+        d_den = -(d_numerator * mean + beta * ratio)
+        d_den += tl.where(column < N_IDS, d_full_den, 0.0)  # each key has one relation in the first tree
+        tl.store(tables + table_size, d_numerator, is_head)
+        tl.store(tables + 2 * table_size, d_den, is_head)
+        tl.store(rows + 3 * n_rows, d_full_numerator, is_head)
+        tl.store(rows + 4 * n_rows, zero * tl.sum(d_numerator, 1, keep_dims=True), is_head)
+        of_gate = tl.sum(alpha * ratio, 1, keep_dims=True) + (of_full - 1) * full_ratio
+        tl.store(rows + 5 * n_rows, of_gate, is_head)
+
+
+@triton.jit
+def _weigh_pairs(
+    logits, bias, y, valid, relations, tables, rows, seeds, d_weights,  # inputs
+    weights, d_logits, d_y,  # outputs
+    n_heads, n_queries, n_keys, first_sentence, first_query, scaling, dropout,
+    relation_stride, tree_stride, query_stride, bias_stride, bias_head_stride,
+    MULTIPLICATIVE: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_DROPOUT: tl.constexpr, BACKWARD: tl.constexpr,
+    SMALLEST: tl.constexpr, N_TREES: tl.constexpr, N_IDS: tl.constexpr, IDS: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """Weights of some queries and keys of a head, from what `_sum_rows` wrote, and gradients of logits and y.
+
+    The gradient of y is `[batch, heads, groups, keys]`, summed over a group of queries.
+    """
+    sentence, head = tl.program_id(2) // n_heads, tl.program_id(2) % n_heads
+    of_head, n_rows = tl.program_id(2).to(tl.int64), tl.num_programs(2) * n_queries
+    table_size = n_rows.to(tl.int64) * IDS
+    start = tl.program_id(0) * KEYS
+    key = start + tl.arange(0, KEYS)[None, :]
+    is_valid = tl.load(valid + sentence * n_keys + key, key < n_keys, 0) != 0
+    of_key = tl.load(y + of_head * n_keys + key, is_valid, 0.0)
+    first = of_head * n_queries
+    bias += sentence.to(tl.int64) * bias_stride + head * bias_head_stride
+    relations += sentence.to(tl.int64) * relation_stride
+    seed = tl.load(seeds) if HAS_DROPOUT else 0
+    d_of_key = tl.zeros([1, KEYS], tl.float32)
+    group = tl.program_id(1) * GROUP
+    for query_start in range(group, min(group + GROUP, n_queries), QUERIES):
+        query = query_start + tl.arange(0, QUERIES)[:, None]
+        is_row = query < n_queries
+        inside, sees = is_row & (key < n_keys), is_row & is_valid
+        pair, row = first * n_keys + (query * n_keys + key), rows + first + query
+        shift = tl.load(row, is_row, 0.0)
+        score = _scores(logits + pair, bias + query * n_keys + key, inside, sees, scaling, HAS_BIAS)
+        exp = tl.exp(score - shift)
+        zero = _zero(shift, MULTIPLICATIVE, SMALLEST)
+        weight = tl.where(sees, exp - zero, 0.0)
+        constant, full = tl.load(row + n_rows, is_row, 0.0), tl.load(row + 2 * n_rows, is_row, 0.0)
+        share, by_numerator, d_exp = weight * 0, weight * 0, weight * 0
+        for tree in tl.static_range(N_TREES):
+            relation = tl.load(relations + tree * tree_stride + query * query_stride + key, inside, 0)
+            entry = tables + first * IDS + (query * IDS + relation.to(tl.int32) + tree * N_IDS)
+            share += tl.load(entry, sees, 0.0)
             if BACKWARD:
-                of_key = tl.load(y + head * n_keys + key, sees, 0.0)
-                d_weight = tl.load(d_weights + pair + key, sees, 0.0)
-                if HAS_DROPOUT:
-                    d_weight *= kept_scale
-                by_numerator = _look_up(
-                    d_numerator,
-                    one_hot,
-                    relation,
-                    tree_stride,
-                    key,
-                    is_key,
-                    N_TREES,
-                    N_IDS,
-                    PARTS,
-                    BY_PRODUCT,
-                )
-                d_exp = _look_up(
-                    d_den, one_hot, relation, tree_stride, key, is_key, N_TREES, N_IDS, PARTS, BY_PRODUCT
-                )
-                d_exp += d_full_den + (by_numerator + d_full_numerator) * of_key + (share + full) * d_weight
-                d_score = tl.where(sees, d_exp * exp, 0.0)
-                tl.store(d_logits + pair + key, d_score.to(d_logits.dtype.element_ty), is_head & is_key)
-                into = d_y + head * n_keys + key
-                d_of_key = by_numerator * weight + d_zero_y + d_full_numerator * exp
-                before = tl.load(into, sees & (query > tl.program_id(0) * GROUP), 0.0)
-                tl.store(into, before + tl.where(sees, d_of_key, 0.0), is_head & is_key)
+                by_numerator += tl.load(entry + table_size, sees, 0.0)
+                d_exp += tl.load(entry + 2 * table_size, sees, 0.0)
+        kept_scale = 1.0
+        if HAS_DROPOUT:
+            at = first_sentence * n_heads + tl.program_id(2)
+            kept_scale = _kept_scale(seed, at, first_query + query, start, dropout, QUERIES, KEYS)
+        attention = tl.where(sees, weight * share + constant + exp * full, 0.0) * kept_scale
+        tl.store(weights + pair, attention.to(weights.dtype.element_ty), inside)
         if BACKWARD:
-            tl.debug_barrier()  # the next query adds to the same gradients of y
+            d_weight = tl.where(sees, tl.load(d_weights + pair, inside, 0.0), 0.0) * kept_scale
+            d_full_numerator = tl.load(row + 3 * n_rows, is_row, 0.0)
+            d_exp += (by_numerator + d_full_numerator) * of_key + (share + full) * d_weight
+            d_logit = tl.where(sees, d_exp * exp, 0.0)
+            tl.store(d_logits + pair, d_logit.to(d_logits.dtype.element_ty), inside)
+            of_pair = by_numerator * weight + tl.load(row + 4 * n_rows, is_row, 0.0) + d_full_numerator * exp
+            d_of_key += tl.sum(tl.where(sees, of_pair, 0.0), 0, keep_dims=True)
+    if BACKWARD:
+        to = d_y + (of_head * tl.num_programs(1) + tl.program_id(1)) * n_keys + key
+        tl.store(to, d_of_key, key < n_keys)
 
 
 class FusedSyntaxAttention(torch.autograd.Function):
@@ -271,18 +285,20 @@ class FusedSyntaxAttention(torch.autograd.Function):
         seed = None
         if options.dropout:  # drawn on the device, so that nothing waits
             seed = torch.randint(2**62, (1,), device=tensors[0].device)
-        ctx.options, ctx.seed = options, seed
-        ctx.save_for_backward(*tensors)
         with without_autocast(tensors[0].device):
-            return _Rows(tensors, options, seed).forward()
+            value, topical_query = tensors[2:4]
+            y = (value * topical_query.float()[:, None]).sum(-1).contiguous()
+            ctx.options, ctx.seed = options, seed
+            ctx.save_for_backward(*tensors, y)
+            return _Rows(tensors, y, options, seed).forward()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of all tensors."""
-        tensors = ctx.saved_tensors
+        *tensors, y = ctx.saved_tensors
         with without_autocast(grad.device):
-            gradients = _Rows(tensors, ctx.options, ctx.seed).backward(grad, ctx.needs_input_grad[4])
+            gradients = _Rows(tensors, y, ctx.options, ctx.seed).backward(grad, ctx.needs_input_grad[4])
         return *(
             gradient.to(tensor.dtype) if needed else None
             for tensor, gradient, needed in zip(tensors, gradients, ctx.needs_input_grad, strict=False)
@@ -290,15 +306,12 @@ class FusedSyntaxAttention(torch.autograd.Function):
 
 
 class _Rows:
-    """The tensors of a batch, in the types in which they are computed, and the launches of the kernel."""
+    """The tensors of a batch, in the types in which they are computed, and the launches of the kernels."""
 
-    def __init__(self, tensors: Sequence[Any], options: KernelOptions, seed: Tensor | None) -> None:
+    def __init__(self, tensors: Sequence[Any], y: Tensor, options: KernelOptions, seed: Tensor | None) -> None:
         query, key, value, topical_query, self.bias, gate = tensors
-        self.options, self.seed = options, seed
-        self.query = query.to(value.dtype) * options.scaling
-        self.key, self.value = key.to(value.dtype).contiguous(), value.contiguous()
-        self.topical_query = topical_query.float()
-        self.y = (self.value * self.topical_query[:, None]).sum(-1)
+        self.options, self.seed, self.y, self.topical_query = options, seed, y, topical_query
+        self.query, self.key, self.value = (one.to(value.dtype).contiguous() for one in (query, key, value))
         self.gate = self.y.new_ones(value.shape[1]) if gate is None else gate.float().contiguous()
         self.places = list(places(*value.shape[:3], value.device.type))
 
@@ -308,41 +321,37 @@ class _Rows:
         output = self.value.new_empty(batch, n_keys, n_heads, d_head).transpose(1, 2)
         for place in self.places:
             logits = exact_product(self.query[place.heads], self.key[place.batch].mT, torch.float32)
-            weights = torch.empty_like(logits, dtype=self.value.dtype)
-            self._launch(place, logits, weights)
+            weights, _ = self._launch(place, logits)
             output[place.heads] = weights @ self.value[place.batch]
         return output
 
     def backward(self, grad: Tensor, needs_bias: bool) -> tuple[Tensor | None, ...]:
         """Gradients in the order of the operation's arguments."""
-        grad = grad.to(self.value.dtype)
+        grad = grad.to(self.value.dtype).contiguous()
         d_query, d_key, d_value = (torch.zeros_like(tensor) for tensor in (self.query, self.key, self.value))
         d_y, d_gate = torch.zeros_like(self.y), torch.zeros_like(self.gate)
         d_bias = torch.zeros_like(self.bias, dtype=torch.float32) if needs_bias else None
         for place in self.places:
             logits = exact_product(self.query[place.heads], self.key[place.batch].mT, torch.float32)
             d_weights = exact_product(grad[place.heads], self.value[place.batch].mT, torch.float32)
-            batch, n_heads, n_queries, n_keys = logits.shape
-            weights = torch.empty_like(logits, dtype=self.value.dtype)
             d_logits = torch.empty_like(logits, dtype=torch.float32 if needs_bias else self.value.dtype)
-            d_y_part = logits.new_empty(batch, triton.cdiv(n_queries, GROUP), n_heads, n_keys)
-            d_gate_part = logits.new_empty(batch, n_queries, n_heads)
-            self._launch(place, logits, weights, d_weights, d_logits, d_y_part, d_gate_part)
-            d_y[place.batch] += d_y_part.sum(1)
-            d_gate += d_gate_part.sum((0, 1))
+            d_y_part = logits.new_empty(*logits.shape[:2], triton.cdiv(logits.shape[2], GROUP), logits.shape[3])
+            weights, rows = self._launch(place, logits, d_weights, d_logits, d_y_part)
+            d_y[place.batch] += d_y_part.sum(2)
+            d_gate += rows[5].sum((0, 2))
             if d_bias is not None:
                 here = place.of_bias(d_bias)
                 d_bias[here] += d_logits.sum_to_size(d_bias[here].shape)
                 d_logits = d_logits.to(self.value.dtype)
-            d_query[place.heads] = d_logits @ self.key[place.batch]
-            d_key[place.batch] += d_logits.mT @ self.query[place.heads]
-            d_value[place.batch] += weights.mT @ grad[place.heads]
-        d_topical = (d_y.unsqueeze(2) @ self.value.float()).sum(0).squeeze(1)
-        d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query[:, None])
-        return d_query.mul_(self.options.scaling), d_key, d_value, d_topical, d_bias, d_gate
+            _add_product(d_query[place.heads], d_logits, self.key[place.batch], self.options.scaling)
+            _add_product(d_key[place.batch], d_logits.mT, self.query[place.heads], self.options.scaling)
+            _add_product(d_value[place.batch], weights.mT, grad[place.heads])
+        d_topical = exact_product(d_y.to(self.value.dtype).unsqueeze(2), self.value, torch.float32).sum((0, 2))
+        d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query.float()[:, None])
+        return d_query, d_key, d_value, d_topical, d_bias, d_gate
 
-    def _launch(self, place: Any, logits: Tensor, weights: Tensor, *gradients: Tensor) -> None:
-        """Run the kernel on a block; `gradients` are those of the weights, logits, y and gate."""
+    def _launch(self, place: Any, logits: Tensor, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights of a block, and the numbers of its rows; `gradients` are those of weights, logits and y."""
         options, (batch, n_heads, n_queries, n_keys) = self.options, logits.shape
         index, bias = options.index, logits
         if self.bias is not None:
@@ -350,24 +359,39 @@ class _Rows:
         relations = index.relations[place.batch, :, place.queries]
         n_trees, n_ids = relations.shape[1], 3 * index.max_distance + 2
         networks = _network_bias(options.active, n_trees, n_ids, logits.device)
-        d_weights, d_logits, d_y, d_gate = gradients or [logits] * 4
-        group = GROUP if gradients else 1
-        _attend_rows[triton.cdiv(n_queries, group), batch](
-            logits, bias, self.y[place.batch], index.key_mask[place.batch].view(torch.uint8), relations,
-            networks, self.gate, self.seed if options.dropout else logits, d_weights, weights, d_logits, d_y,
-            d_gate, n_heads, n_queries, n_keys,
-            place.batch.start * self.query.shape[2] + place.queries.start, options.full_bias,
-            options.network_scale, options.dropout, *relations.stride()[:3],
-            bias.stride(0) if len(bias) > 1 else 0, bias.stride(1),
-            MULTIPLICATIVE=options.multiplicative, FULL_ON_EMPTY=options.full_on_empty,
-            HAS_BIAS=self.bias is not None, HAS_DROPOUT=options.dropout > 0, BACKWARD=bool(gradients),
-            HEADROOM=HEADROOM, SMALLEST=SMALLEST, N_TREES=n_trees, N_IDS=n_ids,
-            HEADS=max(16, triton.next_power_of_2(n_heads)), IDS=networks.shape[0],
-            KEYS=min(BLOCK_KEYS, max(16, triton.next_power_of_2(n_keys))),
-            PARTS=3 if self.value.dtype == torch.float32 else 2,
+        weights = torch.empty_like(logits, dtype=self.value.dtype)
+        tables = logits.new_empty(3 if gradients else 1, batch, n_heads, n_queries, len(networks))
+        rows = logits.new_empty(6 if gradients else 3, batch, n_heads, n_queries)
+        d_weights, d_logits, d_y = gradients or [logits] * 3
+        seed = self.seed if options.dropout else logits
+        pairs = logits, bias, self.y[place.batch], index.key_mask[place.batch].view(torch.uint8), relations
+        sizes = n_heads, n_queries, n_keys, place.batch.start, place.queries.start, options.scaling
+        strides = *relations.stride()[:3], bias.stride(0) if len(bias) > 1 else 0, bias.stride(1)
+        common: dict[str, Any] = {
+            "MULTIPLICATIVE": options.multiplicative, "HAS_BIAS": self.bias is not None,
+            "HAS_DROPOUT": options.dropout > 0, "BACKWARD": bool(gradients), "SMALLEST": SMALLEST,
+            "N_TREES": n_trees, "N_IDS": n_ids, "IDS": len(networks),
+        }  # fmt: skip
+        size = max(16, triton.next_power_of_2(n_keys))
+        _sum_rows[n_queries, batch](
+            *pairs, networks, self.gate, seed, d_weights, tables, rows, *sizes, options.full_bias,
+            options.network_scale, options.dropout, *strides, FULL_ON_EMPTY=options.full_on_empty,
+            HEADROOM=HEADROOM, HEADS=max(16, triton.next_power_of_2(n_heads)), KEYS=min(SUM_KEYS, size),
+            PARTS=3 if self.value.dtype == torch.float32 else PARTS,
             PRODUCT=tl.bfloat16 if logits.is_cuda else tl.float32,  # the interpreter multiplies no bf16
-            GROUP=group, BY_PRODUCT=LOOK_UP == "product", num_warps=WARPS, num_stages=STAGES,
+            num_warps=SUM_WARPS, num_stages=SUM_STAGES, maxnreg=SUM_REGS, **common,
         )  # fmt: skip
+        keys = min(PAIR_KEYS, size)
+        _weigh_pairs[triton.cdiv(n_keys, keys), triton.cdiv(n_queries, GROUP), batch * n_heads](
+            *pairs, tables, rows, seed, d_weights, weights, d_logits, d_y, *sizes, options.dropout, *strides,
+            QUERIES=PAIR_QUERIES, KEYS=keys, GROUP=GROUP, num_warps=PAIR_WARPS, maxnreg=PAIR_REGS, **common,
+        )  # fmt: skip
+        return weights, rows
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor, scale: float = 1.0) -> None:
+    """Add a product of matrices; some queries are cut out of one sentence only, so that axes can be joined."""
+    total.view(-1, *total.shape[2:]).baddbmm_(left.flatten(0, 1), right.flatten(0, 1), alpha=scale)
 
 
 @cache
@@ -416,11 +440,11 @@ def _sum_biases(
     total = tl.zeros([HEADS, IDS], tl.float32)
     for query in range(tl.program_id(0) * GROUP, min(tl.program_id(0) * GROUP + GROUP, n_queries)):
         for start in range(0, n_keys, KEYS):
-            key, down = start + tl.arange(0, KEYS)[None, :], start + tl.arange(0, KEYS)[:, None]
+            key = start + tl.arange(0, KEYS)[None, :]
             inside = (head < n_heads) & (key < n_keys)
             grad = tl.load(grads + (head * n_queries + query) * n_keys + key, inside, 0.0).to(tl.float32)
             row = relations + query * n_keys
-            one_hot = _one_hot(row, tree_stride, down, down < n_keys, N_TREES, N_IDS, IDS).to(PRODUCT)
+            one_hot = _one_hot(row, tree_stride, key, key < n_keys, N_TREES, N_IDS, IDS).to(PRODUCT)
             total = _add_sums(total, grad, one_hot, PARTS)
     sums += (sentence * tl.num_programs(0) + tl.program_id(0)) * n_heads * IDS
     tl.store(sums + head * IDS + column, total, head < n_heads)

@@ -34,7 +34,7 @@ def _interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (syntax, relation_biases):
         monkeypatch.setattr(module, "takes_cuda_path", lambda _: True)
-    for name, size in {"SUM_KEYS": 16, "PAIR_QUERIES": 2, "PAIR_KEYS": 16, "GROUP": 4}.items():
+    for name, size in {"SUM_KEYS": 16, "PAIR_KEYS": 16, "GROUP": 4}.items():
         monkeypatch.setattr(on_cuda, name, size)
 
 
@@ -101,9 +101,9 @@ def test_equals_the_loop(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("n_trees", "lengths"), [(1, (7, 5)), (3, (7, 5)), (2, (17,))])
 def test_trees_and_blocks(n_trees: int, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """One tree and three; a block of four of seven queries; more keys than are taken at a time."""
-    from syntaxformer.nn.kernels import syntax_kernel
+    from syntaxformer.nn.kernels import on_cuda
 
-    monkeypatch.setattr(syntax_kernel, "_CPU_BLOCK", 4 * HEADS * 7 if n_trees != 2 else 1 << 18)
+    monkeypatch.setattr(on_cuda, "_BLOCK", 4 * HEADS * 7 if n_trees != 2 else 1 << 18)
     _assert_same(_inputs(n_trees, lengths=lengths))
 
 

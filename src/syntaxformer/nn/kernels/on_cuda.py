@@ -5,7 +5,7 @@ The first takes a query of a sentence with all its heads, since topical attentio
 tables of coefficients by relation. A sum by relation is a product `[heads, keys] · [keys, relations]` with a
 matrix of zeros and ones, made from the relation ids in registers, which the tensor cores compute exactly: they
 take weights cut into parts of eight bits. The second looks the coefficients up for each pair of pieces.
-Nothing but a block of logits and weights is in memory, and nothing is kept for the backward pass, which
+Nothing but a block of logits and weights is in memory, and the backward pass is left one number a row: it
 computes all sums again. The formulas are those of `syntax_kernel.Block`. Sums have a fixed order.
 """
 
@@ -25,12 +25,12 @@ from torch.autograd.function import once_differentiable
 from syntaxformer.nn.kernels.on_cpu import without_autocast
 from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, KernelOptions, exact_product, places
 
-PARTS = 2
-"""Parts of eight bits into which weights are cut in sums, unless inputs are fp32, which needs three."""
-SUM_KEYS, SUM_WARPS, SUM_STAGES, SUM_REGS = 64, 4, 1, None
-"""Of the kernel that sums: keys at a time, warps of a program, stages of its loads."""
-PAIR_QUERIES, PAIR_KEYS, PAIR_WARPS, PAIR_REGS, GROUP = 8, 128, 4, None, 128
-"""Of the kernel for pairs: queries at a time, keys and warps of a program, and all its queries."""
+SUM_KEYS, SUM_WARPS, SUM_STAGES, SUM_REGISTERS = 32, 4, 2, 128
+"""Of the kernel that sums: keys at a time, warps of a program, stages of its loads, registers of a thread."""
+PAIR_KEYS, PAIR_WARPS, GROUP = 128, 1, 32
+"""Of the kernel for pairs: keys of a program, its warps, and its queries."""
+_BLOCK = 1 << 25
+"""Heads · queries · keys of a block, of which two fp32 arrays and two of the inputs' type are in memory."""
 
 
 @triton.jit
@@ -76,19 +76,17 @@ def _zero(shift, MULTIPLICATIVE: tl.constexpr, SMALLEST: tl.constexpr):
 
 
 @triton.jit
-def _kept_scale(seed, head, query, start, dropout, ROWS: tl.constexpr, KEYS: tl.constexpr):
+def _kept_scale(seed, head, query, quarter, dropout, SHAPE: tl.constexpr):
     """0 for attention weights that are dropped, 1 / (1 - p) for others: the same numbers each time."""
-    origin = tl.zeros([ROWS, KEYS // 4], tl.int32)
-    quarter = origin + start // 4 + tl.arange(0, KEYS // 4)[None, :]
-    first, second, third, fourth = tl.philox(seed, quarter, origin + query, origin + head, origin)
-    bits = tl.join(tl.join(first, second), tl.join(third, fourth)).reshape(ROWS, KEYS)
-    is_kept = tl.uint_to_uniform_float(bits.to(tl.uint32, bitcast=True)) >= dropout
-    return tl.where(is_kept, 1 / (1 - dropout), 0.0)
+    origin = quarter * 0 + head * 0
+    first, second, third, fourth = tl.philox(seed, origin + quarter, origin + query, origin + head, origin, 7)
+    bits = tl.join(tl.join(first, second), tl.join(third, fourth)).reshape(SHAPE)
+    return tl.where(bits >= tl.cast(dropout * 4294967296.0, tl.uint32), 1 / (1 - dropout), 0.0)
 
 
 @triton.jit
 def _sum_rows(
-    logits, bias, y, valid, relations, networks, gate, seeds, d_weights,  # inputs
+    logits, bias, y, valid, relations, networks, gate, seeds, d_weights, shifts,  # inputs
     tables, rows,  # outputs
     n_heads, n_queries, n_keys, first_sentence, first_query, scaling, full_bias, network_scale, dropout,
     relation_stride, tree_stride, query_stride, bias_stride, bias_head_stride,
@@ -117,21 +115,26 @@ def _sum_rows(
     relations += sentence * relation_stride + query * query_stride
     seed = tl.load(seeds) if HAS_DROPOUT else 0
 
-    top = tl.full([HEADS, 1], float("-inf"), tl.float32)
-    for start in range(0, n_keys, KEYS):
-        key = start + tl.arange(0, KEYS)[None, :]
-        inside = is_head & (key < n_keys)
-        sees = inside & (tl.load(valid + key, key < n_keys, 0) != 0)
-        score = _scores(logits + pair + key, bias + key, inside, sees, scaling, HAS_BIAS)
-        top = tl.maximum(top, tl.max(score, 1, keep_dims=True))
-    lowest = -HEADROOM if MULTIPLICATIVE else 0.0
-    shift = tl.where(top == float("-inf"), 0.0, top - tl.minimum(tl.maximum(top, lowest), HEADROOM))
+    row, n_rows = (sentence * n_heads + head) * n_queries + query, tl.num_programs(1) * n_heads * n_queries
+    if BACKWARD:
+        shift = tl.load(shifts + row, is_head, 0.0)
+    else:
+        top = tl.full([HEADS, KEYS], float("-inf"), tl.float32)
+        for start in range(0, n_keys, KEYS):
+            key = start + tl.arange(0, KEYS)[None, :]
+            inside = is_head & (key < n_keys)
+            sees = inside & (tl.load(valid + key, key < n_keys, 0) != 0)
+            score = _scores(logits + pair + key, bias + key, inside, sees, scaling, HAS_BIAS)
+            top = tl.maximum(top, score)
+        top = tl.max(top, 1, keep_dims=True)
+        lowest = -HEADROOM if MULTIPLICATIVE else 0.0
+        shift = tl.where(top == float("-inf"), 0.0, top - tl.minimum(tl.maximum(top, lowest), HEADROOM))
     zero = _zero(shift, MULTIPLICATIVE, SMALLEST)
 
     den, numerator = tl.zeros([HEADS, IDS], tl.float32), tl.zeros([HEADS, IDS], tl.float32)
     ratio, n_keys_of = tl.zeros([HEADS, IDS], tl.float32), tl.zeros([HEADS, IDS], tl.float32)
-    exp_sum, exp_y_sum, y_sum = shift * 0, shift * 0, shift * 0
-    full_ratio, row_sum, n_valid = shift * 0, shift * 0, 0
+    nothing, valids = tl.zeros([HEADS, KEYS], tl.float32), tl.zeros([1, KEYS], tl.int32)
+    exps, exp_ys, ys, exp_ratios, d_sums = nothing, nothing, nothing, nothing, nothing
     for start in range(0, n_keys, KEYS):
         key = start + tl.arange(0, KEYS)[None, :]
         is_valid = tl.load(valid + key, key < n_keys, 0) != 0
@@ -142,28 +145,27 @@ def _sum_rows(
         one_hot = _one_hot(relations, tree_stride, key, key < n_keys, N_TREES, N_IDS, IDS).to(PRODUCT)
         den = _add_sums(den, weight, one_hot, PARTS)
         numerator = _add_sums(numerator, weight * of_key, one_hot, PARTS)
-        exp_sum += tl.sum(exp, 1, keep_dims=True)
-        exp_y_sum += tl.sum(exp * of_key, 1, keep_dims=True)
-        y_sum += tl.sum(of_key, 1, keep_dims=True)
-        n_valid += tl.sum(is_valid.to(tl.int32))
+        exps, exp_ys, ys = exps + exp, exp_ys + exp * of_key, ys + of_key
+        valids += is_valid.to(tl.int32)
         if not MULTIPLICATIVE:
             n_keys_of = _add_sums(n_keys_of, tl.where(sees, 1.0, 0.0), one_hot, 1)
         if BACKWARD:
             d_weight = tl.where(sees, tl.load(d_weights + pair + key, inside, 0.0), 0.0)
             if HAS_DROPOUT:
                 at = (first_sentence + tl.program_id(1)) * n_heads + head
-                d_weight *= _kept_scale(seed, at, first_query + query, start, dropout, HEADS, KEYS)
+                quarter = start // 4 + tl.arange(0, KEYS // 4)[None, :]
+                d_weight *= _kept_scale(seed, at, first_query + query, quarter, dropout, [HEADS, KEYS])
             ratio = _add_sums(ratio, weight * d_weight, one_hot, PARTS)
-            full_ratio += tl.sum(exp * d_weight, 1, keep_dims=True)
-            row_sum += tl.sum(d_weight, 1, keep_dims=True)
+            exp_ratios, d_sums = exp_ratios + exp * d_weight, d_sums + d_weight
 
+    n_valid = tl.sum(valids, 1, keep_dims=True)
     inverse = 1 / tl.maximum(den + n_valid * zero, SMALLEST)
     is_empty = (tl.max(n_keys_of, 0, keep_dims=True) == 0) & (network_bias > float("-inf"))
     if not MULTIPLICATIVE:
         inverse = tl.where(is_empty, 0.0, inverse)
-    mean = (numerator + zero * y_sum) * inverse
-    inverse_full = 1 / tl.maximum(exp_sum, SMALLEST)
-    mean_full = exp_y_sum * inverse_full
+    mean = (numerator + zero * tl.sum(ys, 1, keep_dims=True)) * inverse
+    inverse_full = 1 / tl.maximum(tl.sum(exps, 1, keep_dims=True), SMALLEST)
+    mean_full = tl.sum(exp_ys, 1, keep_dims=True) * inverse_full
     topical, topical_full = tl.sum(mean, 0, keep_dims=True), tl.sum(mean_full, 0, keep_dims=True)
     if FULL_ON_EMPTY:
         topical = tl.where(is_empty, topical_full, topical)
@@ -178,7 +180,6 @@ def _sum_rows(
     beta = alpha * inverse * of_head
     full = ((1 - of_head) + of_head * of_full) * inverse_full
 
-    row, n_rows = (sentence * n_heads + head) * n_queries + query, tl.num_programs(1) * n_heads * n_queries
     tables += row * IDS + column
     rows += row
     table_size = n_rows.to(tl.int64) * IDS
@@ -187,8 +188,8 @@ def _sum_rows(
     tl.store(rows + n_rows, zero * tl.sum(beta, 1, keep_dims=True), is_head)
     tl.store(rows + 2 * n_rows, full, is_head)
     if BACKWARD:
-        ratio = (ratio + zero * row_sum) * inverse
-        full_ratio *= inverse_full
+        ratio = (ratio + zero * tl.sum(d_sums, 1, keep_dims=True)) * inverse
+        full_ratio = tl.sum(exp_ratios, 1, keep_dims=True) * inverse_full
         d_alpha = tl.sum(of_head * ratio, 0, keep_dims=True)
         d_alpha_full = tl.sum(of_head * full_ratio, 0, keep_dims=True)
         if FULL_ON_EMPTY:
@@ -218,61 +219,57 @@ def _weigh_pairs(
     relation_stride, tree_stride, query_stride, bias_stride, bias_head_stride,
     MULTIPLICATIVE: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_DROPOUT: tl.constexpr, BACKWARD: tl.constexpr,
     SMALLEST: tl.constexpr, N_TREES: tl.constexpr, N_IDS: tl.constexpr, IDS: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, GROUP: tl.constexpr,
+    KEYS: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """Weights of some queries and keys of a head, from what `_sum_rows` wrote, and gradients of logits and y.
 
     The gradient of y is `[batch, heads, groups, keys]`, summed over a group of queries.
     """
-    sentence, head = tl.program_id(2) // n_heads, tl.program_id(2) % n_heads
+    sentence, head = (tl.program_id(2) // n_heads).to(tl.int64), tl.program_id(2) % n_heads
     of_head, n_rows = tl.program_id(2).to(tl.int64), tl.num_programs(2) * n_queries
     table_size = n_rows.to(tl.int64) * IDS
     start = tl.program_id(0) * KEYS
-    key = start + tl.arange(0, KEYS)[None, :]
-    is_valid = tl.load(valid + sentence * n_keys + key, key < n_keys, 0) != 0
-    of_key = tl.load(y + of_head * n_keys + key, is_valid, 0.0)
-    first = of_head * n_queries
-    bias += sentence.to(tl.int64) * bias_stride + head * bias_head_stride
-    relations += sentence.to(tl.int64) * relation_stride
+    key = start + tl.arange(0, KEYS)
+    inside = key < n_keys
+    sees = tl.load(valid + sentence * n_keys + key, inside, 0) != 0
+    of_key = tl.load(y + of_head * n_keys + key, inside, 0.0)
+    bias += sentence * bias_stride + head * bias_head_stride
+    relations += sentence * relation_stride
     seed = tl.load(seeds) if HAS_DROPOUT else 0
-    d_of_key = tl.zeros([1, KEYS], tl.float32)
+    d_of_key = tl.zeros([KEYS], tl.float32)
     group = tl.program_id(1) * GROUP
-    for query_start in range(group, min(group + GROUP, n_queries), QUERIES):
-        query = query_start + tl.arange(0, QUERIES)[:, None]
-        is_row = query < n_queries
-        inside, sees = is_row & (key < n_keys), is_row & is_valid
-        pair, row = first * n_keys + (query * n_keys + key), rows + first + query
-        shift = tl.load(row, is_row, 0.0)
+    for query in range(group, min(group + GROUP, n_queries)):
+        row = of_head * n_queries + query
+        pair, coefficients = row * n_keys + key, rows + row
+        shift = tl.load(coefficients)
         score = _scores(logits + pair, bias + query * n_keys + key, inside, sees, scaling, HAS_BIAS)
         exp = tl.exp(score - shift)
-        zero = _zero(shift, MULTIPLICATIVE, SMALLEST)
-        weight = tl.where(sees, exp - zero, 0.0)
-        constant, full = tl.load(row + n_rows, is_row, 0.0), tl.load(row + 2 * n_rows, is_row, 0.0)
+        weight = tl.where(sees, exp - _zero(shift, MULTIPLICATIVE, SMALLEST), 0.0)
         share, by_numerator, d_exp = weight * 0, weight * 0, weight * 0
         for tree in tl.static_range(N_TREES):
             relation = tl.load(relations + tree * tree_stride + query * query_stride + key, inside, 0)
-            entry = tables + first * IDS + (query * IDS + relation.to(tl.int32) + tree * N_IDS)
-            share += tl.load(entry, sees, 0.0)
+            entry = tables + row * IDS + (relation.to(tl.int32) + tree * N_IDS)
+            share += tl.load(entry)
             if BACKWARD:
-                by_numerator += tl.load(entry + table_size, sees, 0.0)
-                d_exp += tl.load(entry + 2 * table_size, sees, 0.0)
+                by_numerator += tl.load(entry + table_size)
+                d_exp += tl.load(entry + 2 * table_size)
         kept_scale = 1.0
         if HAS_DROPOUT:
-            at = first_sentence * n_heads + tl.program_id(2)
-            kept_scale = _kept_scale(seed, at, first_query + query, start, dropout, QUERIES, KEYS)
+            at, quarter = first_sentence * n_heads + tl.program_id(2), start // 4 + tl.arange(0, KEYS // 4)
+            kept_scale = _kept_scale(seed, at, first_query + query, quarter, dropout, [KEYS])
+        constant, full = tl.load(coefficients + n_rows), tl.load(coefficients + 2 * n_rows)
         attention = tl.where(sees, weight * share + constant + exp * full, 0.0) * kept_scale
         tl.store(weights + pair, attention.to(weights.dtype.element_ty), inside)
         if BACKWARD:
-            d_weight = tl.where(sees, tl.load(d_weights + pair, inside, 0.0), 0.0) * kept_scale
-            d_full_numerator = tl.load(row + 3 * n_rows, is_row, 0.0)
+            d_weight = tl.load(d_weights + pair, inside, 0.0) * kept_scale
+            d_full_numerator = tl.load(coefficients + 3 * n_rows)
             d_exp += (by_numerator + d_full_numerator) * of_key + (share + full) * d_weight
             d_logit = tl.where(sees, d_exp * exp, 0.0)
             tl.store(d_logits + pair, d_logit.to(d_logits.dtype.element_ty), inside)
-            of_pair = by_numerator * weight + tl.load(row + 4 * n_rows, is_row, 0.0) + d_full_numerator * exp
-            d_of_key += tl.sum(tl.where(sees, of_pair, 0.0), 0, keep_dims=True)
+            d_of_key += by_numerator * weight + tl.load(coefficients + 4 * n_rows) + d_full_numerator * exp
     if BACKWARD:
         to = d_y + (of_head * tl.num_programs(1) + tl.program_id(1)) * n_keys + key
-        tl.store(to, d_of_key, key < n_keys)
+        tl.store(to, tl.where(sees, d_of_key, 0.0), inside)
 
 
 class FusedSyntaxAttention(torch.autograd.Function):
@@ -289,19 +286,21 @@ class FusedSyntaxAttention(torch.autograd.Function):
             value, topical_query = tensors[2:4]
             y = (value * topical_query.float()[:, None]).sum(-1).contiguous()
             ctx.options, ctx.seed = options, seed
-            ctx.save_for_backward(*tensors, y)
-            return _Rows(tensors, y, options, seed).forward()
+            output, rows = _Rows(tensors, y, options, seed).forward()
+            ctx.save_for_backward(*tensors, y, *rows)
+            return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of all tensors."""
-        *tensors, y = ctx.saved_tensors
+        saved = ctx.saved_tensors
         with without_autocast(grad.device):
-            gradients = _Rows(tensors, y, ctx.options, ctx.seed).backward(grad, ctx.needs_input_grad[4])
+            batch = _Rows(saved[:6], saved[6], ctx.options, ctx.seed)
+            gradients = batch.backward(grad, saved[7:], ctx.needs_input_grad[4])
         return *(
             gradient.to(tensor.dtype) if needed else None
-            for tensor, gradient, needed in zip(tensors, gradients, ctx.needs_input_grad, strict=False)
+            for tensor, gradient, needed in zip(saved[:6], gradients, ctx.needs_input_grad, strict=False)
         ), None
 
 
@@ -313,45 +312,57 @@ class _Rows:
         self.options, self.seed, self.y, self.topical_query = options, seed, y, topical_query
         self.query, self.key, self.value = (one.to(value.dtype).contiguous() for one in (query, key, value))
         self.gate = self.y.new_ones(value.shape[1]) if gate is None else gate.float().contiguous()
-        self.places = list(places(*value.shape[:3], value.device.type))
+        self.places = list(places(*value.shape[:3], _BLOCK))
 
-    def forward(self) -> Tensor:
-        """`[batch, heads, keys, d_head]`, stored with heads after keys."""
+    def forward(self) -> tuple[Tensor, list[Tensor]]:
+        """`[batch, heads, keys, d_head]`, stored with heads after keys, and the numbers of all rows."""
         batch, n_heads, n_keys, d_head = self.value.shape
-        output = self.value.new_empty(batch, n_keys, n_heads, d_head).transpose(1, 2)
+        output, rows = self.value.new_empty(batch, n_keys, n_heads, d_head).transpose(1, 2), []
         for place in self.places:
             logits = exact_product(self.query[place.heads], self.key[place.batch].mT, torch.float32)
-            weights, _ = self._launch(place, logits)
+            weights, of_place = self._launch(place, logits)
             output[place.heads] = weights @ self.value[place.batch]
-        return output
+            rows.append(of_place[0])
+        return output, rows
 
-    def backward(self, grad: Tensor, needs_bias: bool) -> tuple[Tensor | None, ...]:
-        """Gradients in the order of the operation's arguments."""
+    def backward(
+        self, grad: Tensor, rows: Sequence[Tensor], needs_bias: bool
+    ) -> tuple[Tensor | None, ...]:
+        """Gradients in the order of the operation's arguments, with what `forward` returned of each row."""
         grad = grad.to(self.value.dtype).contiguous()
-        d_query, d_key, d_value = (torch.zeros_like(tensor) for tensor in (self.query, self.key, self.value))
-        d_y, d_gate = torch.zeros_like(self.y), torch.zeros_like(self.gate)
+        d_query, d_key, d_value = (torch.empty_like(tensor) for tensor in (self.query, self.key, self.value))
+        d_y, d_gates, topical_query = torch.empty_like(self.y), [], self.topical_query.float()[:, None]
         d_bias = torch.zeros_like(self.bias, dtype=torch.float32) if needs_bias else None
-        for place in self.places:
+        for place, shifts in zip(self.places, rows, strict=True):
             logits = exact_product(self.query[place.heads], self.key[place.batch].mT, torch.float32)
             d_weights = exact_product(grad[place.heads], self.value[place.batch].mT, torch.float32)
             d_logits = torch.empty_like(logits, dtype=torch.float32 if needs_bias else self.value.dtype)
             d_y_part = logits.new_empty(*logits.shape[:2], triton.cdiv(logits.shape[2], GROUP), logits.shape[3])
-            weights, rows = self._launch(place, logits, d_weights, d_logits, d_y_part)
-            d_y[place.batch] += d_y_part.sum(2)
-            d_gate += rows[5].sum((0, 2))
+            weights, of_place = self._launch(place, logits, d_weights, shifts, d_logits, d_y_part)
+            d_gates.append(of_place[5].sum((0, 2)))
             if d_bias is not None:
                 here = place.of_bias(d_bias)
                 d_bias[here] += d_logits.sum_to_size(d_bias[here].shape)
                 d_logits = d_logits.to(self.value.dtype)
-            _add_product(d_query[place.heads], d_logits, self.key[place.batch], self.options.scaling)
-            _add_product(d_key[place.batch], d_logits.mT, self.query[place.heads], self.options.scaling)
-            _add_product(d_value[place.batch], weights.mT, grad[place.heads])
+            is_first, of_keys = place.queries.start == 0, d_y_part.sum(2)  # others add to what there is
+            if is_first:
+                d_y[place.batch] = of_keys
+                torch.mul(of_keys.unsqueeze(-1), topical_query, out=d_value[place.batch])
+            else:
+                d_y[place.batch] += of_keys
+                d_value[place.batch].addcmul_(of_keys.unsqueeze(-1), topical_query)
+            scaling = self.options.scaling
+            _add_product(d_query[place.heads], d_logits, self.key[place.batch], 0, scaling)
+            _add_product(d_key[place.batch], d_logits.mT, self.query[place.heads], int(not is_first), scaling)
+            _add_product(d_value[place.batch], weights.mT, grad[place.heads], 1, 1.0)
         d_topical = exact_product(d_y.to(self.value.dtype).unsqueeze(2), self.value, torch.float32).sum((0, 2))
-        d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query.float()[:, None])
-        return d_query, d_key, d_value, d_topical, d_bias, d_gate
+        return d_query, d_key, d_value, d_topical, d_bias, sum(d_gates[1:], d_gates[0])
 
     def _launch(self, place: Any, logits: Tensor, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights of a block, and the numbers of its rows; `gradients` are those of weights, logits and y."""
+        """Weights of a block and the numbers of its rows, and backward its gradients.
+
+        `gradients` are those of the weights, c of the rows, and those of the logits and y, which are written.
+        """
         options, (batch, n_heads, n_queries, n_keys) = self.options, logits.shape
         index, bias = options.index, logits
         if self.bias is not None:
@@ -362,7 +373,7 @@ class _Rows:
         weights = torch.empty_like(logits, dtype=self.value.dtype)
         tables = logits.new_empty(3 if gradients else 1, batch, n_heads, n_queries, len(networks))
         rows = logits.new_empty(6 if gradients else 3, batch, n_heads, n_queries)
-        d_weights, d_logits, d_y = gradients or [logits] * 3
+        d_weights, shifts, d_logits, d_y = gradients or [logits] * 4
         seed = self.seed if options.dropout else logits
         pairs = logits, bias, self.y[place.batch], index.key_mask[place.batch].view(torch.uint8), relations
         sizes = n_heads, n_queries, n_keys, place.batch.start, place.queries.start, options.scaling
@@ -374,24 +385,25 @@ class _Rows:
         }  # fmt: skip
         size = max(16, triton.next_power_of_2(n_keys))
         _sum_rows[n_queries, batch](
-            *pairs, networks, self.gate, seed, d_weights, tables, rows, *sizes, options.full_bias,
+            *pairs, networks, self.gate, seed, d_weights, shifts, tables, rows, *sizes, options.full_bias,
             options.network_scale, options.dropout, *strides, FULL_ON_EMPTY=options.full_on_empty,
             HEADROOM=HEADROOM, HEADS=max(16, triton.next_power_of_2(n_heads)), KEYS=min(SUM_KEYS, size),
-            PARTS=3 if self.value.dtype == torch.float32 else PARTS,
+            PARTS=3 if self.value.dtype == torch.float32 else 2,  # one is too few where sums cancel
             PRODUCT=tl.bfloat16 if logits.is_cuda else tl.float32,  # the interpreter multiplies no bf16
-            num_warps=SUM_WARPS, num_stages=SUM_STAGES, maxnreg=SUM_REGS, **common,
+            num_warps=SUM_WARPS, num_stages=SUM_STAGES, maxnreg=SUM_REGISTERS, **common,
         )  # fmt: skip
         keys = min(PAIR_KEYS, size)
         _weigh_pairs[triton.cdiv(n_keys, keys), triton.cdiv(n_queries, GROUP), batch * n_heads](
             *pairs, tables, rows, seed, d_weights, weights, d_logits, d_y, *sizes, options.dropout, *strides,
-            QUERIES=PAIR_QUERIES, KEYS=keys, GROUP=GROUP, num_warps=PAIR_WARPS, maxnreg=PAIR_REGS, **common,
+            KEYS=keys, GROUP=GROUP, num_warps=PAIR_WARPS, **common,
         )  # fmt: skip
         return weights, rows
 
 
-def _add_product(total: Tensor, left: Tensor, right: Tensor, scale: float = 1.0) -> None:
-    """Add a product of matrices; some queries are cut out of one sentence only, so that axes can be joined."""
-    total.view(-1, *total.shape[2:]).baddbmm_(left.flatten(0, 1), right.flatten(0, 1), alpha=scale)
+def _add_product(total: Tensor, left: Tensor, right: Tensor, beta: int, alpha: float) -> None:
+    """beta · total + alpha · left · right; some queries are cut out of one sentence only: axes can be joined."""
+    total = total.view(-1, *total.shape[2:])
+    total.baddbmm_(left.flatten(0, 1), right.flatten(0, 1), beta=beta, alpha=alpha)
 
 
 @cache

@@ -404,7 +404,8 @@ class _Batch:
     def _blocks(self) -> Iterator[tuple[Place, Block]]:
         batch, n_heads, n_keys, _ = self.value.shape
         index = self.options.index
-        for place in places(batch, n_heads, n_keys, self.value.device.type):
+        size = _CPU_BLOCK if self.value.device.type == "cpu" else _BLOCK
+        for place in places(batch, n_heads, n_keys, size):
             first = place.batch.start * n_keys + place.queries.start
             last = (place.batch.stop - 1) * n_keys + place.queries.stop
             yield (
@@ -456,9 +457,8 @@ class Place:
         return slice(None) if len(bias) == 1 else self.batch, *self.heads[1:]
 
 
-def places(batch: int, n_heads: int, n_keys: int, device: str) -> Iterator[Place]:
+def places(batch: int, n_heads: int, n_keys: int, size: int) -> Iterator[Place]:
     """Several sentences at a time if a block has room for them, or else some queries of one."""
-    size = _CPU_BLOCK if device == "cpu" else _BLOCK
     n_sentences = size // (n_heads * n_keys * n_keys)
     n_queries = n_keys if n_sentences else max(1, size // (n_heads * n_keys))
     n_sentences = max(1, n_sentences)

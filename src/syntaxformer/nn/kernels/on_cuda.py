@@ -3,8 +3,8 @@
 
 The first takes a query of a sentence with all its heads, since topical attention sums over them, and makes
 tables of coefficients by relation. A sum by relation is a product `[heads, keys] · [keys, relations]` with a
-matrix of zeros and ones, made from the relation ids in registers, which the tensor cores compute exactly: they
-take weights cut into parts of eight bits. The second looks the coefficients up for each pair of pieces.
+matrix of zeros and ones, made from the relation ids in registers, which the tensor cores compute exactly:
+they take weights cut into parts of eight bits. The second looks the coefficients up for each pair of pieces.
 Nothing but a block of logits and weights is in memory, and the backward pass is left one number a row: it
 computes all sums again. The formulas are those of `syntax_kernel.Block`. Sums have a fixed order.
 """
@@ -27,7 +27,7 @@ from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, KernelOpti
 
 SUM_KEYS, SUM_WARPS, SUM_STAGES, SUM_REGISTERS = 32, 4, 2, 128
 """Of the kernel that sums: keys at a time, warps of a program, stages of its loads, registers of a thread."""
-PAIR_KEYS, PAIR_WARPS, GROUP = 128, 1, 32
+PAIR_KEYS, PAIR_WARPS, GROUP = 128, 1, 16
 """Of the kernel for pairs: keys of a program, its warps, and its queries."""
 _BLOCK = 1 << 25
 """Heads · queries · keys of a block, of which two fp32 arrays and two of the inputs' type are in memory."""
@@ -84,7 +84,7 @@ def _kept_scale(seed, head, query, quarter, dropout, SHAPE: tl.constexpr):
     return tl.where(bits >= tl.cast(dropout * 4294967296.0, tl.uint32), 1 / (1 - dropout), 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first_sentence", "first_query"])
 def _sum_rows(
     logits, bias, y, valid, relations, networks, gate, seeds, d_weights, shifts,  # inputs
     tables, rows,  # outputs
@@ -99,9 +99,9 @@ def _sum_rows(
 
     Pairs are `[batch, heads, queries, keys]`, y is `[batch, heads, keys]`, the bias of the networks `[ids]`,
     -inf for those that take no part. Written are β, and backward the gradients of numerators and
-    denominators, into `tables`, each `[batch, heads, queries, ids]`; and c, the coefficients of 1 and of
-    attention to all keys, and backward the gradients of the latter's numerator, of all y and of the gate, into
-    `rows`, each `[batch, heads, queries]`.
+    denominators, to `tables`, each `[batch, heads, queries, ids]`; and c, the coefficients of 1 and of full
+    attention, and backward the gradients of the latter's numerator, of all y and of the gate, to `rows`, each
+    `[batch, heads, queries]`.
     """
     query, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
     head, column = tl.arange(0, HEADS)[:, None], tl.arange(0, IDS)[None, :]
@@ -211,7 +211,7 @@ def _sum_rows(
         tl.store(rows + 5 * n_rows, of_gate, is_head)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first_sentence", "first_query"])
 def _weigh_pairs(
     logits, bias, y, valid, relations, tables, rows, seeds, d_weights,  # inputs
     weights, d_logits, d_y,  # outputs
@@ -225,10 +225,11 @@ def _weigh_pairs(
 
     The gradient of y is `[batch, heads, groups, keys]`, summed over a group of queries.
     """
-    sentence, head = (tl.program_id(2) // n_heads).to(tl.int64), tl.program_id(2) % n_heads
-    of_head, n_rows = tl.program_id(2).to(tl.int64), tl.num_programs(2) * n_queries
-    table_size = n_rows.to(tl.int64) * IDS
-    start = tl.program_id(0) * KEYS
+    n_blocks, n_groups = tl.cdiv(n_keys, KEYS), tl.cdiv(n_queries, GROUP)
+    start, group = tl.program_id(0) % n_blocks * KEYS, tl.program_id(0) // n_blocks  # only this axis is long
+    sentence_head, n_rows = group // n_groups, tl.num_programs(0) // (n_blocks * n_groups) * n_queries
+    sentence, head = (sentence_head // n_heads).to(tl.int64), sentence_head % n_heads
+    of_head, table_size = sentence_head.to(tl.int64), n_rows.to(tl.int64) * IDS
     key = start + tl.arange(0, KEYS)
     inside = key < n_keys
     sees = tl.load(valid + sentence * n_keys + key, inside, 0) != 0
@@ -237,8 +238,8 @@ def _weigh_pairs(
     relations += sentence * relation_stride
     seed = tl.load(seeds) if HAS_DROPOUT else 0
     d_of_key = tl.zeros([KEYS], tl.float32)
-    group = tl.program_id(1) * GROUP
-    for query in range(group, min(group + GROUP, n_queries)):
+    first = group % n_groups * GROUP
+    for query in range(first, min(first + GROUP, n_queries)):
         row = of_head * n_queries + query
         pair, coefficients = row * n_keys + key, rows + row
         shift = tl.load(coefficients)
@@ -255,7 +256,7 @@ def _weigh_pairs(
                 d_exp += tl.load(entry + 2 * table_size)
         kept_scale = 1.0
         if HAS_DROPOUT:
-            at, quarter = first_sentence * n_heads + tl.program_id(2), start // 4 + tl.arange(0, KEYS // 4)
+            at, quarter = first_sentence * n_heads + sentence_head, start // 4 + tl.arange(0, KEYS // 4)
             kept_scale = _kept_scale(seed, at, first_query + query, quarter, dropout, [KEYS])
         constant, full = tl.load(coefficients + n_rows), tl.load(coefficients + 2 * n_rows)
         attention = tl.where(sees, weight * share + constant + exp * full, 0.0) * kept_scale
@@ -268,8 +269,7 @@ def _weigh_pairs(
             tl.store(d_logits + pair, d_logit.to(d_logits.dtype.element_ty), inside)
             d_of_key += by_numerator * weight + tl.load(coefficients + 4 * n_rows) + d_full_numerator * exp
     if BACKWARD:
-        to = d_y + (of_head * tl.num_programs(1) + tl.program_id(1)) * n_keys + key
-        tl.store(to, tl.where(sees, d_of_key, 0.0), inside)
+        tl.store(d_y + group.to(tl.int64) * n_keys + key, tl.where(sees, d_of_key, 0.0), inside)
 
 
 class FusedSyntaxAttention(torch.autograd.Function):
@@ -286,7 +286,7 @@ class FusedSyntaxAttention(torch.autograd.Function):
             value, topical_query = tensors[2:4]
             y = (value * topical_query.float()[:, None]).sum(-1).contiguous()
             ctx.options, ctx.seed = options, seed
-            output, rows = _Rows(tensors, y, options, seed).forward()
+            output, rows = _Rows((*tensors, y), options, seed).forward()
             ctx.save_for_backward(*tensors, y, *rows)
             return output
 
@@ -296,7 +296,7 @@ class FusedSyntaxAttention(torch.autograd.Function):
         """Gradients of all tensors."""
         saved = ctx.saved_tensors
         with without_autocast(grad.device):
-            batch = _Rows(saved[:6], saved[6], ctx.options, ctx.seed)
+            batch = _Rows(saved[:7], ctx.options, ctx.seed)
             gradients = batch.backward(grad, saved[7:], ctx.needs_input_grad[4])
         return *(
             gradient.to(tensor.dtype) if needed else None
@@ -307,9 +307,9 @@ class FusedSyntaxAttention(torch.autograd.Function):
 class _Rows:
     """The tensors of a batch, in the types in which they are computed, and the launches of the kernels."""
 
-    def __init__(self, tensors: Sequence[Any], y: Tensor, options: KernelOptions, seed: Tensor | None) -> None:
-        query, key, value, topical_query, self.bias, gate = tensors
-        self.options, self.seed, self.y, self.topical_query = options, seed, y, topical_query
+    def __init__(self, tensors: Sequence[Any], options: KernelOptions, seed: Tensor | None) -> None:
+        query, key, value, self.topical_query, self.bias, gate, self.y = tensors
+        self.options, self.seed = options, seed
         self.query, self.key, self.value = (one.to(value.dtype).contiguous() for one in (query, key, value))
         self.gate = self.y.new_ones(value.shape[1]) if gate is None else gate.float().contiguous()
         self.places = list(places(*value.shape[:3], _BLOCK))
@@ -325,38 +325,33 @@ class _Rows:
             rows.append(of_place[0])
         return output, rows
 
-    def backward(
-        self, grad: Tensor, rows: Sequence[Tensor], needs_bias: bool
-    ) -> tuple[Tensor | None, ...]:
+    def backward(self, grad: Tensor, rows: Sequence[Tensor], needs_bias: bool) -> tuple[Tensor | None, ...]:
         """Gradients in the order of the operation's arguments, with what `forward` returned of each row."""
         grad = grad.to(self.value.dtype).contiguous()
         d_query, d_key, d_value = (torch.empty_like(tensor) for tensor in (self.query, self.key, self.value))
-        d_y, d_gates, topical_query = torch.empty_like(self.y), [], self.topical_query.float()[:, None]
+        d_y, d_gates = torch.empty_like(self.y), []
         d_bias = torch.zeros_like(self.bias, dtype=torch.float32) if needs_bias else None
         for place, shifts in zip(self.places, rows, strict=True):
             logits = exact_product(self.query[place.heads], self.key[place.batch].mT, torch.float32)
             d_weights = exact_product(grad[place.heads], self.value[place.batch].mT, torch.float32)
             d_logits = torch.empty_like(logits, dtype=torch.float32 if needs_bias else self.value.dtype)
-            d_y_part = logits.new_empty(*logits.shape[:2], triton.cdiv(logits.shape[2], GROUP), logits.shape[3])
+            batch, n_heads, n_queries, n_keys = logits.shape
+            d_y_part = logits.new_empty(batch, n_heads, triton.cdiv(n_queries, GROUP), n_keys)
             weights, of_place = self._launch(place, logits, d_weights, shifts, d_logits, d_y_part)
             d_gates.append(of_place[5].sum((0, 2)))
             if d_bias is not None:
                 here = place.of_bias(d_bias)
                 d_bias[here] += d_logits.sum_to_size(d_bias[here].shape)
                 d_logits = d_logits.to(self.value.dtype)
-            is_first, of_keys = place.queries.start == 0, d_y_part.sum(2)  # others add to what there is
-            if is_first:
-                d_y[place.batch] = of_keys
-                torch.mul(of_keys.unsqueeze(-1), topical_query, out=d_value[place.batch])
-            else:
-                d_y[place.batch] += of_keys
-                d_value[place.batch].addcmul_(of_keys.unsqueeze(-1), topical_query)
-            scaling = self.options.scaling
+            of_keys, scaling = d_y_part.sum(2), self.options.scaling
+            others = int(place.queries.start > 0)  # whether queries of the sentence came before
+            d_y[place.batch] = d_y[place.batch] + of_keys if others else of_keys
             _add_product(d_query[place.heads], d_logits, self.key[place.batch], 0, scaling)
-            _add_product(d_key[place.batch], d_logits.mT, self.query[place.heads], int(not is_first), scaling)
-            _add_product(d_value[place.batch], weights.mT, grad[place.heads], 1, 1.0)
-        d_topical = exact_product(d_y.to(self.value.dtype).unsqueeze(2), self.value, torch.float32).sum((0, 2))
-        return d_query, d_key, d_value, d_topical, d_bias, sum(d_gates[1:], d_gates[0])
+            _add_product(d_key[place.batch], d_logits.mT, self.query[place.heads], others, scaling)
+            _add_product(d_value[place.batch], weights.mT, grad[place.heads], others, 1.0)
+        d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query.float()[:, None])
+        of_values = exact_product(d_y.to(self.value.dtype).unsqueeze(2), self.value, torch.float32)
+        return d_query, d_key, d_value, of_values.sum((0, 2)), d_bias, sum(d_gates[1:], d_gates[0])
 
     def _launch(self, place: Any, logits: Tensor, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Weights of a block and the numbers of its rows, and backward its gradients.
@@ -393,7 +388,7 @@ class _Rows:
             num_warps=SUM_WARPS, num_stages=SUM_STAGES, maxnreg=SUM_REGISTERS, **common,
         )  # fmt: skip
         keys = min(PAIR_KEYS, size)
-        _weigh_pairs[triton.cdiv(n_keys, keys), triton.cdiv(n_queries, GROUP), batch * n_heads](
+        _weigh_pairs[triton.cdiv(n_keys, keys) * triton.cdiv(n_queries, GROUP) * batch * n_heads,](
             *pairs, tables, rows, seed, d_weights, weights, d_logits, d_y, *sizes, options.dropout, *strides,
             KEYS=keys, GROUP=GROUP, num_warps=PAIR_WARPS, **common,
         )  # fmt: skip
@@ -401,7 +396,7 @@ class _Rows:
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor, beta: int, alpha: float) -> None:
-    """beta · total + alpha · left · right; some queries are cut out of one sentence only: axes can be joined."""
+    """Make it beta · total + alpha · left · right; if it is some of the queries, those are of one sentence."""
     total = total.view(-1, *total.shape[2:])
     total.baddbmm_(left.flatten(0, 1), right.flatten(0, 1), beta=beta, alpha=alpha)
 

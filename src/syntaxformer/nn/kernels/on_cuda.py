@@ -396,7 +396,7 @@ class _Rows:
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor, beta: int, alpha: float) -> None:
-    """Make it beta · total + alpha · left · right; if it is some of the queries, those are of one sentence."""
+    """Make it beta · total + alpha · left · right; a part of the queries is of one sentence."""
     total = total.view(-1, *total.shape[2:])
     total.baddbmm_(left.flatten(0, 1), right.flatten(0, 1), beta=beta, alpha=alpha)
 

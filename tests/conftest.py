@@ -48,7 +48,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     start = _processor_s()
     result = yield
     taken = _processor_s() - start
-    if taken > LIMIT_S and item.get_closest_marker("slow") is None and not sys.gettrace():
+    may_take_long = sys.gettrace() or "SYNTAXFORMER_EXHAUSTIVE" in os.environ
+    if taken > LIMIT_S and item.get_closest_marker("slow") is None and not may_take_long:
         pytest.fail(
             f"{taken:.1f} processor seconds, without the mark `slow` at most {LIMIT_S:g}", pytrace=False
         )

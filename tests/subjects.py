@@ -93,7 +93,7 @@ class Subject:
 
     @property
     def is_seq2seq(self) -> bool:
-        return self.is_translator or self.name.partition("-")[0] in WRITING
+        return self.is_translator or self.name.rpartition("-")[0] in WRITING
 
     def source(self) -> dict[str, torch.Tensor]:
         """What the encoder takes."""
@@ -250,7 +250,7 @@ def _subjects() -> list[Subject]:
 
 def subject_of(name: str) -> Subject:
     """The subject of this name, whether or not it is among those that all tests take."""
-    family, _, kind = name.partition("-")
+    family, _, kind = name.rpartition("-")
     return _translator(kind) if family == "translator" else _infused(family, kind)
 
 

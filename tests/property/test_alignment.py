@@ -140,6 +140,7 @@ def is_kept(tokenizer: Tokenizer, word: str) -> bool:
 each_tokenizer = pytest.mark.parametrize("name", NAMES)
 
 
+@pytest.mark.slow
 @each_tokenizer
 @settings(max_examples=150, deadline=None)
 @given(sample=lines_and_words())

@@ -257,13 +257,8 @@ def test_its_encoder_is_probed_and_it_is_compared(
 EXPORTS = [(kind, infusion) for kind in KINDS for infusion in ("none", "add", "concat")]
 
 
-@pytest.mark.parametrize(  # each kind with one infusion; the other pairs are slow
-    ("kind", "infusion"),
-    [
-        pytest.param(*pair, marks=[pytest.mark.slow] * (number % 3 != number // 3 % 3))
-        for number, pair in enumerate(EXPORTS)
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "infusion"), EXPORTS)
 def test_export_to_ctranslate2_translates_the_same(
     kind: str, infusion: str, checkpoints: dict[str, Path], everyday: Path, cli: Any, tmp_path: Path
 ) -> None:

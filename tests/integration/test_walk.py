@@ -37,6 +37,7 @@ def walk(once) -> tuple[int, int]:
     return len({file for file, _ in lines}), sum(lines.values())
 
 
+@pytest.mark.slow
 def test_one_line_through_an_infused_translator(digits, tmp_path, monkeypatch):
     source, output = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("1 2 3\n")

@@ -25,6 +25,8 @@ gc.disable()  # until all tests are imported
 HEAVY = ("torch", "transformers", "spacy")
 LIMIT_S = 1.0
 """Processor seconds of a test without the mark `slow`; what fixtures make for several tests is not counted."""
+FIRST_USE_S = 0.5
+"""More for what a test is the first of its process to import or load: which one it is differs from run to run."""
 
 _NETWORK = ("nn", "translation.model", "translation.encoder")
 # transformers 5.17, which a machine with a GPU may have, says of all tensors that they are on the processor.
@@ -49,7 +51,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     result = yield
     taken = _processor_s() - start
     may_take_long = sys.gettrace() or "SYNTAXFORMER_EXHAUSTIVE" in os.environ
-    if taken > LIMIT_S and item.get_closest_marker("slow") is None and not may_take_long:
+    if taken > LIMIT_S + FIRST_USE_S and item.get_closest_marker("slow") is None and not may_take_long:
         pytest.fail(
             f"{taken:.1f} processor seconds, without the mark `slow` at most {LIMIT_S:g}", pytrace=False
         )

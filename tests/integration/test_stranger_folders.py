@@ -319,7 +319,9 @@ def tried(good, cli):
             write_manifest(folder)
         return outcome(lambda: open_folder(cli), here)
 
-    return cache(call)
+    opens = cache(call)
+    opens("classifier", untouched)  # what the first one loads is the time of no test
+    return opens
 
 
 def untouched(folder):

@@ -141,8 +141,8 @@ class WordColumns:
             offsets = tuple(zip(self.starts[words].tolist(), self.ends[words].tolist(), strict=True))
             of_line = {name: column[words] for name, column in columns.items()}
             values: dict[str, Any] = {
-                name: tuple(part.decode() if isinstance(part, CodedColumn) else part.tolist())
-                for name, part in of_line.items()
+                name: tuple(column.decode() if isinstance(column, CodedColumn) else column.tolist())
+                for name, column in of_line.items()
             }
             tree = None if self.constituency is None else self.constituency[row]
             values["constituency"] = brackets_of_parse if isinstance(tree, Sentence) else tree

@@ -77,7 +77,7 @@ def _first_conjunct(labels: Sequence[str], head: int) -> int:
     while head >= 2:
         is_joined = labels[head - 1] in _CONJUNCTIONS
         is_listed = in_coordination and labels[head - 1] == "," and labels[head - 2] == labels[head]
-        before = [place for place in range(head - 1) if labels[place] not in _PUNCTUATION]
+        before = [position for position in range(head - 1) if labels[position] not in _PUNCTUATION]
         if not before or not (is_joined or is_listed):
             break
         in_coordination, head = True, before[-1]
@@ -91,16 +91,16 @@ def _plain(label: str) -> str:
 
 def _search(label: str, children: Sequence[str]) -> int:
     side, preferences = _PREFERENCES.get(label, ("right", []))
-    searches = [(side, {wanted}) for wanted in preferences]
+    searches = [(side, {preference}) for preference in preferences]
     if label in _NOUN_PHRASES:
         if children[-1] == "POS":
             return len(children) - 1
         searches = _NOUN_SEARCHES
-    for direction, wanted in searches:
-        for place in _places(direction, len(children)):
-            if children[place] in wanted:
-                return place
-    plain = (place for place in _places(side, len(children)) if children[place] not in _PUNCTUATION)
+    for direction, labels in searches:
+        for position in _places(direction, len(children)):
+            if children[position] in labels:
+                return position
+    plain = (position for position in _places(side, len(children)) if children[position] not in _PUNCTUATION)
     return next(plain, _places(side, len(children))[0])
 
 

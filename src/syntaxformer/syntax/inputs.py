@@ -62,7 +62,7 @@ class TreeOptions(BaseModel):
     )
     relations: dict[str, OwnRelations] = Field(
         default_factory=dict[str, OwnRelations],
-        exclude_if=lambda own: not own,
+        exclude_if=lambda records: not records,
         description="records of your own relations among the trees; filled in by themselves",
     )
     max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (Bai et al. 2021: 15)")
@@ -119,15 +119,17 @@ class TreeOptions(BaseModel):
         known = [*get_args(Omitted), *self.relations]
         if unknown := [name for name in self.without if name not in known]:
             raise ValueError(f"without: expected some of {', '.join(known)}, got {unknown[0]!r}.")
-        for name, own in self.relations.items():
-            least = -(-(own.n_relations - 1) // 3)
+        for name, record in self.relations.items():
+            least = -(-(record.n_relations - 1) // 3)
             for key, expected, fits in (
                 ("max_distance", f"{least} or more", self.max_distance >= least),
                 ("siblings", "apart", self.siblings == "apart"),
             ):
                 if not fits:
-                    found = f"{name}, {own.n_relations} relations that are no tree, got {getattr(self, key)}"
-                    raise ValueError(f"{key}: expected {expected} with {found}.")
+                    conflict = (
+                        f"{name}, {record.n_relations} relations that are no tree, got {getattr(self, key)}"
+                    )
+                    raise ValueError(f"{key}: expected {expected} with {conflict}.")
         if len(set(self.trees)) != len(self.trees):
             raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
         if not self.used_trees:
@@ -155,9 +157,9 @@ class TreeOptions(BaseModel):
         active: list[bool] = []
         for tree in self.used_trees:
             sizes = {"parent": reach, "child": reach, "sibling": reach}
-            if own := self.relations.get(tree):
-                sizes = {tree: own.n_relations - 1, "unused": 3 * reach + 1 - own.n_relations}
-            for kinds in [(tree, "pair")] if own else planes_of_tree:
+            if record := self.relations.get(tree):
+                sizes = {tree: record.n_relations - 1, "unused": 3 * reach + 1 - record.n_relations}
+            for kinds in [(tree, "pair")] if record else planes_of_tree:
                 for kind, size in (*sizes.items(), ("pair", 1)):
                     active += [kind in kinds and not {kind, tree} & set(left_out)] * size
         return active
@@ -247,11 +249,11 @@ class LineSyntax:
         small = None if governors is None else _narrow(governors)
         joined = None if phrases is None else PhraseColumns(*map(_narrow, phrases.arrays))
         labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
-        own = None
+        own_ids = None
         if functions := own_functions(used).values():
             lines = [np.stack([function(line) for function in functions], -1) for line in words.sentences()]
-            own = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
-        return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own)
+            own_ids = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
+        return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own_ids)
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
         """Select some lines; `flat_pieces` are the positions of their pieces."""
@@ -318,8 +320,8 @@ class EpochDraws:
         Source: Steele et al. (2014), "Fast Splittable Pseudorandom Number Generators", the mix of SplitMix64.
         """
         mixed = np.zeros(1, np.uint64)
-        for part in (self.seed, self.batches.epoch, what, ids, words):
-            mixed = mixed ^ np.asarray(part).astype(np.uint64)
+        for key in (self.seed, self.batches.epoch, what, ids, words):
+            mixed = mixed ^ np.asarray(key).astype(np.uint64)
             mixed = mixed + np.uint64(0x9E3779B97F4A7C15)
             mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -157,7 +157,7 @@ LABELS = (
 )  # fmt: skip
 """Labels of edges in Universal Dependencies, without subtypes; any other label counts as `dep`."""
 
-_PLACES = {label: place for place, label in enumerate(LABELS, start=1)}
+_PLACES = {label: number for number, label in enumerate(LABELS, start=1)}
 
 
 def labelled_edges(sentence: Sentence) -> RelationArray:

@@ -94,11 +94,11 @@ class WordTrees:
         if first.phrases is not None and second.phrases is not None:
             moved = replace(second.phrases, gap_heads=second.phrases.gap_heads + n_first)
             phrases = PhraseColumns.join([first.phrases, moved])
-        own = {
+        own_relations = {
             name: np.pad(ids, (0, len(second))) + np.pad(second.own[name], (n_first, 0))
             for name, ids in first.own.items()
         }
-        return cls(segments, governors, phrases, own)
+        return cls(segments, governors, phrases, own_relations)
 
 
 def word_relations(
@@ -130,14 +130,14 @@ def word_relations(
     segments = _padded([example.segments for example in examples], widest, 3)
     # Padding has segment 3, so that only a 0 and a 1 add up to 1.
     across = (segments[:, :, None] + segments[:, None, :]) == 1 if (segments == 1).any() else None
-    for place, kind in enumerate(trees):
+    for plane, kind in enumerate(trees):
         among_words, depths = TREES[kind].build(examples, n_words, widest, max_distance, nodes)
         if across is not None:
             among_words[across] = pair_relation(max_distance)
-        relations[:, place, :widest, :widest] = among_words
+        relations[:, plane, :widest, :widest] = among_words
         from_top = np.where((depths > 0) & (depths <= max_distance), depths, 0)
-        relations[:, place, widest, :widest] = from_top
-        relations[:, place, :widest, widest] = np.where(from_top > 0, from_top + max_distance, 0)
+        relations[:, plane, widest, :widest] = from_top
+        relations[:, plane, :widest, widest] = np.where(from_top > 0, from_top + max_distance, 0)
     return relations
 
 
@@ -249,8 +249,8 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
         TreeError: Its brackets are not a tree over its words.
     """
     governors = phrases = None
-    own = {name: function(sentence) for name, function in own_functions(trees).items()}
-    columns = columns_of_trees(set(trees) - own.keys())
+    own_relations = {name: function(sentence) for name, function in own_functions(trees).items()}
+    columns = columns_of_trees(set(trees) - own_relations.keys())
     if "governors" in columns:
         if sentence.governors is None and sentence.words:
             raise DataError(
@@ -260,7 +260,7 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
         governors = sentence.governors or ()
     if "constituency" in columns:
         phrases = phrases_of(sentence)
-    return replace(WordTrees.of_sentence(len(sentence), governors, phrases), own=own)
+    return replace(WordTrees.of_sentence(len(sentence), governors, phrases), own=own_relations)
 
 
 def phrases_of(sentence: Sentence) -> PhraseColumns:
@@ -316,7 +316,7 @@ def _has_penn_labels(tree: Tree | Sentence) -> bool:
     phrases = subtrees_of(tree)
     if any(phrase.label in _UNIVERSAL_ALONE for phrase in phrases):
         return False
-    return any(len(one.children) > 1 and one.label and not one.label.isdigit() for one in phrases)
+    return any(len(phrase.children) > 1 and phrase.label and not phrase.label.isdigit() for phrase in phrases)
 
 
 def phrases_of_lines(words: WordColumns) -> PhraseColumns:
@@ -364,8 +364,8 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
     if trees.phrases is not None:
         phrases = _cut_phrases(trees.phrases, n_kept, n_nodes)
     beyond = (0, n_nodes - n_kept)
-    own = {name: np.pad(ids[:n_kept, :n_kept], beyond) for name, ids in trees.own.items()}
-    return replace(WordTrees.of_sentence(n_nodes, governors, phrases), own=own)
+    own_relations = {name: np.pad(ids[:n_kept, :n_kept], beyond) for name, ids in trees.own.items()}
+    return replace(WordTrees.of_sentence(n_nodes, governors, phrases), own=own_relations)
 
 
 def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
@@ -387,9 +387,9 @@ def _renumbered(
     numbers[:n_kept] = np.arange(n_kept)
     numbers[above] = n_kept + np.arange(len(above))
     cut = np.full(n_nodes, -1, np.int64)
-    kept = np.concatenate([np.arange(n_kept), above])
+    nodes = np.concatenate([np.arange(n_kept), above])
     # A root, -1, takes the last entry, which is -1.
-    cut[: len(kept)] = numbers[governors[kept]]
+    cut[: len(nodes)] = numbers[governors[nodes]]
     return cut
 
 

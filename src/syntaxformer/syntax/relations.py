@@ -214,14 +214,14 @@ def _shared_ancestors(
     """
     n_rows, n_words = sizes.shape
     index_type = np.min_scalar_type(n_words + 1)
-    own = np.arange(n_rows * n_words, dtype=np.int64)
+    word_indices = np.arange(n_rows * n_words, dtype=np.int64)
     flat_sizes, local = sizes.ravel(), np.tile(np.arange(n_words, dtype=np.int64), n_rows).astype(index_type)
     shared = np.zeros((n_rows, n_words, n_words), sizes.dtype)
     same = np.empty(shared.shape, np.bool_)
-    ancestor = own
+    ancestor = word_indices
     for level in range(int(sizes.max(initial=0)), 0, -1):
         # The ancestor at this level; a word that is not as deep stands for itself.
-        ancestor = np.where(flat_sizes > level, parents[ancestor], own)
+        ancestor = np.where(flat_sizes > level, parents[ancestor], word_indices)
         reaches = flat_sizes >= level
         # Words above this level have no ancestor here; they get two different numbers that no word has, so
         # that they never agree.
@@ -270,7 +270,7 @@ class PhraseColumns:
     @classmethod
     def join(cls, parts: Sequence[PhraseColumns]) -> PhraseColumns:
         """Join the words of several, one after the other; heads keep their numbers."""
-        columns = zip(*(part.arrays for part in parts), strict=True)
+        columns = zip(*(tree.arrays for tree in parts), strict=True)
         return cls(*(map(np.concatenate, columns) if parts else [np.zeros(0, np.int32)] * 3))
 
 
@@ -300,23 +300,23 @@ def phrase_columns(tree: Tree | str | Sentence, governors: Sequence[int] | None 
     firsts, heads = [0] * len(nodes), [0] * len(nodes)
     word = n_words
     # Children come before their phrase, and words from the last to the first.
-    for place in range(len(nodes) - 1, -1, -1):
-        inside = children[place]
-        if is_leaf[place]:
+    for index in range(len(nodes) - 1, -1, -1):
+        inside = children[index]
+        if is_leaf[index]:
             word -= 1
-            word_depths[word] = depths[place] + (tags is not None)
-            firsts[place] = heads[place] = word
+            word_depths[word] = depths[index] + (tags is not None)
+            firsts[index] = heads[index] = word
             continue
-        firsts[place] = firsts[inside[0]]
+        firsts[index] = firsts[inside[0]]
         if ranks is not None:
-            heads[place] = min((heads[child] for child in inside), key=ranks.__getitem__)
+            heads[index] = min((heads[child] for child in inside), key=ranks.__getitem__)
         elif len(inside) == 1:
-            heads[place] = heads[inside[0]]
+            heads[index] = heads[inside[0]]
         else:
             labels_inside = [_label(nodes[child], words[heads[child]], tags) for child in inside]
-            heads[place] = heads[inside[head_child(nodes[place].label, labels_inside)]]
+            heads[index] = heads[inside[head_child(nodes[index].label, labels_inside)]]
         for child in inside[1:]:
-            gap_depths[firsts[child]], gap_heads[firsts[child]] = depths[place], heads[place]
+            gap_depths[firsts[child]], gap_heads[firsts[child]] = depths[index], heads[index]
     return PhraseColumns(*(np.array(column, np.int32) for column in (word_depths, gap_depths, gap_heads)))
 
 
@@ -328,14 +328,14 @@ def _unfold(top: Tree | Phrase) -> tuple[list[Any], list[int], list[list[int]]]:
     waiting: list[tuple[Any, int, int]] = [(top, 0, -1)]
     while waiting:
         node, depth, parent = waiting.pop()
-        place = len(nodes)
+        index = len(nodes)
         nodes.append(node)
         depths.append(depth)
         children.append([])
         if parent >= 0:
-            children[parent].append(place)
+            children[parent].append(index)
         if isinstance(node, Tree | Phrase):
-            waiting.extend((child, depth + 1, place) for child in reversed(node.children))
+            waiting.extend((child, depth + 1, index) for child in reversed(node.children))
     return nodes, depths, children
 
 

@@ -131,7 +131,7 @@ def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
 def _make_sentence(block: _Block) -> Sentence:
     words = tuple(row[_FORM] for row in block.rows)
     text = _joined(block) if block.text is None else block.text
-    columns: dict[str, Any] = {name: _column(block, place) for name, place in _PLACES.items()}
+    columns: dict[str, Any] = {name: _column(block, index) for name, index in _PLACES.items()}
     columns["governors"] = governors = _governors(block)
     if governors is not None:
         check_governors(governors, words)
@@ -168,7 +168,7 @@ def _offsets(block: _Block, text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _written_range(row: list[str]) -> tuple[int, int] | None:
-    value = next((part for part in row[_MISC].split("|") if part.startswith(RANGE_KEY)), None)
+    value = next((attribute for attribute in row[_MISC].split("|") if attribute.startswith(RANGE_KEY)), None)
     if value is None:
         return None
     start, _, end = value.removeprefix(RANGE_KEY).partition(":")
@@ -227,11 +227,11 @@ def _ranges_to_write(sentence: Sentence, tokens: Sequence[Sequence[int]]) -> lis
     """Return a MISC entry for each word if a reader could not find the offsets by itself, else nothing."""
     surfaces = [surface_of(sentence, token) for token in tokens]
     try:
-        found = locate_words(sentence.text, surfaces)
+        offsets = locate_words(sentence.text, surfaces)
     except TreeError:
-        found = None
+        offsets = None
     writable = all(surface.strip() and "\t" not in surface for surface in surfaces)
-    if writable and found == tuple(sentence.offsets[token[0]] for token in tokens):
+    if writable and offsets == tuple(sentence.offsets[token[0]] for token in tokens):
         return []
     return [f"{RANGE_KEY}{start}:{end}" for start, end in sentence.offsets]
 
@@ -246,9 +246,9 @@ def _misc(sentence: Sentence, token: Sequence[int]) -> str:
 
 def _row(sentence: Sentence, word: int, misc: str) -> str:
     row = [str(word + 1), sentence.words[word], *"_" * 7, misc]
-    for name, place in _PLACES.items():
+    for name, index in _PLACES.items():
         if (column := getattr(sentence, name)) is not None:
-            row[place] = str(column[word] + 1) if place == _HEAD else column[word]
+            row[index] = str(column[word] + 1) if index == _HEAD else column[word]
     return "\t".join(row)
 
 

@@ -164,7 +164,7 @@ def _close(
         label, parts = parts[0], parts[1:]
     if not parts:
         raise TreeError(f"tree: expected a word or phrase under {label!r}, got none.", path, number)
-    tree = Tree(label, tuple(_unescape(part) if isinstance(part, str) else part for part in parts))
+    tree = Tree(label, tuple(_unescape(child) if isinstance(child, str) else child for child in parts))
     if not open_phrases:
         return tree
     open_phrases[-1].append(tree)
@@ -209,8 +209,8 @@ def spans_of(tree: Tree) -> tuple[Span, ...]:
         elif event == "word":
             n_words += 1
         else:
-            place = opened.pop()
-            spans[place] = spans[place]._replace(end=n_words)
+            index = opened.pop()
+            spans[index] = spans[index]._replace(end=n_words)
     return tuple(spans)
 
 
@@ -276,16 +276,16 @@ def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
     if (n_leaves := len(leaves_of(tree))) != len(words):
         raise DataError(f"parser: expected a tree over {len(words)} words, got one over {n_leaves}.")
     remaining = iter(words)
-    made: list[tuple[str, list[Tree | str]]] = [("", [])]
+    open_phrases: list[tuple[str, list[Tree | str]]] = [("", [])]
     for event, label in events(tree):
         if event == "open":
-            made.append((label, []))
+            open_phrases.append((label, []))
         elif event == "word":
-            made[-1][1].append(leaf_of(next(remaining)))
+            open_phrases[-1][1].append(leaf_of(next(remaining)))
         else:
-            label, children = made.pop()
-            made[-1][1].append(Tree(label, tuple(children)))
-    top = made[0][1][0]
+            label, children = open_phrases.pop()
+            open_phrases[-1][1].append(Tree(label, tuple(children)))
+    top = open_phrases[0][1][0]
     return top if isinstance(top, Tree) else Tree("", (top,))
 
 
@@ -323,11 +323,11 @@ def subtrees_of(tree: Tree) -> list[Tree]:
 
 def rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | None]) -> Tree | None:
     """Build a new tree from the leaves up; `make` gets each phrase with its new children; None drops it."""
-    made: dict[int, Tree | None] = {}
+    trees: dict[int, Tree | None] = {}
     for node in reversed(subtrees_of(tree)):  # children before parents
-        new = (child if isinstance(child, str) else made[id(child)] for child in node.children)
-        made[id(node)] = make(node, tuple(child for child in new if child is not None))
-    return made[id(tree)]
+        new = (child if isinstance(child, str) else trees[id(child)] for child in node.children)
+        trees[id(node)] = make(node, tuple(child for child in new if child is not None))
+    return trees[id(tree)]
 
 
 # A label stands right after its bracket; binary parses are written with a space there.

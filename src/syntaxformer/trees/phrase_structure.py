@@ -44,14 +44,14 @@ class Phrase:
         self.is_parenthetical = False
 
 
-def first_word(part: Phrase | int) -> int:
+def first_word(constituent: Phrase | int) -> int:
     """Index of a part's first word."""
-    return part.start if isinstance(part, Phrase) else part
+    return constituent.start if isinstance(constituent, Phrase) else constituent
 
 
-def after_word(part: Phrase | int) -> int:
+def after_word(constituent: Phrase | int) -> int:
     """Index after a part's last word."""
-    return part.end if isinstance(part, Phrase) else part + 1
+    return constituent.end if isinstance(constituent, Phrase) else constituent + 1
 
 
 class Skeleton:
@@ -75,14 +75,14 @@ class Skeleton:
             for word, tag in zip(sentence.words, upos, strict=True)
         ]
         check_governors(governors, sentence.words)
-        self.places = [place for place, left_out in enumerate(is_left_out) if not left_out]
-        self.words = [sentence.words[place].lower() for place in self.places]
-        self.upos = [upos[place] for place in self.places]
-        self.relations = [relations[place] for place in self.places]
-        self.subtypes = [deprels[place].partition(":")[2] for place in self.places]
+        self.places = [position for position, left_out in enumerate(is_left_out) if not left_out]
+        self.words = [sentence.words[position].lower() for position in self.places]
+        self.upos = [upos[position] for position in self.places]
+        self.relations = [relations[position] for position in self.places]
+        self.subtypes = [deprels[position].partition(":")[2] for position in self.places]
         moved = _move_up(governors, relations, is_left_out)
-        number_of = {place: number for number, place in enumerate(self.places)} | {ROOT: ROOT}
-        self.governors = projective_governors([number_of[moved[place]] for place in self.places])
+        number_of = {position: number for number, position in enumerate(self.places)} | {ROOT: ROOT}
+        self.governors = projective_governors([number_of[moved[position]] for position in self.places])
         self.children = children_of(self.governors)
         self.order = top_down(self.governors, self.children)
 
@@ -365,12 +365,12 @@ _PAIRED_COMMA_IN = frozenset({"NP", "PP", "ADJP", "ADVP"})
 
 @dataclass(slots=True)
 class _Gap:
-    """Punctuation from `start` to `end`, before the part at `place` of a phrase or after its last part."""
+    """Punctuation from `start` to `end`, before the part at `index` of a phrase or after its last part."""
 
     start: int
     end: int
     phrase: Phrase
-    place: int
+    index: int
     ending: list[Phrase]
     """Phrases that end right before the gap, the highest first."""
 
@@ -400,33 +400,37 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
 def _one_top(tops: list[Phrase | int]) -> Phrase:
     only = tops[0]
     if len(tops) > 1:
-        return Phrase("S", [_as_clause(part) for part in tops])
+        return Phrase("S", [_as_clause(constituent) for constituent in tops])
     clause = _as_clause(only)
     return clause if isinstance(clause, Phrase) else Phrase("FRAG", [clause])
 
 
-def _as_clause(part: Phrase | int) -> Phrase | int:
-    return Phrase("S", [part]) if isinstance(part, Phrase) and part.label == "VP" else part
+def _as_clause(constituent: Phrase | int) -> Phrase | int:
+    return (
+        Phrase("S", [constituent])
+        if isinstance(constituent, Phrase) and constituent.label == "VP"
+        else constituent
+    )
 
 
 def _survey(top: Phrase) -> tuple[list[Phrase], list[_Gap]]:
     """All phrases, and all gaps between their parts."""
     phrases, gaps = _phrases_below(top), list[_Gap]()
     for phrase in phrases:
-        for place, part in enumerate(phrase.children):
-            start = after_word(phrase.children[place - 1])
-            if place and start < first_word(part):
-                ending = _ending_with(phrase.children[place - 1])
-                gaps.append(_Gap(start, first_word(part), phrase, place, ending))
+        for index, child in enumerate(phrase.children):
+            start = after_word(phrase.children[index - 1])
+            if index and start < first_word(child):
+                ending = _ending_with(phrase.children[index - 1])
+                gaps.append(_Gap(start, first_word(child), phrase, index, ending))
     return phrases, gaps
 
 
-def _ending_with(part: Phrase | int) -> list[Phrase]:
+def _ending_with(constituent: Phrase | int) -> list[Phrase]:
     """A part, its last part, the last part of that, and so on down to the word."""
     chain: list[Phrase] = []
-    while isinstance(part, Phrase):
-        chain.append(part)
-        part = part.children[-1]
+    while isinstance(constituent, Phrase):
+        chain.append(constituent)
+        constituent = constituent.children[-1]
     return chain
 
 
@@ -451,7 +455,7 @@ class _Punctuation:
             gap.ending = gap.ending[: 1 + [id(ending) for ending in gap.ending].index(id(phrase))]
             return
         gap.ending = []
-        self.before[id(gap.phrase), gap.place].append(mark)
+        self.before[id(gap.phrase), gap.index].append(mark)
         if word in _BRACKETS:
             self.openings[_BRACKETS[word]] = gap.phrase
         elif word in _OPENING_QUOTES or word == _EITHER_QUOTE:
@@ -475,41 +479,43 @@ class _Punctuation:
         """Put the marks that were assigned to a phrase between its parts."""
         places = range(len(phrase.children))
         parts = [
-            part for place in places for part in (*self.before[id(phrase), place], phrase.children[place])
+            constituent
+            for index in places
+            for constituent in (*self.before[id(phrase), index], phrase.children[index])
         ]
         phrase.children = [*parts, *self.last[id(phrase)], *self.before[id(phrase), len(places)]]
 
 
 def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
     """Make a phrase of parts between brackets or dashes, and of a clause between commas (", he said ,")."""
-    place = 0
-    while place < len(phrase.children):
-        end = _parenthetical_end(phrase.children, place, words)
-        if end and (place, end) != (0, len(phrase.children)):
-            phrase.children[place:end] = [Phrase("PRN", phrase.children[place:end])]
-        place += 1
+    start = 0
+    while start < len(phrase.children):
+        end = _parenthetical_end(phrase.children, start, words)
+        if end and (start, end) != (0, len(phrase.children)):
+            phrase.children[start:end] = [Phrase("PRN", phrase.children[start:end])]
+        start += 1
 
 
-def _parenthetical_end(parts: list[Phrase | int], place: int, words: Sequence[str]) -> int | None:
+def _parenthetical_end(parts: list[Phrase | int], start: int, words: Sequence[str]) -> int | None:
     """The end (exclusive) of the parenthetical that begins at a place; None if there is none."""
-    mark = parts[place]
+    mark = parts[start]
     if isinstance(mark, Phrase):
         return None
     word = words[mark]
     closing = {_BRACKETS[word]} if word in _BRACKETS else _DASHES if word in _DASHES else None
     if closing is not None:
-        ends = (end for end in range(place + 2, len(parts)) if _is_word(parts[end], closing, words))
+        ends = (end for end in range(start + 2, len(parts)) if _is_word(parts[end], closing, words))
         return next((end + 1 for end in ends), None)
-    inside = parts[place + 1 : place + 3]
+    inside = parts[start + 1 : start + 3]
     is_clause = len(inside) == 2 and isinstance(inside[0], Phrase) and inside[0].is_parenthetical
-    is_between = 0 < place < len(parts) - 3
+    is_between = 0 < start < len(parts) - 3
     if word == "," and is_clause and is_between and _is_word(inside[1], {","}, words):
-        return place + 3
+        return start + 3
     return None
 
 
-def _is_word(part: Phrase | int, wanted: frozenset[str] | set[str], words: Sequence[str]) -> bool:
-    return not isinstance(part, Phrase) and words[part] in wanted
+def _is_word(constituent: Phrase | int, forms: frozenset[str] | set[str], words: Sequence[str]) -> bool:
+    return not isinstance(constituent, Phrase) and words[constituent] in forms
 
 
 NEEDED_COLUMNS = ("upos", "governors", "deprels")
@@ -597,9 +603,9 @@ def phrases_of_parse(sentence: Sentence) -> Phrase:
     """The phrases of a parse over its words' indices: `phrase_structure` without words and tags."""
     missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
     if missing or not sentence.words:
-        found = f"one without {', '.join(missing)}" if missing else "one without words"
+        problem = f"one without {', '.join(missing)}" if missing else "one without words"
         raise ValueError(
-            f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got {found}."
+            f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got {problem}."
         )
     return insert_punctuation(_Projection(Skeleton(sentence)).tops(), sentence.words)
 
@@ -621,7 +627,9 @@ class _Projection:
             self._project(word)
         roots = [word for word, governor in enumerate(self.skeleton.governors) if governor < 0]
         tops = [
-            part for root in roots for part in (*self.beside[root], self._as_phrase(root, self.phrases[root]))
+            constituent
+            for root in roots
+            for constituent in (*self.beside[root], self._as_phrase(root, self.phrases[root]))
         ]
         return [_renumber(top, self.skeleton.places) for top in tops]
 
@@ -651,7 +659,12 @@ class _Projection:
 
     def _grow(self, word: int, height: int, children: list[int]) -> None:
         """Put the children at one height around the phrase that a word has so far."""
-        before = [part for child in children if child < word for part in self._parts(word, child, height)]
+        before = [
+            constituent
+            for child in children
+            if child < word
+            for constituent in self._parts(word, child, height)
+        ]
         core, after = self._core(word, height, before), self._after(word, height, children)
         phrase = Phrase(self._label(word, height), [*before, *core, *after])
         phrase.is_coordination = any(
@@ -690,7 +703,9 @@ class _Projection:
         return [phrase]
 
     def _is_governed_twice(self, before: list[Phrase | int]) -> bool:
-        words = [self.skeleton.words[part] for part in before if not isinstance(part, Phrase)]
+        words = [
+            self.skeleton.words[constituent] for constituent in before if not isinstance(constituent, Phrase)
+        ]
         return len(before) == len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED
 
     def _parts(self, word: int, child: int, height: int) -> list[Phrase | int]:
@@ -719,7 +734,7 @@ class _Projection:
         if relation == "nummod":
             return tags[word] == "SYM"
         is_flat_list = skeleton.has(child, frozenset({"conj"})) and not any(
-            isinstance(part, Phrase) for part in _parts_of(self.phrases[child])
+            isinstance(constituent, Phrase) for constituent in _parts_of(self.phrases[child])
         )
         return (
             (relation in ("amod", "compound") and is_flat_list)
@@ -727,15 +742,15 @@ class _Projection:
             or (relation == "advmod" and skeleton.has(child, frozenset({"fixed"})))
         )
 
-    def _as_phrase(self, word: int, part: Phrase | int) -> Phrase | int:
+    def _as_phrase(self, word: int, constituent: Phrase | int) -> Phrase | int:
         """Turn a single word into a phrase, unless its relation keeps it a word."""
         relation = self.skeleton.relations[word]
-        if isinstance(part, Phrase) or relation in _BARE:
-            return part
+        if isinstance(constituent, Phrase) or relation in _BARE:
+            return constituent
         if relation == "compound" and self.skeleton.subtypes[word] == "prt":
-            return Phrase("PRT", [part])
+            return Phrase("PRT", [constituent])
         label = _OF_TAG.get(self.skeleton.upos[word])
-        return Phrase(label, [part]) if label else part
+        return Phrase(label, [constituent]) if label else constituent
 
     def _label(self, word: int, height: int) -> str:
         skeleton = self.skeleton
@@ -767,7 +782,7 @@ def _renumber(top: Phrase | int, places: list[int]) -> Phrase | int:
         return places[top]
     for phrase in _phrases_below(top):
         phrase.start, phrase.end = places[phrase.start], places[phrase.end - 1] + 1
-        phrase.children = [part if isinstance(part, Phrase) else places[part] for part in phrase.children]
+        phrase.children = [child if isinstance(child, Phrase) else places[child] for child in phrase.children]
     return top
 
 
@@ -775,7 +790,7 @@ def _phrases_below(top: Phrase) -> list[Phrase]:
     """A phrase and all phrases in it, each before its parts."""
     phrases = [top]
     for phrase in phrases:  # grows while it is walked
-        phrases.extend(part for part in phrase.children if isinstance(part, Phrase))
+        phrases.extend(child for child in phrase.children if isinstance(child, Phrase))
     return phrases
 
 
@@ -783,10 +798,10 @@ def _finish(top: Phrase, sentence: Sentence, words: Sequence[str]) -> Tree:
     """Turn phrases into a `Tree` with a tag over each word."""
     assert sentence.upos is not None
     leaves = [Tree(tag, (word,)) for word, tag in zip(words, sentence.upos, strict=True)]
-    made: dict[int, Tree] = {}
+    trees: dict[int, Tree] = {}
     for phrase in reversed(_phrases_below(top)):
         parts: Iterator[Tree] = (
-            made[id(part)] if isinstance(part, Phrase) else leaves[part] for part in phrase.children
+            trees[id(child)] if isinstance(child, Phrase) else leaves[child] for child in phrase.children
         )
-        made[id(phrase)] = Tree(phrase.label, tuple(parts))
-    return made[id(top)]
+        trees[id(phrase)] = Tree(phrase.label, tuple(parts))
+    return trees[id(top)]

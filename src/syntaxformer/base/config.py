@@ -69,8 +69,8 @@ class _UniqueKeys(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue  # a list as a key: the base class refuses it
             if key.value in seen:
-                found = f"{key.value[:40]!r} twice, at line {key.start_mark.line + 1}"
-                raise ConfigError(f"{self.name}: expected each key once, got {found}.")
+                repetition = f"{key.value[:40]!r} twice, at line {key.start_mark.line + 1}"
+                raise ConfigError(f"{self.name}: expected each key once, got {repetition}.")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -98,18 +98,18 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
             problems.append(f"{setting!r}: expected key.sub=value.")
             continue
         *sections, last = key.split(".")
-        place = result
+        mapping = result
         for section in sections:
-            inner = place.setdefault(section, {})
-            place[section] = inner = {} if inner is None else inner
+            inner = mapping.setdefault(section, {})
+            mapping[section] = inner = {} if inner is None else inner
             if not isinstance(inner, dict):
                 problems.append(f"{key}: expected {section} to be a section, got the value {inner!r}.")
                 break
-            place = inner
+            mapping = inner
         else:
             try:
                 is_text = _COMMENT.search(value) and value[0] not in "\"'[{"
-                place[last] = value if is_text else _read_yaml(value, key)
+                mapping[last] = value if is_text else _read_yaml(value, key)
             except (yaml.YAMLError, RecursionError, ValueError) as error:
                 problems.append(f"{key}: expected a YAML value, got {one_line(error)}")
             except ConfigError as error:
@@ -127,13 +127,13 @@ def check_once(overrides: Sequence[str]) -> None:
     """
     keys = [setting.partition("=")[0] for setting in overrides]
     lost = (
-        (key, next((one for one in keys[:at] if f"{one}.".startswith(f"{key}.")), ""))
+        (key, next((earlier_key for earlier_key in keys[:at] if f"{earlier_key}.".startswith(f"{key}.")), ""))
         for at, key in enumerate(keys)
     )
     problems = [
-        f"{key}: expected one value, got another of {one} before it. Leave one out."
-        for key, one in lost
-        if one
+        f"{key}: expected one value, got another of {earlier_key} before it. Leave one out."
+        for key, earlier_key in lost
+        if earlier_key
     ]
     if problems:
         raise ConfigError(problems)
@@ -154,9 +154,12 @@ def sections_in_words(sections: Mapping[str, BaseModel]) -> str:
     """Names of sections with the settings that are not defaults: "masks (mode additive, gate head), lisa"."""
     parts = []
     for name, section in sections.items():
-        given = section.model_dump(mode="json", exclude_defaults=True).items()
-        words = (f"{key} {' '.join(map(str, one)) if isinstance(one, list) else one}" for key, one in given)
-        parts.append(f"{name} ({', '.join(words)})" if given else name)
+        settings = section.model_dump(mode="json", exclude_defaults=True).items()
+        words = (
+            f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+            for key, value in settings
+        )
+        parts.append(f"{name} ({', '.join(words)})" if settings else name)
     return ", ".join(parts)
 
 
@@ -185,9 +188,9 @@ def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> C
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        found = config_error(model, error, source).problems
+        problems = config_error(model, error, source).problems
         later = _later_problems(model, content, source, error)
-        raise ConfigError(list(dict.fromkeys([*found, *later]))) from error
+        raise ConfigError(list(dict.fromkeys([*problems, *later]))) from error
 
 
 def _later_problems(
@@ -199,10 +202,10 @@ def _later_problems(
         return []
     known = deepcopy(dict(content))
     for *sections, key in unknown:
-        place: Any = known
+        mapping: Any = known
         for section in sections:
-            place = place[section]
-        del place[key]
+            mapping = mapping[section]
+        del mapping[key]
     try:
         validate(model, known, source)
     except ConfigError as later:
@@ -223,7 +226,7 @@ def nearest(name: str, choices: Sequence[str]) -> str:
 
 
 def _problem(model: type[BaseModel], detail: Any) -> str:
-    path = [str(part) for part in detail["loc"]]
+    path = [str(name) for name in detail["loc"]]
     key = ".".join(path)
     if detail["type"] == "extra_forbidden":
         other = [name for name in model.model_fields if path[-1] in _keys_at(model, [name])]
@@ -256,10 +259,10 @@ def _with_empty_sections(model: type[BaseModel], content: Mapping[str, Any]) -> 
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
-    for part in path:
-        if part not in model.model_fields:  # a place in a list, a key of a mapping
+    for key in path:
+        if key not in model.model_fields:  # a place in a list, a key of a mapping
             continue
-        annotation = model.model_fields[part].annotation
+        annotation = model.model_fields[key].annotation
         options = [annotation, *get_args(annotation)]
         sections = [
             option for option in options if isinstance(option, type) and issubclass(option, BaseModel)

@@ -35,9 +35,9 @@ def say_download(name: str, files: str = CHECKPOINT, kind: str = "model") -> Non
         listed = HfApi().repo_info(name, repo_type=kind, files_metadata=True, timeout=10).siblings or []
     except Exception:  # no network, no such name, no right to read it: loading says which
         return
-    wanted = [one for one in listed if re.fullmatch(files, one.rfilename)]
-    new = [one for one in wanted if not try_to_load_from_cache(name, one.rfilename, repo_type=kind)]
-    size = f"{'up to ' * (kind == 'dataset')}{sum(one.size or 0 for one in new) / 1e6:,.1f} MB"
+    matches = [file for file in listed if re.fullmatch(files, file.rfilename)]
+    new = [file for file in matches if not try_to_load_from_cache(name, file.rfilename, repo_type=kind)]
+    size = f"{'up to ' * (kind == 'dataset')}{sum(file.size or 0 for file in new) / 1e6:,.1f} MB"
     if new:
         logger = logging.getLogger(__name__)
         logger.info("downloading the %s %s from the Hugging Face Hub: %s", kind, name, size)

@@ -37,10 +37,10 @@ class DataError(SyntaxformerError):
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
         self.path = None if path is None else str(path)
         self.line = line
-        place = self.path or ""
+        location = self.path or ""
         if line is not None:
-            place = f"{place}:{line}" if place else f"line {line}"
-        super().__init__(f"{place}: {message}" if place else message)
+            location = f"{location}:{line}" if location else f"line {line}"
+        super().__init__(f"{location}: {message}" if location else message)
 
 
 class TreeError(DataError):
@@ -78,7 +78,7 @@ _CONTROL = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")
 
 def visible(text: object) -> str:
     """Text for a terminal: a control character, which could command it, is spelled in hexadecimal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", str(text))
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", str(text))
 
 
 def one_line(error: BaseException, most: int = 200) -> str:

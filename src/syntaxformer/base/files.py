@@ -206,9 +206,9 @@ def disk_errors(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
-        elif found := re.search(r"([^:]+) \(os error \d+\)", str(error)):
+        elif match := re.search(r"([^:]+) \(os error \d+\)", str(error)):
             # safetensors and tokenizers report a failed write by their own exceptions.
-            reason = found[1].strip()
+            reason = match[1].strip()
         else:
             raise
         raise DataError(
@@ -220,7 +220,9 @@ def remove_partials(folder: Path, below: bool = False, of: str | None = None) ->
     """Delete the partial files and folders, or those `of` one final name, that a killed process left."""
     start = ".*" if of is None else f".{glob.escape(of)}.????????"
     patterns = {f"{start}{PARTIAL}", f"{start}{ASIDE}"}
-    for path in [one for name in patterns for one in (folder.rglob(name) if below else folder.glob(name))]:
+    for path in [
+        partial for name in patterns for partial in (folder.rglob(name) if below else folder.glob(name))
+    ]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -240,8 +242,10 @@ def write_manifest(folder: Path) -> None:
 
 def _entries(folder: Path) -> dict[str, Path]:
     """What is in a folder, and each file of the annotator in it, by the name that a manifest has for it."""
-    kept = [path for path in (folder / KEPT).rglob("*") if path.is_symlink() or not path.is_dir()]
-    return {one.relative_to(folder).as_posix(): one for one in sorted([*folder.iterdir(), *kept])}
+    annotator_files = [path for path in (folder / KEPT).rglob("*") if path.is_symlink() or not path.is_dir()]
+    return {
+        path.relative_to(folder).as_posix(): path for path in sorted([*folder.iterdir(), *annotator_files])
+    }
 
 
 def verify_manifest(folder: str | Path) -> None:
@@ -363,15 +367,18 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
         CheckpointError: The file is missing or not what this version writes.
     """
     try:
-        found = record.model_validate(read_json(path))
+        instance = record.model_validate(read_json(path))
     except ValidationError as error:
         problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"])) or "content"
-        told = problem["msg"].removeprefix("Value error, ")
-        raise CheckpointError(f"{path}: {place}: {told}. It was altered.") from error
-    if format_version is not None and (version := getattr(found, "format_version", None)) != format_version:
+        key = ".".join(map(str, problem["loc"])) or "content"
+        message = problem["msg"].removeprefix("Value error, ")
+        raise CheckpointError(f"{path}: {key}: {message}. It was altered.") from error
+    if (
+        format_version is not None
+        and (version := getattr(instance, "format_version", None)) != format_version
+    ):
         raise CheckpointError(f"{path}: expected format version {format_version}, got {version}.")
-    return found
+    return instance
 
 
 _BOM = b"\xef\xbb\xbf"
@@ -543,9 +550,9 @@ def check_settings(folder: Path, is_checkpoint: bool = False) -> None:
     read = [path for name, path in names.items() if _READ.search(name)]
     if odd := [path for path in read if not path.is_file() and not path.is_dir()]:
         raise CheckpointError(f"{odd[0]}: expected a plain file, got a pipe, a device or a broken link.")
-    if not is_checkpoint and (found := sorted(filter(_OTHER_WEIGHTS.fullmatch, names))):
+    if not is_checkpoint and (other_weights := sorted(filter(_OTHER_WEIGHTS.fullmatch, names))):
         raise CheckpointError(
-            f"{folder}: expected the weights of one model, in model.safetensors, got also {found[0]}."
+            f"{folder}: expected the weights of one model, in model.safetensors, got also {other_weights[0]}."
         )
     sizes = [_LARGEST_NUMBER]
     for path in library_texts(folder):
@@ -554,8 +561,10 @@ def check_settings(folder: Path, is_checkpoint: bool = False) -> None:
         most = MAX_PIECES_BYTES if re.search("token|vocab", path.name) else MAX_JSON_BYTES
         content = read_json(path, most, dict if path.stem in _SETTINGS else object)
         if path.stem in _SETTINGS:
-            found = [n for key, n in content.items() if key.endswith("vocab_size") and isinstance(n, int)]
-            sizes = found or sizes
+            vocabulary_sizes = [
+                n for key, n in content.items() if key.endswith("vocab_size") and isinstance(n, int)
+            ]
+            sizes = vocabulary_sizes or sizes
             for key, value, is_top in values_of(content):
                 if expected := _expected(key, value, max(sizes), is_top):
                     raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")
@@ -577,9 +586,9 @@ def values_of(content: Any) -> Iterator[tuple[str, Any, bool]]:
         key, value, depth = waiting.pop()
         yield key, value, depth == 1
         if isinstance(value, dict) and key not in ("id2label", "label2id"):  # their keys are the user's words
-            waiting += [(name, one, depth + 1) for name, one in value.items()]
+            waiting += [(name, entry, depth + 1) for name, entry in value.items()]
         elif isinstance(value, list):
-            waiting += [(key, one, depth + 1) for one in value]
+            waiting += [(key, element, depth + 1) for element in value]
 
 
 def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
@@ -628,7 +637,7 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
         config = read_json(folder / "config.json")
         dtype = getattr(torch, config.get("dtype") or config.get("torch_dtype") or "float32")
         stored = _stored(folder, min(_LARGEST_NUMBER, torch.finfo(dtype).max))
-        most = min(_MOST_LAYERS, sum(one.numel() > 0 for one in stored.values()))
+        most = min(_MOST_LAYERS, sum(tensor.numel() > 0 for tensor in stored.values()))
         for key, value, _ in values_of(config):
             # A layer takes memory even if it has no weights.
             if isinstance(value, int) and value > most and re.search("layer|group|block", key):
@@ -640,19 +649,19 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
         computed = {*(network._keys_to_ignore_on_save or ())} - {*network.all_tied_weights_keys, *stored}
         unsaved = {*network.all_tied_weights_keys, *computed}
         for name in expected.keys() & stored.keys():
-            one, other = expected[name], stored[name]
-            if one.shape != other.shape:
-                raise ValueError(f"{name} of {tuple(other.shape)}, not {tuple(one.shape)}")
-            if one.is_floating_point() != other.is_floating_point():
-                raise ValueError(f"{name} of {other.dtype}, not {one.dtype}")
-        tables = [one for name, one in network.named_buffers() if name not in expected]
-        tables += [one for name, one in expected.items() if name in computed]
+            tensor, other = expected[name], stored[name]
+            if tensor.shape != other.shape:
+                raise ValueError(f"{name} of {tuple(other.shape)}, not {tuple(tensor.shape)}")
+            if tensor.is_floating_point() != other.is_floating_point():
+                raise ValueError(f"{name} of {other.dtype}, not {tensor.dtype}")
+        tables = [buffer for name, buffer in network.named_buffers() if name not in expected]
+        tables += [tensor for name, tensor in expected.items() if name in computed]
         if (
             n_computed := sum(table.numel() for table in tables if table.is_floating_point())
         ) > _MOST_COMPUTED:
             raise ValueError(f"max_position_embeddings with {n_computed} numbers to compute")
-        lacking = [one.numel() for name, one in expected.items() if name not in {*stored, *unsaved}]
-        if sum(lacking) > 2 * sum(one.numel() for one in stored.values()):
+        lacking = [tensor.numel() for name, tensor in expected.items() if name not in {*stored, *unsaved}]
+        if sum(lacking) > 2 * sum(tensor.numel() for tensor in stored.values()):
             raise ValueError(f"none for {sum(lacking)} numbers")
 
 
@@ -664,21 +673,21 @@ def _stored(folder: Path, most: float) -> dict[str, Any]:
     if not files:
         raise CheckpointError(f"{folder}: expected model.safetensors, found none. Was it saved whole?")
     indices = sorted(folder.glob("model.safetensors.index*.json"))
-    shards = [one.name for one in (*files, *indices) if re.match(r"model(-|\.safetensors\.)", one.name)]
+    shards = [path.name for path in (*files, *indices) if re.match(r"model(-|\.safetensors\.)", path.name)]
     if shards and folder / "model.safetensors" in files:
         raise ValueError(f"{shards[0]} beside model.safetensors")
     for index in indices:
-        if missing := set(read_json(index)["weight_map"].values()) - {one.name for one in files}:
+        if missing := set(read_json(index)["weight_map"].values()) - {path.name for path in files}:
             raise ValueError(f"no file {missing.pop()!r} in the folder")
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for path in files:
         with path.open("rb") as head:
             if int.from_bytes(head.read(8), "little") > MAX_JSON_BYTES:
                 raise ValueError("Error while deserializing header: header too large")
         with safe_open(path, "pt") as file:
             for name in sorted(file.keys()):
-                found[name] = (tensor := file.get_tensor(name)).to("meta")
+                tensors[name] = (tensor := file.get_tensor(name)).to("meta")
                 is_float = tensor.is_floating_point() and tensor.numel()
                 if is_float and not max(map(abs, map(float, tensor.aminmax()))) <= most:
                     raise ValueError(f"NaN or infinity in {name}, or numbers above {most:g}")
-    return found
+    return tensors

@@ -59,7 +59,7 @@ class TextLanguage(NamedTuple):
 
 def language_of(ending: str) -> str | None:
     """The language that an ending names (BCP 47, ISO 639), the last of several: de in deu_DE, ger, tok.de."""
-    parts = [part for part in ending.split(".") if part.lower() not in _NO_LANGUAGE and tag_is_valid(part)]
+    parts = [tag for tag in ending.split(".") if tag.lower() not in _NO_LANGUAGE and tag_is_valid(tag)]
     code = Language.get(parts[-1]).prefer_macrolanguage().language if parts else None
     return code if code and len(code) <= 3 else None
 
@@ -80,9 +80,9 @@ def given_language(value: str) -> str:
 def language_of_side(sides: Any, ending: str) -> TextLanguage:
     """The language of a side of a recipe's data section or of a model: as given, or else by the ending."""
     key = "data.src" if ending == sides.src else "data.tgt"
-    given = sides.src_language if ending == sides.src else sides.tgt_language
+    language = sides.src_language if ending == sides.src else sides.tgt_language
     return TextLanguage(
-        given or language_of(ending), f"{key}_language={given}" if given else f"{key}={ending}"
+        language or language_of(ending), f"{key}_language={language}" if language else f"{key}={ending}"
     )
 
 

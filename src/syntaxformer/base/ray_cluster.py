@@ -73,13 +73,13 @@ def connect(address: str | None, n_cpus: int) -> bool:
 @contextmanager
 def _without_stderr() -> Iterator[None]:
     """Drop what this process writes to its descriptor of stderr, also from outside Python."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr_copy, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr_copy, 2)
+        os.close(stderr_copy)
         os.close(nowhere)
 
 

@@ -73,14 +73,14 @@ class Comparison(_Measured):
     test: str = "one-sided paired bootstrap"
 
 
-def difference_in_words(found: Mapping[str, Any], baseline: str, digits: int = 2) -> str:
+def difference_in_words(comparison: Mapping[str, Any], baseline: str, digits: int = 2) -> str:
     """The fields of a `Comparison` in words."""
-    low, high, p_value = found["low"], found["high"], found["p_value"]
+    low, high, p_value = comparison["low"], comparison["high"], comparison["p_value"]
     interval = "" if low is None else f", 95 % {low:+.{digits}f} to {high:+.{digits}f}"
-    shown = f"no p: {found['no_p']}"
+    shown = f"no p: {comparison['no_p']}"
     if p_value is not None:
-        shown = f"p {'< 0.001' if p_value < 0.0005 else f'= {p_value:.3f}'} ({found['test']})"
-    return f"{found['difference']:+.{digits}f} against {baseline}{interval}, {shown}"
+        shown = f"p {'< 0.001' if p_value < 0.0005 else f'= {p_value:.3f}'} ({comparison['test']})"
+    return f"{comparison['difference']:+.{digits}f} against {baseline}{interval}, {shown}"
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -107,20 +107,20 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
         raise ValueError(f"scores: expected {len(baseline)}, one for each seed, got {len(system)}.")
     if len(baseline) < 2:
         return math.nan
-    differences = [other - one for one, other in zip(baseline, system, strict=True)]
+    differences = [other - base for base, other in zip(baseline, system, strict=True)]
     rounding = RELATIVE_ROUNDING * max(map(abs, [*baseline, *system]))
     if max(differences) - min(differences) <= rounding:
         return 1.0 if max(map(abs, differences)) <= rounding else math.nan
     return float(ttest_rel(system, baseline).pvalue)
 
 
-def seed_interval(found: Spread, confidence: float = 0.95) -> tuple[float, float]:
+def seed_interval(runs: Spread, confidence: float = 0.95) -> tuple[float, float]:
     """Interval of a mean over seeds by Student's t: mean ± t(n − 1) · sd / √n; NaN for one seed.
 
     Source: Student (1908).
     """
-    half = float(student_t.ppf((1 + confidence) / 2, found.n - 1)) * found.sd / math.sqrt(found.n)
-    return found.mean - half, found.mean + half
+    half = float(student_t.ppf((1 + confidence) / 2, runs.n - 1)) * runs.sd / math.sqrt(runs.n)
+    return runs.mean - half, runs.mean + half
 
 
 def detectable_effect(n: int, sd: float) -> float:
@@ -177,7 +177,7 @@ def compare_rows(
         first, second = score(labels, before), score(labels, after)
         return np.array([second[name] - first[name] for name in names])
 
-    measured, found = gain(labels, *sides), dict[str, Comparison]()
+    measured, comparisons = gain(labels, *sides), dict[str, Comparison]()
     drawn = (rng.integers(0, n_rows, n_rows) for _ in range(n_samples))
     gains = np.array([gain(labels[rows], *sides[:, rows]) for rows in drawn])
     ends = np.percentile(gains, [2.5, 97.5], axis=0)
@@ -191,12 +191,14 @@ def compare_rows(
     for name, *values in zip(names, measured.tolist(), p_values.tolist(), *ends.tolist(), strict=True):
         (by, p, low, high), test = values, "paired permutation"
         if name == "accuracy":
-            alone = [int(((one == labels) > (other == labels)).sum()) for one, other in (sides[::-1], sides)]
+            alone = [
+                int(((side == labels) > (other == labels)).sum()) for side, other in (sides[::-1], sides)
+            ]
             exact, p = mcnemar_p(*alone)
-            told = f"right alone on {alone[0]} rows, the other on {alone[1]}"
-            test = f"McNemar's mid-p; exact {exact:.3f}; {told}"
-        found[name] = Comparison(by, math.nan if constant else p, no_p, low, high, test)
-    return found
+            counts = f"right alone on {alone[0]} rows, the other on {alone[1]}"
+            test = f"McNemar's mid-p; exact {exact:.3f}; {counts}"
+        comparisons[name] = Comparison(by, math.nan if constant else p, no_p, low, high, test)
+    return comparisons
 
 
 def bootstrap_rows(
@@ -222,12 +224,15 @@ def bootstrap_rows(
     rng = np.random.default_rng(12345)
 
     def gains(rows: Any) -> list[float]:
-        return [sum(weight * score(labels[rows], one[rows]) for weight, one in pair) for pair in sides]
+        return [
+            sum(weight * score(labels[rows], predictions[rows]) for weight, predictions in pair)
+            for pair in sides
+        ]
 
-    found = np.array([gains(rng.integers(0, n_rows, n_rows)) for _ in range(n_samples)])
+    sample_gains = np.array([gains(rng.integers(0, n_rows, n_rows)) for _ in range(n_samples)])
     measured = np.array(gains(slice(None)))
-    p_values = (1 + (abs(found - found.mean(0)) >= abs(measured)).sum(0)) / (1 + n_samples)
-    means = np.take_along_axis(found, rng.integers(0, n_seeds, found.shape), 1).mean(1)
+    p_values = (1 + (abs(sample_gains - sample_gains.mean(0)) >= abs(measured)).sum(0)) / (1 + n_samples)
+    means = np.take_along_axis(sample_gains, rng.integers(0, n_seeds, sample_gains.shape), 1).mean(1)
     return p_values.tolist(), Interval(float(measured.mean()), *np.percentile(means, [2.5, 97.5]).tolist())
 
 
@@ -236,12 +241,12 @@ def bootstrap_interval(values: Sequence[float] | NDArray[np.float64]) -> Interva
 
     NaN is left out. The ends are NaN below `FEWEST_ROWS`, and the mean is NaN without any value.
     """
-    kept = np.asarray(values, float)
-    kept = kept[~np.isnan(kept)]
-    if len(kept) < FEWEST_ROWS:
-        return Interval(float(kept.mean()) if len(kept) else math.nan, math.nan, math.nan)
+    numbers = np.asarray(values, float)
+    numbers = numbers[~np.isnan(numbers)]
+    if len(numbers) < FEWEST_ROWS:
+        return Interval(float(numbers.mean()) if len(numbers) else math.nan, math.nan, math.nan)
     rng = np.random.default_rng(12345)
-    rows = max(1, MOST_DRAWN // len(kept))  # samples drawn at once; it changes no number
+    rows = max(1, MOST_DRAWN // len(numbers))  # samples drawn at once; it changes no number
     sizes = [min(rows, 2000 - start) for start in range(0, 2000, rows)]
-    means = [kept[rng.integers(0, len(kept), (size, len(kept)))].mean(1) for size in sizes]
-    return Interval(float(kept.mean()), *np.percentile(np.concatenate(means), [2.5, 97.5]).tolist())
+    means = [numbers[rng.integers(0, len(numbers), (size, len(numbers)))].mean(1) for size in sizes]
+    return Interval(float(numbers.mean()), *np.percentile(np.concatenate(means), [2.5, 97.5]).tolist())

@@ -66,8 +66,8 @@ def annotate(
 
     targets = output_paths(inputs, output)
     options.refuse_lone_address(engine, address)
-    given = language and TextLanguage(language, f"--language={language}")
-    texts = [given or language_of_file(one) for one in inputs]
+    text_language = language and TextLanguage(language, f"--language={language}")
+    texts = [text_language or language_of_file(path) for path in inputs]
     chosen = {choose_annotator(annotator, text, "--annotator", "--language=CODE") for text in texts}
     annotator, *more = sorted(chosen)
     if more:
@@ -100,8 +100,8 @@ def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) ->
 
     loaded = load_annotator(annotator)
     for source, target in zip(inputs, targets, strict=True):
-        one = annotator_for(loaded, Path(source).name.partition(".")[0])
-        yield annotate_to_file(target, SourceLines(source), one, progress=True)
+        file_annotator = annotator_for(loaded, Path(source).name.partition(".")[0])
+        yield annotate_to_file(target, SourceLines(source), file_annotator, progress=True)
 
 
 def _in_shards(
@@ -129,7 +129,7 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     One input goes to `output`, or into it if that is a folder; several go into the folder `output`, each
     under its own name without `.gz` and with `.parquet`.
     """
-    if urls := [str(one) for one in inputs if _URL.match(str(one))]:
+    if urls := [str(source) for source in inputs if _URL.match(str(source))]:
         raise ConfigError(f"INPUT: expected a file, got the URL {urls[0]}. Download it first.")
     if _URL.match(str(output)):
         raise ConfigError(

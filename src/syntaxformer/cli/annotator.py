@@ -48,8 +48,8 @@ def train(
     if problems:
         raise ConfigError(problems)
     code = language or named[0]  # type: ignore[index]
-    found = train_annotator(treebanks, dev, output, code, steps=steps, width=width, seed=seed)
-    options.echo(f"{_table(found)}\nwrote {output}: use it as annotation.annotator={output}")
+    scores = train_annotator(treebanks, dev, output, code, steps=steps, width=width, seed=seed)
+    options.echo(f"{_table(scores)}\nwrote {output}: use it as annotation.annotator={output}")
 
 
 @annotator.command()

@@ -142,7 +142,7 @@ def _subnetworks(
     *beside, (_, infused) = classifiers
     view = subnetwork_view(infused, text)
     _check_place(layer, head, *view.logits.shape[:2])
-    plain = {name: plain_attention_beside(view, one, text, layer, head) for name, one in beside}
+    plain = {name: plain_attention_beside(view, classifier, text, layer, head) for name, classifier in beside}
     if network is None and not view.strongest(1):
         raise ConfigError("TEXT: expected words that a relation links, got none. Give a longer text.")
     chosen = view.strongest(1)[0] if network is None else view.network(network)
@@ -153,8 +153,8 @@ def _subnetworks(
     draw_subnetwork(view, output, chosen, layer, head=head, plain=plain)
     options.echo(f"prediction: {view.prediction}")
     weights = view.topical_weights().mean(0)
-    for one in view.strongest(5):
-        options.echo(f"{view.networks[one]:<28} {weights[one]:.4f}")
+    for index in view.strongest(5):
+        options.echo(f"{view.networks[index]:<28} {weights[index]:.4f}")
 
 
 def _parsed(translator: Translator, source: Path, annotator: str | None) -> list[Sentence]:

@@ -64,19 +64,19 @@ def compare(
     if len(called) != len(systems) or len(set(called)) < len(systems):
         raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
     if data is not None and not any((src, ref, train, annotator, target_annotator)):
-        given = model_annotator, None, trust_annotator
-        _write(_classifier_blocks(systems, called, data, examples, given), output)
+        load_options = model_annotator, None, trust_annotator
+        _write(_classifier_blocks(systems, called, data, examples, load_options), output)
         return
     if src is None or not ref or data is not None:
         got = ", got --annotator with --data. Use --model-annotator." if annotator and data else "."
-        wanted = "--src and --ref, or for classifiers --data and --model-annotator"
-        raise ConfigError(f"compare: expected {wanted}{got}")
+        requirement = "--src and --ref, or for classifiers --data and --model-annotator"
+        raise ConfigError(f"compare: expected {requirement}{got}")
     sources, references = options.read_parallel(src, ref)
-    found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
-    outputs = [lines for lines, _ in found]
+    pairs = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
+    outputs = [lines for lines, _ in pairs]
     for path, lines in zip(systems, outputs, strict=True):
         options.check_parallel(src, sources, {path: lines})
-    models = [model for _, model in found if model is not None]
+    models = [model for _, model in pairs if model is not None]
     infos = [model.info for model in models]
     check_directions(infos, "SYSTEMS")
     texts = [language_of_file(src), language_of_file(ref[0])]
@@ -84,7 +84,7 @@ def compare(
         texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
     parser = prepare(choose_annotator(annotator, texts[0], "--annotator"))
     tagger = prepare(choose_annotator(target_annotator, texts[1], "--target-annotator"))
-    for model in (one for one in models if one.info.rewrites_target):
+    for model in (translator for translator in models if translator.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # as in training
         references = [model.as_written(list(map(clean, text))) for text in references]
         outputs = [model.as_written(text) for text in outputs]
@@ -107,17 +107,21 @@ def _write(blocks: list[Block], output: Path | None) -> None:
 
 
 def _classifier_blocks(
-    folders: list[Path], names: tuple[str, ...], data: str, n_examples: int, given: tuple[Any, Any, bool]
+    folders: list[Path],
+    names: tuple[str, ...],
+    data: str,
+    n_examples: int,
+    load_options: tuple[Any, Any, bool],
 ) -> list[Block]:
-    """The report on classifiers; `given` is as in `predictions_beside`."""
+    """The report on classifiers; `load_options` is as in `predictions_beside`."""
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.encoders.prediction import predictions_beside, read_split_for, read_texts_for
     from syntaxformer.study.labelled import judge, labelled_blocks
 
-    first = Classifier.from_folder(folders[0], *given)
+    first = Classifier.from_folder(folders[0], *load_options)
     is_table = Path(data).is_file()
     texts = read_texts_for(first.info, data) if is_table else read_split_for(first.info, None, data, "dev")[1]
-    others = (predictions_beside(folder, first.info, texts, given) for folder in folders[1:])
+    others = (predictions_beside(folder, first.info, texts, load_options) for folder in folders[1:])
     systems = dict(zip(names, [first.predict_set(texts), *others], strict=True))
     judged = judge(first, texts, systems, dict(zip(names, folders, strict=True)), True)
     return labelled_blocks(judged, first.task_type, texts, systems, n_examples)
@@ -126,8 +130,8 @@ def _classifier_blocks(
 def _names(*paths: Path) -> tuple[str, ...]:
     """The last parts in which all paths differ: a and b for cells/a/model and cells/b/model."""
     parts = zip(*(reversed(path.absolute().parts) for path in paths), strict=False)
-    again = (f"{one}{' (again)' * paths[:place].count(one)}" for place, one in enumerate(paths))
-    return next((part for part in parts if len(set(part)) == len(part)), tuple(again))
+    again = (f"{path}{' (again)' * paths[:index].count(path)}" for index, path in enumerate(paths))
+    return next((names for names in parts if len(set(names)) == len(names)), tuple(again))
 
 
 def _outputs(
@@ -142,10 +146,10 @@ def _outputs(
     if not path.is_dir():
         return list(read_lines(path)), None
     translator = Translator.load(path, annotator, None, None, trust)
-    if own := [name for name in translator.encoder.factors if name not in FACTORS]:
+    if factors := [name for name in translator.encoder.factors if name not in FACTORS]:
         raise ConfigError(
-            f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "
+            f"{path}: expected a model without factors of your own, got one that reads {', '.join(factors)}. "
             "Write its translations with `syntaxformer translate` and --factor, and compare that file."
         )
-    found = track(translator.translate(sources), f"translating with {path}", len(sources))
-    return [best[0].text for best in found], translator
+    hypotheses = track(translator.translate(sources), f"translating with {path}", len(sources))
+    return [best[0].text for best in hypotheses], translator

@@ -42,21 +42,25 @@ def cost(
     from syntaxformer.runs.processes import pick_precision
 
     config, infusion = _read(model, InfusionConfig.parse(infuse).fitted())
-    place = pick_device(device and device.removesuffix(":bf16"))
-    wanted = "fp32" if place.type == "cpu" and torch.cuda.is_available() else "auto"  # that of the card
-    precision = "bf16" if str(device).endswith(":bf16") else pick_precision(wanted)
-    plain, infused = (twin.to(place) for twin in costs.twins(config, infusion))
-    budget, longest = 512 if place.type == "cpu" else 8192, longest_input(infused)
+    processor = pick_device(device and device.removesuffix(":bf16"))
+    choice = "fp32" if processor.type == "cpu" and torch.cuda.is_available() else "auto"  # that of the card
+    precision = "bf16" if str(device).endswith(":bf16") else pick_precision(choice)
+    plain, infused = (twin.to(processor) for twin in costs.twins(config, infusion))
+    budget, longest = 512 if processor.type == "cpu" else 8192, longest_input(infused)
     rows = {n: max(1, budget // n) for n in pieces or [min(n, longest) for n in (32, 128, 512)]}
     if max(rows) > longest:
         raise ConfigError(f"--pieces: expected up to {longest}, the positions of {model}, got {max(rows)}.")
-    given = rounds, torch.bfloat16 if precision == "bf16" else torch.float32
+    settings = rounds, torch.bfloat16 if precision == "bf16" else torch.float32
     pair = {"plain": plain, "infused": infused}
-    on = torch.cuda.get_device_name(place) if place.type == "cuda" else f"threads: {torch.get_num_threads()}"
+    on = (
+        torch.cuda.get_device_name(processor)
+        if processor.type == "cuda"
+        else f"threads: {torch.get_num_threads()}"
+    )
     report: dict[str, Any] = {
-        "model": f"{model} ({config.model_type}); {place}, {on}, {precision}, median of {rounds} turns",
+        "model": f"{model} ({config.model_type}); {processor}, {on}, {precision}, median of {rounds} turns",
         "parameters": costs.parameter_counts(infused, plain),
-        "lengths": {n: {"lines": m, **costs.compare(pair, m, n, *given)} for n, m in rows.items()},
+        "lengths": {n: {"lines": m, **costs.compare(pair, m, n, *settings)} for n, m in rows.items()},
     }
     table = [report["model"], costs.parameter_report(infused, plain), *_table(report)]
     options.echo(json.dumps(report) if as_json else "\n".join(table))
@@ -80,8 +84,10 @@ def _read(model: str, infusion: Any) -> tuple[Any, Any]:
     syntax_keys = "plug_in", "factor_sizes", "target_pos", "parse_task"
     says = not stored.is_plain or any(getattr(config, key, None) for key in syntax_keys)
     if says != infusion.is_plain:
-        wanted = "none, as the model says what is infused" if says else "what to put into the plain model"
-        raise ConfigError(f"--infuse: expected {wanted}, got {'one' if says else 'none'}: {model}.")
+        requirement = (
+            "none, as the model says what is infused" if says else "what to put into the plain model"
+        )
+        raise ConfigError(f"--infuse: expected {requirement}, got {'one' if says else 'none'}: {model}.")
     return config, stored if says else infusion
 
 
@@ -90,10 +96,10 @@ _ROWS = {"step_s": "training step, ms", "use_s": "forward pass, ms", "peak_mib":
 
 def _table(report: dict[str, Any]) -> Iterator[str]:
     yield f"\n{'lines × pieces':17}{'':20}{'plain':>10}{'infused':>10}{'times':>7}"
-    for n_pieces, found in report["lengths"].items():
+    for n_pieces, measurements in report["lengths"].items():
         for key, title in _ROWS.items():
             plain, infused = (
-                (value or math.nan) * 1000 ** key.endswith("_s") for value in found[key].values()
+                (value or math.nan) * 1000 ** key.endswith("_s") for value in measurements[key].values()
             )
             times = f"{plain:>10,.1f}{infused:>10,.1f}{infused / plain:>7.2f}"
-            yield f"{found['lines']:>5} × {n_pieces:<9}{title:20}{times}"
+            yield f"{measurements['lines']:>5} × {n_pieces:<9}{title:20}{times}"

@@ -48,17 +48,17 @@ def _logged(run: Path) -> dict[tuple[str, str], dict[float, float]]:
     """Line and name → update → value; of updates that a resumed run logged again, the later value counts."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found: dict[tuple[str, str], dict[float, float]] = {}
+    series: dict[tuple[str, str], dict[float, float]] = {}
     files = sorted(run.rglob("events.out.tfevents.*"), key=lambda file: file.stat().st_mtime)
     is_one = len({file.parent for file in files}) == 1  # each rate and each seed has a folder
     for file in files:
         events = EventAccumulator(str(file), size_guidance={"scalars": 0}).Reload()
         for name in events.Tags()["scalars"]:
-            points = found.setdefault((str(run if is_one else file.parent), name), {})
-            points.update({one.step: one.value for one in events.Scalars(name)})
-    if not found:
+            points = series.setdefault((str(run if is_one else file.parent), name), {})
+            points.update({event.step: event.value for event in events.Scalars(name)})
+    if not series:
         raise DataError(
             f"{run}: expected logs of a run, found none. Train with training.tensorboard=true, and give the "
             "run's folder."
         )
-    return found
+    return series

@@ -48,8 +48,8 @@ def report(
     pairs = list(zip(files[::2], files[1::2], strict=True))
     held_out = {str(src): read_pair_files(src, tgt) for src, tgt in pairs[1:]}
     text, name = read_pair_files(*pairs[0]), f"{files[0]}, {files[1]}"
-    found = report_pairs(name, text, languages, held_out, all_languages=all_lines)
-    options.echo(json.dumps(found.to_dict()) if as_json else found)
+    report = report_pairs(name, text, languages, held_out, all_languages=all_lines)
+    options.echo(json.dumps(report.to_dict()) if as_json else report)
 
 
 @data.command()

@@ -36,9 +36,9 @@ def _print(report: DemoReport) -> None:
 
     options.echo(f"\n{report.systems[0].scores.n_lines} test sentences of {ATTRIBUTION}")
     options.echo(f"{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   folder")
-    for one in report.systems:
-        scores, size = one.scores, f"{one.n_parameters:>11,} {one.seconds:>8.0f}"
-        options.echo(f"{one.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {size}   {one.folder}")
+    for system in report.systems:
+        scores, size = system.scores, f"{system.n_parameters:>11,} {system.seconds:>8.0f}"
+        options.echo(f"{system.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {size}   {system.folder}")
     difference = report.comparison
     p_value = f"no p: {difference.no_p}" if difference.no_p else f"p = {difference.p_value:.3f}"
     options.echo(

@@ -85,9 +85,9 @@ def _torch() -> Iterator[str]:
         yield f"torch is the build for processors, and there is an NVIDIA card. Run: {install}"
     elif cuda and not has_card:
         yield f"torch is the build for CUDA {cuda}, which takes gigabytes, without a card. Run: {processor}"
-    place = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     precision = f"training.precision=auto is {pick_precision('auto')}"
-    yield f"device: {place}, {torch.get_num_threads()} threads; {precision}"
+    yield f"device: {hardware}, {torch.get_num_threads()} threads; {precision}"
 
 
 def _annotators() -> Iterator[str]:
@@ -98,16 +98,16 @@ def _annotators() -> Iterator[str]:
     remedy = f". Run: {_PIP} --force-reinstall syntaxformer"
     yield from (_tried(name, name, text, BROKEN, remedy) for name, text in _EXAMPLES.items())
     for scheme, backend in BACKENDS.items():
-        title, found = f"{scheme}:{backend.argument}", backend.what
+        title, description = f"{scheme}:{backend.argument}", backend.what
         address = os.environ.get(ADDRESS_VARIABLE) if backend.argument == "URL" else None
         if address:
             yield _tried(title, f"corenlp:{address}+timeout=60+retries=1", "It works.")
             continue
         if size := MODEL_SIZES.get(scheme):
-            found += f"; downloaded apart, {size}"
+            description += f"; downloaded apart, {size}"
         if backend.argument == "URL" and not shutil.which("java"):
-            found += ", and java. Run: apt-get install default-jre-headless"
-        yield f"annotator {title}: {found}"
+            description += ", and java. Run: apt-get install default-jre-headless"
+        yield f"annotator {title}: {description}"
 
 
 def _tried(title: str, name: str, text: str, broken: str = "", remedy: str = "") -> str:

@@ -63,9 +63,14 @@ def evaluate(
         if model is None or any([src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]):
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
-        given: dict[str, Any] = {"shuffle": shuffle, "blank": blank, "annotator": annotator, "device": device}
-        given |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
-        predict(model, rows, data=data, split=split, baseline=baseline or [], **given)
+        arguments: dict[str, Any] = {
+            "shuffle": shuffle,
+            "blank": blank,
+            "annotator": annotator,
+            "device": device,
+        }
+        arguments |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
+        predict(model, rows, data=data, split=split, baseline=baseline or [], **arguments)
         return
     if scores is not None or baseline_scores is not None:
         others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
@@ -80,10 +85,10 @@ def evaluate(
     references = texts if len(texts) > 1 else texts[0]
     systems: dict[str, Translator] = {}
     ablation = Ablation.parse(shuffle, blank)
-    for one in (model, *(baseline or ())):
-        is_itself = bool(ablation and systems) and one.resolve() == model.resolve()
-        name = UNCHANGED if is_itself else f"{one}{' (again)' * (str(one) in systems)}"
-        systems[name] = Translator.load(one, annotator, device, None, trust_annotator)
+    for path in (model, *(baseline or ())):
+        is_itself = bool(ablation and systems) and path.resolve() == model.resolve()
+        name = UNCHANGED if is_itself else f"{path}{' (again)' * (str(path) in systems)}"
+        systems[name] = Translator.load(path, annotator, device, None, trust_annotator)
     if ablation:
         (name, intact), *others = systems.items()
         systems = {name: ablate_translator(intact, ablation), **dict(others or [(UNCHANGED, intact)])}
@@ -92,24 +97,24 @@ def evaluate(
     common = scoring.common_scoring(infos, "--baseline")
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
-    for name, one in systems.items():
-        own, told = options.read_factors(factor), f"translating with {name}"
-        scored = sources, references, beam_size, own, told
-        found = scoring.score_translator(one, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
-        report |= {} if report else {"model": name, **asdict(found.scores), "n_loops": found.n_loops}
-        texts[name] = found.hypotheses
+    for name, system in systems.items():
+        factors, label = options.read_factors(factor), f"translating with {name}"
+        scored = sources, references, beam_size, factors, label
+        result = scoring.score_translator(system, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
+        report |= {} if report else {"model": name, **asdict(result.scores), "n_loops": result.n_loops}
+        texts[name] = result.hypotheses
     if output is not None:
         with atomic_text(output) as file:
             file.writelines(f"{line}\n" for line in texts[str(model)])
     references = scoring.written_references([*systems.values()], references)
-    for one in systems.values():  # text that one model cannot write must not decide between them
-        texts = {name: one.as_written(lines) for name, lines in texts.items()}
+    for system in systems.values():  # text that one model cannot write must not decide between them
+        texts = {name: system.as_written(lines) for name, lines in texts.items()}
     note = next(filter(None, map(scoring.reference_note, infos)), None)
     report |= scoring.score_table(texts, references, **common, note=note)
     if len(systems) > 1:
         name, *_ = others = list(systems)[1:]
-        told = next(filter(None, (_table_note(model, Path(one)) for one in others)), None)
-        report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
+        table_note = next(filter(None, (_table_note(model, Path(folder)) for folder in others)), None)
+        report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": table_note}
     options.echo(json.dumps(report)) if as_json else _print(report)
 
 
@@ -123,8 +128,8 @@ def _print(report: dict[str, Any]) -> None:
         rows.append([name, *("–" if row[key] is None else f"{row[key]:.2f}" for key in columns)])
     options.echo_table(rows)
     for name, row in systems.items():
-        for metric, found in row.get("against", {}).items():
-            options.echo(f"{metric:6} {difference_in_words(found, name)}")
+        for metric, comparison in row.get("against", {}).items():
+            options.echo(f"{metric:6} {difference_in_words(comparison, name)}")
     for metric, signature in signatures.items():
         options.echo(f"{metric:6} {signature}")
     if report["n_loops"]:
@@ -145,28 +150,28 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
             "--scores: expected --baseline-scores with it and no option but --json, got "
             f"{'other options' if any(others) else 'one of the two alone'}."
         )
-    values = [_numbers(one) for one in (baseline, path)]
+    values = [_numbers(file) for file in (baseline, path)]
     options.check_parallel(path, values[1], {baseline: values[0]})
     tables = [np.array(value)[:, None] for value in values]
-    found = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
+    comparison = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
     means = [float(table.mean()) for table in tables]
     report = {"scores": str(path), "mean": means[1], "baseline": str(baseline), "baseline_mean": means[0]}
-    words = difference_in_words(found, str(baseline), 4)
-    told = f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{words}"
-    options.echo(json.dumps(report | found) if as_json else told)
+    words = difference_in_words(comparison, str(baseline), 4)
+    text = f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{words}"
+    options.echo(json.dumps(report | comparison) if as_json else text)
 
 
 def _numbers(path: Path) -> list[float]:
     """The scores of a file, one a line."""
     from syntaxformer.base.files import read_lines
 
-    found: list[float] = []
+    scores: list[float] = []
     for number, line in enumerate(read_lines(path), 1):
         with suppress(ValueError):
-            found.append(float(line))
-        if len(found) < number or not math.isfinite(found[-1]):
+            scores.append(float(line))
+        if len(scores) < number or not math.isfinite(scores[-1]):
             raise DataError(f"score: expected a number, got {line[:40]!r}. Write one a line.", path, number)
-    return found
+    return scores
 
 
 def _table_note(model: Path, baseline: Path) -> str | None:
@@ -175,7 +180,9 @@ def _table_note(model: Path, baseline: Path) -> str | None:
     from syntaxformer.runs.run_folder import RUN
 
     kinds = {
-        read_json(one / RUN).get("source_table"): one for one in (model, baseline) if (one / RUN).exists()
+        read_json(folder / RUN).get("source_table"): folder
+        for folder in (model, baseline)
+        if (folder / RUN).exists()
     }
     if kinds.keys() != {"shared", "own"}:
         return None

@@ -58,13 +58,13 @@ def run(
 
     options.refuse_lone_address(engine, address)
     loaded = load_spec(spec, settings or ())
-    opened, wanted = _store(loaded, store), _parts(only or ())
+    opened, selection = _store(loaded, store), _parts(only or ())
     if dry_run:
-        _show_plan(loaded, opened, jobs, wanted, retry_failed)
+        _show_plan(loaded, opened, jobs, selection, retry_failed)
         return
     local = nullcontext(LocalExecutor(jobs)) if engine == "local" else None
     with local or RayExecutor(jobs, address) as executor:
-        counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=wanted, executor=executor)
+        counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=selection, executor=executor)
     options.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
         raise Exit(1)
@@ -128,17 +128,17 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed:
     cells = planned_cells(spec, runs, only)
     check_experiment(spec, runs)
     total, n_unknown, n_skipped = 0.0, 0, 0
-    for one in cells:
-        state = runs[one.key].state if one.key in runs else "waiting"
+    for cell in cells:
+        state = runs[cell.key].state if cell.key in runs else "waiting"
         if state == "done":
-            cost = f"{runs[one.key].seconds:.0f} s"
+            cost = f"{runs[cell.key].seconds:.0f} s"
         elif state == "failed" and not retry_failed:
             cost, n_skipped = "skipped", n_skipped + 1
         else:
-            guess = estimate_seconds(spec, one, runs)
+            guess = estimate_seconds(spec, cell, runs)
             cost = "cost unknown" if guess is None else f"about {guess:.0f} s"
             total, n_unknown = total + (guess or 0.0), n_unknown + (guess is None)
-        options.echo(f"{state:<8} {cost:>14}  {in_words(one.labels)}")
+        options.echo(f"{state:<8} {cost:>14}  {in_words(cell.labels)}")
     todo = [f"about {total / 3600 / jobs:.1f} hours with {jobs} at a time"] if total else []
     if n_unknown:
         todo.append(f"{n_unknown} of unknown cost")

@@ -68,7 +68,7 @@ def finetune(
 
     syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT --seeds 1,2,3 -o runs/mine
     """
-    given = {name: value for name, value in locals().items() if value is not None}
+    arguments = {name: value for name, value in locals().items() if value is not None}
     from syntaxformer.base.files import read_json
     from syntaxformer.encoders.finetune_config import load_finetune
     from syntaxformer.encoders.finetuning import finetune as run
@@ -82,24 +82,24 @@ def finetune(
         "annotation": ("annotator",),
         "training": ("epochs", "learning_rate"),
     }
-    content = {name: given[name] for name in ("task", "model", "output", "seed") if name in given}
+    content = {name: arguments[name] for name in ("task", "model", "output", "seed") if name in arguments}
     for section, names in sections.items():
-        content[section] = {name: given[name] for name in names if name in given}
+        content[section] = {name: arguments[name] for name in names if name in arguments}
     content["data"]["dir"] = data
     if seeds is not None:
-        wanted = [int(one) if one.strip().isdecimal() else -1 for one in seeds.split(",")]
-        parts = [content | {"seed": one, "output": output / f"seed{one}"} for one in wanted]
-        if seed is not None or min(wanted) < 0 or len({*wanted}) < len(wanted):
+        seed_numbers = [int(text) if text.strip().isdecimal() else -1 for text in seeds.split(",")]
+        parts = [content | {"seed": number, "output": output / f"seed{number}"} for number in seed_numbers]
+        if seed is not None or min(seed_numbers) < 0 or len({*seed_numbers}) < len(seed_numbers):
             raise ConfigError(f"--seeds: expected different numbers, and no --seed with them, got {seeds}.")
-        found = finetune_seeds(
-            [load_finetune(part, infuse, settings or ()) for part in parts], resume, overwrite
+        summary = finetune_seeds(
+            [load_finetune(mapping, infuse, settings or ()) for mapping in parts], resume, overwrite
         )
         if not process_team().is_main_process:
             return
-        rows = [[name, *one["dev"].values(), one["model"]] for name, one in found["seeds"].items()]
-        rows += [[name, *found[name].values(), ""] for name in ("mean", "sd")]
-        shown = [[f"{one:.4f}" if isinstance(one, float) else one or "" for one in row] for row in rows]
-        options.echo_table([["seed", *found["mean"], "model"], *shown])
+        rows = [[name, *entry["dev"].values(), entry["model"]] for name, entry in summary["seeds"].items()]
+        rows += [[name, *summary[name].values(), ""] for name in ("mean", "sd")]
+        shown = [[f"{cell:.4f}" if isinstance(cell, float) else cell or "" for cell in row] for row in rows]
+        options.echo_table([["seed", *summary["mean"], "model"], *shown])
         return
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
     if not process_team().is_main_process:

@@ -74,8 +74,8 @@ app.add_typer(data, rich_help_panel="Prepare and deliver")
 app.add_typer(annotator, rich_help_panel="Prepare and deliver")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(flag: bool) -> None:
+    if flag:
         typer.echo(__version__)
         raise typer.Exit
 

@@ -157,7 +157,7 @@ class App(typer.Typer):
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
     """Print a table with names on the left and numbers, which get six characters or more, on the right."""
-    widths = [max(6 * (place > 0), *map(len, cells)) for place, cells in enumerate(zip(*rows, strict=True))]
+    widths = [max(6 * (column > 0), *map(len, cells)) for column, cells in enumerate(zip(*rows, strict=True))]
     for first, *others in rows:
         numbers = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
         echo("  ".join([f"{first:{widths[0]}}", *numbers]))
@@ -210,8 +210,8 @@ def read_parallel(src: Path, references: Sequence[Path]) -> tuple[list[str], lis
         tabs = [number for number, line in enumerate(lines, 1) if "\t" in line and lines is not sources]
         for fault, numbers in (("are empty", empty), ("have a tab, which is read as a space", tabs)):
             if numbers:
-                told = path, len(numbers), len(lines), fault, numbers[0]
-                _log.warning("%s: %d of %d lines %s; the first is line %d", *told)
+                details = path, len(numbers), len(lines), fault, numbers[0]
+                _log.warning("%s: %d of %d lines %s; the first is line %d", *details)
     return sources, texts
 
 
@@ -220,10 +220,10 @@ def check_languages(info: Any, src: Path | None, *references: Path) -> None:
     from syntaxformer.base.languages import language_of_file, language_of_side
 
     for path, ending in ((src, info.src), *((reference, info.tgt) for reference in references)):
-        found = path and language_of_file(path).code
-        if found and (expected := language_of_side(info, ending).code) not in (None, found):
+        language = path and language_of_file(path).code
+        if language and (expected := language_of_side(info, ending).code) not in (None, language):
             _log.warning(
-                "%s: expected %s, as of the model, got a file of %s by its name", path, expected, found
+                "%s: expected %s, as of the model, got a file of %s by its name", path, expected, language
             )
 
 
@@ -232,7 +232,7 @@ def factor_files(settings: Iterable[str] | None) -> dict[str, Path]:
     pairs = [setting.partition("=") for setting in settings or ()]
     wrong = ["".join(pair) for pair in pairs if not (pair[0] and pair[2])]
     if wrong:
-        raise ConfigError([f"--factor: expected NAME=FILE, got {one}." for one in wrong])
+        raise ConfigError([f"--factor: expected NAME=FILE, got {setting}." for setting in wrong])
     return {name: Path(path) for name, _, path in pairs}
 
 
@@ -243,8 +243,8 @@ def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]
     return {name: read_user_values(path) for name, path in factor_files(settings).items()}
 
 
-def check_factor_names(given: Collection[str], translators: Iterable[Translator]) -> None:
+def check_factor_names(names: Collection[str], translators: Iterable[Translator]) -> None:
     """Check that each given factor is read by one of the models."""
     known = {name for translator in translators for name in translator.encoder.factors}
-    if unknown := set(given) - known:
+    if unknown := set(names) - known:
         raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")

@@ -69,9 +69,9 @@ def predict(
     if data is None and (other := split or task):
         name = "--split" if split else "--task"
         raise ConfigError(f"{name}: expected none without --data, got {other}.")
-    split, given = split or "dev", (annotator, device, trust_annotator)
+    split, load_options = split or "dev", (annotator, device, trust_annotator)
     how = {"batch_size": batch_size, "cached": data is not None}
-    classifier = unchanged = Classifier.from_folder(model, *given)
+    classifier = unchanged = Classifier.from_folder(model, *load_options)
     if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)
     known = None
@@ -82,8 +82,10 @@ def predict(
     n_labelled = sum(example.label is not None for example in texts.examples)
     labelled = n_labelled == len(texts)
     if n_labelled and not labelled:
-        told = f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"
-        options.echo(f"warning: {told}.", err=True)
+        message = (
+            f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"
+        )
+        options.echo(f"warning: {message}.", err=True)
     if ablation and not labelled:
         raise ConfigError("--shuffle, --blank: expected labels, whose scores they compare, got rows without.")
     if as_json and not labelled and baseline is None:
@@ -107,10 +109,10 @@ def predict(
     if labelled or baseline is not None:  # `evaluate` gives a list, if need be an empty one
         systems, folders = {str(model): predictions}, {str(model): model}
         systems |= {UNCHANGED: unchanged.predict_set(texts, **how)} if ablation else {}
-        for one in baseline or ():
-            name = f"{one}{' (again)' * (str(one) in systems)}"
-            folders[name] = one
-            systems[name] = prediction.predictions_beside(one, classifier.info, texts, given, **how)
+        for folder in baseline or ():
+            name = f"{folder}{' (again)' * (str(folder) in systems)}"
+            folders[name] = folder
+            systems[name] = prediction.predictions_beside(folder, classifier.info, texts, load_options, **how)
         _say_scores(classifier, texts, systems, folders, as_json)
 
 
@@ -120,8 +122,8 @@ def _file_of(output: Path | None, submitted: str | None, task_type: Any) -> Path
         return None
     written = ".json" if task_type.parts == "span" else ".tsv"
     if output.suffix in {".csv", ".json", ".jsonl"} - {written}:
-        told = f"expected a name ending in {written}, the format that is written, got {output.name}."
-        raise ConfigError(f"-o: {told}")
+        message = f"expected a name ending in {written}, the format that is written, got {output.name}."
+        raise ConfigError(f"-o: {message}")
     return output / (submitted or f"predictions{written}") if output.is_dir() or not output.suffix else output
 
 
@@ -138,12 +140,14 @@ def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Pa
         for metric, value in first["scores"].items():
             options.echo(f"{metric} {value:.4f}")
     else:
-        rows = [[one, *(f"{value:.4f}" for value in row["scores"].values())] for one, row in judged.items()]
+        rows = [
+            [system, *(f"{value:.4f}" for value in row["scores"].values())] for system, row in judged.items()
+        ]
         options.echo_table([["", *first["scores"]], *rows])
-        for one, row in judged.items():
-            for metric, found in row.get("against", {}).items():
-                options.echo(f"{metric} {difference_in_words(found, one, 4)}")
+        for system, row in judged.items():
+            for metric, comparison in row.get("against", {}).items():
+                options.echo(f"{metric} {difference_in_words(comparison, system, 4)}")
     if not as_json:
-        options.echo_table(class_rows({one: row["classes"] for one, row in judged.items()}))
+        options.echo_table(class_rows({system: row["classes"] for system, row in judged.items()}))
     for note in value_notes(judged, len(texts)):
         options.echo(f"warning: {note}", err=True)

@@ -51,7 +51,7 @@ def probe(
     from syntaxformer.study.word_states import load_word_encoder
 
     options.refuse_inputs(output, [treebank, dev, test])
-    wanted = _layers(layers)
+    layer_numbers = _layers(layers)
     train_part = read_probe_treebank(treebank)
     if dev is None:
         train_part, dev_part = train_part.hold_out()
@@ -60,7 +60,7 @@ def probe(
     test_part = dev_part if test is None else read_probe_treebank(test)
     encoder = load_word_encoder(model, annotator, device, trust_annotator)
     config = ProbeConfig(rank=rank, depth=depth, controls=controls, max_epochs=max_epochs, seed=seed)
-    report = probe_model(encoder, train_part, dev_part, test_part, config, wanted)
+    report = probe_model(encoder, train_part, dev_part, test_part, config, layer_numbers)
     text = json.dumps({"model": str(model), **report.as_dict()}, indent=1)
     if output is not None:
         write_text(output, text)
@@ -69,7 +69,7 @@ def probe(
 
 def _layers(text: str) -> list[int] | None:
     try:
-        return None if text == "all" else [int(part) for part in text.split(",")]
+        return None if text == "all" else [int(number) for number in text.split(",")]
     except ValueError as error:
         raise ConfigError(f'--layers: expected "all" or numbers with commas, got {text!r}.') from error
 
@@ -82,10 +82,10 @@ def _print(report: ProbeReport) -> None:
     if report.n_uncovered:
         options.echo(f"{report.n_uncovered} words have no piece of their own, so their vectors are zero")
     options.echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
-    for one in report.scores:
-        root, norm = _shown(one.root_accuracy, 100, 1), _shown(one.norm_spearman, 1, 3)
-        scores = f"{_shown(one.uuas, 100, 1):>6} {_shown(one.spearman, 1, 3):>9} {root:>6} {norm:>14}"
-        options.echo(f"{one.name:<16} {scores} {one.seconds:>8.1f}")
+    for result in report.scores:
+        root, norm = _shown(result.root_accuracy, 100, 1), _shown(result.norm_spearman, 1, 3)
+        scores = f"{_shown(result.uuas, 100, 1):>6} {_shown(result.spearman, 1, 3):>9} {root:>6} {norm:>14}"
+        options.echo(f"{result.name:<16} {scores} {result.seconds:>8.1f}")
 
 
 def _shown(score: float | None, scale: float, digits: int) -> str:

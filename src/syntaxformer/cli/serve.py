@@ -48,7 +48,7 @@ def serve(
 
     syntaxformer serve runs/sit-int8 --port 8000
     """
-    given = {name: value for name, value in locals().items() if value is not None}
+    arguments = {name: value for name, value in locals().items() if value is not None}
     from syntaxformer.base.files import read_lines
 
     with needs_extra("serve", "the service needs"):
@@ -57,12 +57,12 @@ def serve(
     if not math.isfinite(deadline_s):
         raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline_s}.")
     key, where = os.environ.get("SYNTAXFORMER_API_KEY"), "SYNTAXFORMER_API_KEY: expected a key or no variable"
-    if (file := given.pop("api_key_file", None)) is not None:
-        lines = [one for one in read_lines(file) if one.strip()]
+    if (file := arguments.pop("api_key_file", None)) is not None:
+        lines = [line for line in read_lines(file) if line.strip()]
         where = f"--api-key-file: expected a key in {file}"
         if len(lines) > 1:
             raise ConfigError(f"{where}, got {len(lines)} lines. A service has one key.")
         key = "".join(lines)
     if key is not None and not (key := key.strip()):
         raise ConfigError(f"{where}, got an empty one. Without a key, everybody could ask.")
-    run(ServiceConfig(**{**given, "models": name_models(models), "api_key": key}))
+    run(ServiceConfig(**{**arguments, "models": name_models(models), "api_key": key}))

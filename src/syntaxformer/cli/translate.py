@@ -111,8 +111,8 @@ def backtranslate(
     translator = Translator.load(model, annotator, device, None, trust_annotator)
     options.check_languages(translator.info, mono)
     search = {"beam_size": beam_size, "batch_size": batch_size, "temperature": temperature}
-    own = options.factor_files(factor)
-    done = backtranslate(translator, model, mono, output, own, **search, top_k=top_k, seed=seed)
+    factors = options.factor_files(factor)
+    done = backtranslate(translator, model, mono, output, factors, **search, top_k=top_k, seed=seed)
     left_out = "".join(f", left out {n:,} {why}" for why, n in done["left_out"].items())
     options.echo(f"{output}: {done['pairs']:,} pairs of {done['lines']:,} lines{left_out}")
 

@@ -45,16 +45,16 @@ def _run(function: Any, arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
     output, weights = function(**arguments)
     torch.manual_seed(5)
     loss = (output * torch.randn(output.shape)).sum() + (weights * torch.randn(weights.shape)).sum()
-    wanted = {
+    leaves = {
         name: tensor
         for name, tensor in arguments.items()
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad
     }
-    gradients = torch.autograd.grad(loss, list(wanted.values()))
+    gradients = torch.autograd.grad(loss, list(leaves.values()))
     return {
         "output": output.detach(),
         "weights": weights.detach(),
-        **dict(zip(wanted, gradients, strict=True)),
+        **dict(zip(leaves, gradients, strict=True)),
     }
 
 

@@ -220,14 +220,14 @@ def hashed_line(line: str) -> bytes:
     return line.encode("utf-8", "surrogatepass").replace(b"\n", b"\xff") + b"\n"
 
 
-def short_hash(place: Path) -> str:
+def short_hash(root: Path) -> str:
     """Return 12 digits of the SHA-256 of a file, or over names and contents of all files below a folder."""
-    if place.is_file():
-        return hash_file(place)[:SHORT_HASH]
+    if root.is_file():
+        return hash_file(root)[:SHORT_HASH]
     digest = hashlib.sha256()
-    for path in sorted(place.rglob("*")):
+    for path in sorted(root.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
-            name = path.relative_to(place).as_posix()
+            name = path.relative_to(root).as_posix()
             digest.update(f"{name}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:SHORT_HASH]
@@ -441,7 +441,10 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
     }
     words = tuple(word for sentence in parsed for word in sentence.words)
     if "governors" in provides:
-        local = [one.governors if one.governors is not None else [ROOT] * len(one.words) for one in parsed]
+        local = [
+            sentence.governors if sentence.governors is not None else [ROOT] * len(sentence.words)
+            for sentence in parsed
+        ]
         columns["governors"] = join_governors(local)
         columns["deprels"] = tuple(
             "root" if governor == ROOT else deprel
@@ -449,7 +452,7 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
         )
         check_governors(columns["governors"], words)
     if "constituency" in provides and words:
-        trees = [one.tree or flat_tree(one.words, one.tags.get("xpos")) for one in parsed]
+        trees = [sentence.tree or flat_tree(sentence.words, sentence.tags.get("xpos")) for sentence in parsed]
         columns["constituency"] = format_tree(join_trees(trees))
     return Sentence(line, words, tuple(span for sentence in parsed for span in sentence.spans), **columns)
 
@@ -468,11 +471,11 @@ def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) ->
 
 def read_tree(node: Any, label_of: Callable[[Any], str], children_of: Callable[[Any], Sequence[Any]]) -> Tree:
     """Copy a tree of another library, whose leaves are the nodes without children."""
-    made, order = dict[int, Tree | str](), [node]
-    for place in order:  # grows while it is walked, parents before children
-        order.extend(children_of(place))
-    for place in reversed(order):
-        parts = tuple(made[id(child)] for child in children_of(place))
-        made[id(place)] = Tree(label_of(place), parts) if parts else label_of(place)
-    top = made[id(node)]
+    copies, order = dict[int, Tree | str](), [node]
+    for parent in order:  # grows while it is walked, parents before children
+        order.extend(children_of(parent))
+    for parent in reversed(order):
+        parts = tuple(copies[id(child)] for child in children_of(parent))
+        copies[id(parent)] = Tree(label_of(parent), parts) if parts else label_of(parent)
+    top = copies[id(node)]
     return top if isinstance(top, Tree) else Tree("", (top,))

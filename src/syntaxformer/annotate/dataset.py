@@ -61,11 +61,11 @@ def annotate_dataset(
         )
     names = (text,) if isinstance(text, str) else tuple(text)
     parts: Any = dataset if isinstance(dataset, DatasetDict) else {str(dataset.split or ""): dataset}
-    lines = {part: _texts(rows, names, part) for part, rows in parts.items()}
+    lines = {split: _texts(rows, names, split) for split, rows in parts.items()}
     loaded = load_annotator(annotator)
     done: Any = DatasetDict()
-    for part, rows in parts.items():
-        done[part] = _annotated(rows, lines[part], len(names), annotator_for(loaded, part), n_processes)
+    for split, rows in parts.items():
+        done[split] = _annotated(rows, lines[split], len(names), annotator_for(loaded, split), n_processes)
     return done if isinstance(dataset, DatasetDict) else done.popitem()[1]
 
 
@@ -74,24 +74,24 @@ def parts_of(cell: Any) -> list[Any]:
     return [] if cell is None else [cell] if isinstance(cell, Mapping) else list(cell)
 
 
-def _texts(rows: Dataset, names: Sequence[str], part: str) -> list[str]:
+def _texts(rows: Dataset, names: Sequence[str], split: str) -> list[str]:
     """All texts, those of a row one after the other, each after a look at it."""
     for name in names:
         if name not in rows.column_names:
             raise DataError(
                 f"text: expected a column of the data set, got {name!r}. {nearest(name, rows.column_names)}"
             )
-    found = list(chain.from_iterable(zip(*(_column(rows, name) for name in names), strict=True)))
-    empty = [place for place, text in enumerate(found) if not isinstance(text, str) or not text.strip()]
+    texts = list(chain.from_iterable(zip(*(_column(rows, name) for name in names), strict=True)))
+    empty = [position for position, text in enumerate(texts) if not isinstance(text, str) or not text.strip()]
     if empty:
-        numbers = list(dict.fromkeys(place // len(names) for place in empty))
+        numbers = list(dict.fromkeys(position // len(names) for position in empty))
         shown = ", ".join(map(str, numbers[:_MOST_SHOWN])) + ", …" * (len(numbers) > _MOST_SHOWN)
         raise DataError(
-            f"{f'{part}, ' if part else ''}column {names[empty[0] % len(names)]!r}: expected a text in every "
-            f"row, got {found[empty[0]]!r} in row {shown} (from 0; {len(numbers)} in all). Leave such "
+            f"{f'{split}, ' if split else ''}column {names[empty[0] % len(names)]!r}: expected a text in "
+            f"every row, got {texts[empty[0]]!r} in row {shown} (from 0; {len(numbers)} in all). Leave such "
             "rows out with `filter`."
         )
-    return found
+    return texts
 
 
 def _column(rows: Dataset, name: str) -> Iterator[Any]:
@@ -117,24 +117,27 @@ def _annotated(
             f"{'texts' if per_row == 1 else 'pairs'}, got another. Rename or remove it."
         )
     by = f"{annotator.name} {annotator.version}"
-    wanted = list(zip(*(lines[place::per_row] for place in range(per_row)), strict=True))
-    told, before = _column(rows, SYNTAX), _column(rows, SYNTAX)
+    row_texts = list(zip(*(lines[offset::per_row] for offset in range(per_row)), strict=True))
+    present_cells, before = _column(rows, SYNTAX), _column(rows, SYNTAX)
     known = [
-        [(one.get(ANNOTATOR), one["text"]) for one in parts_of(cell)] == [(by, text) for text in texts]
-        for cell, texts in zip(told, wanted, strict=True)
+        [(annotation.get(ANNOTATOR), annotation["text"]) for annotation in parts_of(cell)]
+        == [(by, text) for text in texts]
+        for cell, texts in zip(present_cells, row_texts, strict=True)
     ]
     if not known:  # `map` adds no column to a data set without rows
         return Dataset.from_dict({name: [] for name in features}, features, split=rows.split)
     if all(known):
         return rows
-    missing = [text for is_known, texts in zip(known, wanted, strict=True) if not is_known for text in texts]
+    missing = [
+        text for is_known, texts in zip(known, row_texts, strict=True) if not is_known for text in texts
+    ]
     corpus = annotate_cached(missing, annotator, n_processes=n_processes, progress=True)
     new = ({ANNOTATOR: by, **row} for table in corpus.tables() for row in table.to_pylist())
 
     def cells(_: Any, numbers: list[int]) -> dict[str, list[Any]]:  # is given all rows once, in their order
         old = zip(numbers, before, strict=False)
-        made = [parts_of(cell) if known[at] else list(islice(new, per_row)) for at, cell in old]
-        return {SYNTAX: [parts[0] for parts in made] if per_row == 1 else made}
+        column = [parts_of(cell) if known[at] else list(islice(new, per_row)) for at, cell in old]
+        return {SYNTAX: [parts[0] for parts in column] if per_row == 1 else column}
 
     return rows.map(
         cells,

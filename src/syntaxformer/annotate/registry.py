@@ -152,21 +152,21 @@ def annotator_identity(name: str) -> tuple[str, str]:
 class GivenAnnotator(Annotator):
     """An object of the user's own with `name` and `annotate`; see `load_annotator`."""
 
-    def __init__(self, given: Any) -> None:
-        if not (hasattr(given, "name") and hasattr(given, "annotate")):
+    def __init__(self, user_annotator: Any) -> None:
+        if not (hasattr(user_annotator, "name") and hasattr(user_annotator, "annotate")):
             expected = "a name, or an object with `name` and `annotate`"
-            raise TypeError(f"annotator: expected {expected}, got {type(given).__name__}.")
-        self.given, self.name = given, str(given.name)
-        self.version = str(getattr(given, "version", f"unversioned-{uuid4().hex[:SHORT_HASH]}"))
-        if (provides := getattr(given, "provides", None)) is None:
-            (tried,) = given.annotate(["A dog barks ."])
+            raise TypeError(f"annotator: expected {expected}, got {type(user_annotator).__name__}.")
+        self.user_annotator, self.name = user_annotator, str(user_annotator.name)
+        self.version = str(getattr(user_annotator, "version", f"unversioned-{uuid4().hex[:SHORT_HASH]}"))
+        if (provides := getattr(user_annotator, "provides", None)) is None:
+            (tried,) = user_annotator.annotate(["A dog barks ."])
             provides = [column for column in COLUMNS if getattr(tried, column) is not None]
         self.provides = frozenset(provides)
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """As every annotator does; DataError if the object, without such a method, splits words further."""
         words = check_words(sentences)
-        if (method := getattr(self.given, "annotate_words", None)) is not None:
+        if (method := getattr(self.user_annotator, "annotate_words", None)) is not None:
             return list(method(words))
         annotated = super().annotate_words(words)
         for expected_words, sentence in zip(words, annotated, strict=True):
@@ -181,7 +181,7 @@ class GivenAnnotator(Annotator):
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in this process; DataError if the object gives others."""
         for chunk in chunks_of(lines, 1000):
-            sentences = list(self.given.annotate(chunk))
+            sentences = list(self.user_annotator.annotate(chunk))
             if [sentence.text for sentence in sentences] != chunk:
                 expected = f"{len(chunk)} sentences with the texts of their lines, got {len(sentences)}"
                 raise DataError(f"annotator {self.name}: expected {expected} or others.")
@@ -273,17 +273,17 @@ class WordsAsGiven(Annotator):
             yield from self.annotator.stream(" ".join(given_words(line)) for line in lines)
             return
         chunks = chunks_of(lines, _LINES_AT_A_TIME)
-        made: Iterator[list[Sentence]] = (_of_words(self.annotator, chunk) for chunk in chunks)
+        batches: Iterator[list[Sentence]] = (_of_words(self.annotator, chunk) for chunk in chunks)
         parser = getattr(self.annotator, "annotator", self.annotator)  # also below +phrases
         if not isinstance(parser, BatchedAnnotator):
-            yield from chain.from_iterable(made)
+            yield from chain.from_iterable(batches)
             return
         threads = parser.threads
         if threads is None and n_processes > 1:
-            made = map_in_processes(self.name, _of_words, chunks, n_processes)
+            batches = map_in_processes(self.name, _of_words, chunks, n_processes)
         parser.threads = threads and max(threads, n_processes)  # requests at a time
         try:
-            yield from chain.from_iterable(made)
+            yield from chain.from_iterable(batches)
         finally:
             parser.threads = threads
 
@@ -297,7 +297,7 @@ def _of_words(annotator: Annotator, lines: Sequence[str]) -> list[Sentence]:
 
 
 def trusted_annotator(
-    named: str | None, given: str | Annotator | None, folder: Path, trust: bool = False
+    named: str | None, choice: str | Annotator | None, folder: Path, trust: bool = False
 ) -> str | Annotator | None:
     """The annotator to load for a model: the one that the user gives, or else the one that its folder names.
 
@@ -307,8 +307,8 @@ def trusted_annotator(
     Raises:
         CheckpointError: The folder's annotator would use the network or read files outside the folder.
     """
-    if given is not None or named is None:
-        return given
+    if choice is not None or named is None:
+        return choice
     before, plain, after = split_name(named)
     if plain in BUNDLED:
         return named
@@ -344,12 +344,12 @@ def _deed(name: str) -> str | None:
     if form == "URL":
         from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE, server_address
 
-        _, place, uses_variable = server_address(subject)
+        _, address, uses_variable = server_address(subject)
         password = f", with the password of ${ADDRESS_VARIABLE}" if uses_variable else ""
-        return f"send every line to {place}{password}"
+        return f"send every line to {address}{password}"
     names = [subject, *(options[key] for key in ("package", "dir") if key in options)]
     is_path = form == "PATH" or (form.startswith("NAME") and Path(subject).exists())
-    if is_path or "dir" in options or any(re.search(r"[/\\]|^\.", one) for one in names):
+    if is_path or "dir" in options or any(re.search(r"[/\\]|^\.", path) for path in names):
         return f"read {names[-1]!r}"
     spec = find_spec(subject) if scheme == "spacy" and subject.isidentifier() else None
     installed = {get_path("purelib"), get_path("platlib"), *getsitepackages(), getusersitepackages()}

@@ -114,7 +114,7 @@ class SourceLines:
     def _check_sizes(self, metadata: Any) -> None:
         """Refuse a column of text that unpacks to far more than any text, before it is unpacked."""
         groups = map(metadata.row_group, range(metadata.num_row_groups))
-        for column in (group.column(place) for group in groups for place in range(group.num_columns)):
+        for column in (group.column(index) for group in groups for index in range(group.num_columns)):
             most = max(files.max_line_bytes(), _MOST_PACKED * column.total_compressed_size)
             if column.path_in_schema == TEXT_COLUMN and column.total_uncompressed_size > most:
                 problem = f"column {TEXT_COLUMN}: expected it to unpack to at most {most:,} bytes, got more."
@@ -127,9 +127,10 @@ class SourceLines:
                 problem = f"column {TEXT_COLUMN}: expected at most {bound:,} bytes in a row, got more."
                 raise DataError(f"{problem} {files.larger_bound()}", self.source, row)
             if not isinstance(value, str) or "\0" in value:
-                found = "a NUL" if isinstance(value, str) else repr(value)
+                content = "a NUL" if isinstance(value, str) else repr(value)
                 raise DataError(
-                    f"column {TEXT_COLUMN}: expected text in each row, got {found} in row {row}.", self.source
+                    f"column {TEXT_COLUMN}: expected text in each row, got {content} in row {row}.",
+                    self.source,
                 )
             yield _LINE_ENDS.sub(" ", value)
 
@@ -192,8 +193,8 @@ def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
                 f"annotator {shard.annotator}: expected version {shard.version} on every worker, got "
                 f"{annotator.version}. Install the same packages and models everywhere."
             )
-        part = SourceLines(shard.source).part(shard.first, shard.n_lines)
-        lines = list(short_enough(part, shard.source, shard.first))
+        shard_lines = SourceLines(shard.source).part(shard.first, shard.n_lines)
+        lines = list(short_enough(shard_lines, shard.source, shard.first))
         if hash_lines(lines) != shard.content_hash:
             raise DataError(
                 "expected the lines that were counted, got others: the file was changed.", shard.source

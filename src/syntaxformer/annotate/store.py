@@ -175,9 +175,9 @@ class AnnotatedCorpus(Sequence[Sentence]):
         self, start: int = 0, stop: int | None = None, names: Collection[str] = (*_TAGS, "governors")
     ) -> Columns:
         """Return rows `start` to `stop` (exclusive) as flat arrays, with those named columns that exist."""
-        wanted = [name for name in COLUMNS if name in names and name in self.header.columns]
+        column_names = [name for name in COLUMNS if name in names and name in self.header.columns]
         table = self.table(
-            start, stop, pa.schema([_CODED.field(name) for name in ("starts", "ends", *wanted)])
+            start, stop, pa.schema([_CODED.field(name) for name in ("starts", "ends", *column_names)])
         )
         lengths = pc.list_value_length(table["starts"]).to_numpy()
         values: dict[str, Any] = {}
@@ -205,7 +205,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
 
     def _read(self, group: int, schema: pa.Schema = SCHEMA) -> pa.Table:
         about = self._file.metadata.row_group(group)
-        n_words = max(about.column(place).num_values for place in range(about.num_columns))
+        n_words = max(about.column(index).num_values for index in range(about.num_columns))
         _check_size(max(about.total_byte_size, _BYTES_OF_A_WORD * n_words), self.path)
         try:
             # Arrow's own threads make it slower: a column of a group is too little work for a thread.

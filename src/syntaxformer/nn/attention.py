@@ -176,8 +176,8 @@ class CrossAttention(_MultiHead):
         """Attend to `memory`; a `cache` (`transformers.EncoderDecoderCache`) projects it only once."""
         (query,) = self._project(states, self.query, 1)
         if cache is not None and cache.is_updated.get(layer):
-            kept = cache.cross_attention_cache.layers[layer]
-            key, value = kept.keys, kept.values
+            layer_cache = cache.cross_attention_cache.layers[layer]
+            key, value = layer_cache.keys, layer_cache.values
         else:
             key, value = self._project(memory, self.key_value, 2)
             if cache is not None:

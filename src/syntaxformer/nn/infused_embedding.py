@@ -309,7 +309,7 @@ def _factor_widths(
     if spec.merge == "sum":
         return dict.fromkeys(factors, width)
     if widths is None:
-        return {name: 4 if place else width - 4 * (len(factors) - 1) for place, name in enumerate(factors)}
+        return {name: 4 if index else width - 4 * (len(factors) - 1) for index, name in enumerate(factors)}
     if set(widths) != set(factors):
         raise ValueError(
             f"infusion.widths: expected one width for each of {list(factors)}, got {dict(widths)}."

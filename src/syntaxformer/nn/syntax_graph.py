@@ -46,7 +46,7 @@ def syntax_attention_graph(
     check_arguments(mode, on_empty_row, summation, dropout, active, n_networks)
     if key_mask is None:
         key_mask = torch.ones_like(relations[:, 0, 0], dtype=torch.bool)
-    given, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
+    value_dtype, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
     n_ids, multiplicative = 3 * max_distance + 2, mode == "multiplicative"
     with without_autocast(query.device):
         logits = query.to(exact) @ key.to(exact).transpose(-1, -2)
@@ -80,9 +80,11 @@ def syntax_attention_graph(
             alpha = alpha * (n_active * summed_weight(summation, n_active))
         *of_trees, of_full = alpha.split([n_ids] * relations.shape[1] + [1], -1)
         full = of_full[:, None]
-        for one, empty in zip(of_trees, absent, strict=False):  # they have none of their own
-            full = full + (one * empty).sum(-1, keepdim=True)[:, None]
-        betas = [one[:, None] * inverse for one, inverse in zip(of_trees, inverses, strict=True)]
+        for tree_alpha, empty in zip(of_trees, absent, strict=False):  # they have none of their own
+            full = full + (tree_alpha * empty).sum(-1, keepdim=True)[:, None]
+        betas = [
+            tree_alpha[:, None] * inverse for tree_alpha, inverse in zip(of_trees, inverses, strict=True)
+        ]
         if gate is not None:
             gate = gate.to(exact).expand(exp.shape[1])[:, None, None]
             betas, full = [beta * gate for beta in betas], 1 + gate * (full - 1)
@@ -91,11 +93,11 @@ def syntax_attention_graph(
             shares = shares + beta.gather(3, of_tree[:, None].expand(-1, beta.shape[1], -1, -1))
             total = total + beta.sum(-1, keepdim=True)
         attention = ((exp - zero) * shares + zero * total) * valid + exp * (full * inverse_full)
-        output = drop(attention, dropout).to(given) @ value
+        output = drop(attention, dropout).to(value_dtype) @ value
     if not return_weights:
         return output, None
-    of_networks = [one[..., 1:] for one in of_trees] + [of_full] * include_full
-    return output, torch.cat(of_networks, -1).to(given)
+    of_networks = [tree_alpha[..., 1:] for tree_alpha in of_trees] + [of_full] * include_full
+    return output, torch.cat(of_networks, -1).to(value_dtype)
 
 
 def _exponentials(logits: Tensor, key_mask: Tensor, multiplicative: bool) -> tuple[Tensor, Tensor]:
@@ -119,9 +121,9 @@ def _shares(logits: list[Tensor], n_ids: int, active: Sequence[bool] | None, inc
     """α `[b, q, trees · ids + 1]`, 0 for relation 0 and those that take no part; full attention is last."""
     n_trees = len(logits) - 1
     rest = list([True] * (n_trees * (n_ids - 1) + include_full) if active is None else active)
-    kept: list[bool] = []
+    flags: list[bool] = []
     for _ in range(n_trees):
-        kept, rest = [*kept, False, *rest[: n_ids - 1]], rest[n_ids - 1 :]
+        flags, rest = [*flags, False, *rest[: n_ids - 1]], rest[n_ids - 1 :]
     of_all = torch.cat(logits, -1)
-    taken = torch.tensor([*kept, *(rest or [False])], dtype=torch.bool, device=of_all.device)
+    taken = torch.tensor([*flags, *(rest or [False])], dtype=torch.bool, device=of_all.device)
     return of_all.masked_fill(~taken, -torch.inf).softmax(-1)

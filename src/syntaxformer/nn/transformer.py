@@ -122,13 +122,15 @@ class DecoderLayer(_Layer):
         """
         own_cache = None if cache is None else cache.self_attention_cache
         around = self.around_self_attention
-        update, own = self.self_attention(around.enter(states), None, True, own_cache, layer, return_weights)
+        update, self_weights = self.self_attention(
+            around.enter(states), None, True, own_cache, layer, return_weights
+        )
         states = around.leave(states, update)
         around = self.around_cross_attention
         update, weights = self.cross_attention(
             around.enter(states), memory, memory_mask, cache, layer, return_weights
         )
-        return self._feed_forward(around.leave(states, update)), own, weights
+        return self._feed_forward(around.leave(states, update)), self_weights, weights
 
 
 def sinusoids(

@@ -64,7 +64,7 @@ def check_tokenizer(path: Path) -> None:
         kinds = Counter(value for key, value in parts if key == "type" and isinstance(value, str))
         kinds["Replace"] -= sum(_divides(value) for _, value in parts)
         kinds[""] = kinds.total()
-        strange = [part for part in parts if _is_strange(*part)]
+        strange = [pair for pair in parts if _is_strange(*pair)]
         strange += [("type", kind) for kind, most in _MOST_STEPS.items() if kinds[kind] > most]
         if strange:
             raise CheckpointError(
@@ -84,7 +84,11 @@ def _is_strange(key: str, value: Any) -> bool:
     if key == "precompiled_charsmap":
         return _longest_form(b64decode(value)) > _LONGEST_FORM
     if isinstance(value, list):
-        texts = [one["Sequence"]["id"] for one in value if isinstance(one, dict) and "Sequence" in one]
+        texts = [
+            segment["Sequence"]["id"]
+            for segment in value
+            if isinstance(segment, dict) and "Sequence" in segment
+        ]
         return len(value) > _LONGEST_LISTS.get(key, _MOST_PIECES) or len(texts) > len(set(texts))
     if isinstance(value, dict) and value.get("type") == "Replace":  # nothing grows but where it is divided
         return len(value["content"]) > len(value["pattern"].get("String", " ")) and not _divides(value)
@@ -112,7 +116,10 @@ def read_sentencepiece(model: bytes) -> Any:
 
     proto = import_protobuf().ModelProto()
     proto.ParseFromString(model)
-    longest, n_added = max(len(one.piece) for one in proto.pieces), sum(one.type == 4 for one in proto.pieces)
+    longest, n_added = (
+        max(len(piece.piece) for piece in proto.pieces),
+        sum(piece.type == 4 for piece in proto.pieces),
+    )
     form = _longest_form(proto.normalizer_spec.precompiled_charsmap)
     if form > _LONGEST_FORM or longest > _LONGEST_STRING or n_added > _MOST_PIECES:
         raise ValueError(f"pieces of {longest} characters, forms of {form} bytes, {n_added} pieces of a user")
@@ -129,6 +136,6 @@ def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
     padding = tokenizer.backend_tokenizer.padding or {}
     longest = max(padding.get("length") or 0, padding.get("pad_to_multiple_of") or 0)
     last = max(tokenizer.get_vocab().values(), default=0)
-    for what, found, most in (("padding", longest, 1024), ("piece", last, n_rows - 1)):
-        if found > most:
-            raise CheckpointError(f"{folder}: tokenizer: {what}: expected at most {most}, got {found}.")
+    for what, number, most in (("padding", longest, 1024), ("piece", last, n_rows - 1)):
+        if number > most:
+            raise CheckpointError(f"{folder}: tokenizer: {what}: expected at most {most}, got {number}.")

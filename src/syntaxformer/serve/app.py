@@ -86,8 +86,8 @@ async def translate(body: schemas.TranslateRequest, request: Request) -> schemas
     engine = _engine(request, "translation", body.model, body.texts)
     assert isinstance(engine, TranslatorEngine)
     settings = gate.translate_settings(body, engine, request.app.state.config)
-    found = await _results(request, engine, body.texts, settings)
-    return schemas.TranslateAnswer(model=engine.description.name, translations=found)
+    translations = await _results(request, engine, body.texts, settings)
+    return schemas.TranslateAnswer(model=engine.description.name, translations=translations)
 
 
 @_work.post("/v1/classify", response_model_exclude_none=True, summary="Classify texts")
@@ -95,8 +95,8 @@ async def classify(body: schemas.ClassifyRequest, request: Request) -> schemas.C
     """Classify a batch of texts or pairs of texts, in order."""
     engine = _engine(request, "classification", body.model, body.texts)
     assert isinstance(engine, ClassifierEngine)
-    found = await _results(request, engine, gate.check_pairs(body.texts, engine), None)
-    return schemas.ClassifyAnswer(model=engine.description.name, classifications=found)
+    classifications = await _results(request, engine, gate.check_pairs(body.texts, engine), None)
+    return schemas.ClassifyAnswer(model=engine.description.name, classifications=classifications)
 
 
 @_work.post("/v1/explain", response_model_exclude_none=True, summary="Look into a model")
@@ -111,8 +111,8 @@ async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.Exp
         raise Problem(422, f"text: expected a text for {engine.description.name}, got a pair.")
     else:
         items = texts
-    (found,) = await _results(request, engine, items, gate.settings_of(body, schemas.ExplainSettings))
-    return found
+    (explanation,) = await _results(request, engine, items, gate.settings_of(body, schemas.ExplainSettings))
+    return explanation
 
 
 def _engine(
@@ -121,7 +121,7 @@ def _engine(
     """The model of a request; its counts are noted for the log, its texts only if the service logs texts."""
     state = request.app.state
     engine = gate.choose(state.engines, task, name)
-    parts = [part for text in texts for part in ([text] if isinstance(text, str) else text)]
+    parts = [side for text in texts for side in ([text] if isinstance(text, str) else text)]
     log = {"model": engine.description.name, "texts": len(parts), "characters": gate.n_characters(parts)}
     request.state.log = {**log, "content": parts} if state.config.log_texts else log
     gate.check_texts(texts, state.config)
@@ -149,8 +149,8 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
             if await request.is_disconnected():
                 raise Problem(499, "client: expected one that waits for its answer, got a closed connection.")
             if time.monotonic() > state.end:
-                told = "service: expected one that goes on, got one that was told to stop. Send it later."
-                raise Problem(503, told, headers={"Retry-After": "5"})
+                message = "service: expected one that goes on, got one that was told to stop. Send it later."
+                raise Problem(503, message, headers={"Retry-After": "5"})
         return work.result()
     except SyntaxformerError as error:
         raise Problem(422, str(error)) from error

@@ -148,7 +148,7 @@ class Batcher:
         while batch := self._take():
             start = time.monotonic()
             await self._finish(batch)
-            now, costs = time.monotonic(), [sum(job.costs[part]) or 1.0 for job, part in batch]
+            now, costs = time.monotonic(), [sum(job.costs[span]) or 1.0 for job, span in batch]
             for (job, _), cost in zip(batch, costs, strict=True):
                 used = self._lately(job.client, now) + (now - start) * cost / sum(costs)
                 self._used[job.client] = used, now
@@ -157,26 +157,26 @@ class Batcher:
 
     async def _finish(self, batch: Sequence[_Part]) -> None:
         """Process a batch; if it fails, process each part alone, so that only the faulty request fails."""
-        items = [item for job, part in batch for item in job.items[part]]
+        items = [item for job, span in batch for item in job.items[span]]
         jobs, start = [job for job, _ in batch], time.monotonic()
         work = self._work, jobs[0].settings, items, lambda: all(job.is_over for job in jobs)
         try:
             results = iter(await asyncio.get_running_loop().run_in_executor(self._thread, *work))
             self.metrics.add_batch(self.model, len(items), time.monotonic() - start)
-            for job, part in batch:
-                job.results += [next(results) for _ in job.items[part]]
+            for job, span in batch:
+                job.results += [next(results) for _ in job.items[span]]
                 if len(job.results) == len(job.items) and not job.answer.done():
                     job.answer.set_result(job.results)
         except TimeoutError as error:
-            for job, part in batch:  # it waits again, for fewer at a time
-                job.n_taken, job.n_together = part.start, max(1, len(items) // 4)
+            for job, span in batch:  # it waits again, for fewer at a time
+                job.n_taken, job.n_together = span.start, max(1, len(items) // 4)
             if len(items) == 1 and not jobs[0].is_over:
                 message = f"texts.{jobs[0].n_taken}: {error}. Send its sentences, or ask for fewer beams."
                 jobs[0].answer.set_exception(Problem(422, message, "text_too_long"))
         except Exception as error:
-            for job, part in batch if len(batch) > 1 else ():
+            for job, span in batch if len(batch) > 1 else ():
                 if not job.is_over:
-                    await self._finish([(job, part)])
+                    await self._finish([(job, span)])
             if len(batch) == 1 and not jobs[0].answer.done():
                 jobs[0].answer.set_exception(error)
 

@@ -70,9 +70,9 @@ class Engine:
         self, name: str, task: Task, model: Any, reader: Any, annotator: str | None, **described: Any
     ) -> None:
         self._reader = reader  # it has the tokenizer
-        own = model.info.annotator
+        model_annotator = model.info.annotator
         self.parser = annotator  # whose trees are shown if the model reads none
-        read = (annotator or own) if model.annotator else own
+        read = (annotator or model_annotator) if model.annotator else model_annotator
         self.description = ModelDescription(name=name, task=task, annotator=read, **described)
 
     def work(self, settings: Any, items: list[Any], is_over: IsOver = None) -> Sequence[Any]:
@@ -145,8 +145,8 @@ class TranslatorEngine(Engine):
         lines, n_beams = [WARM_UP] * n_texts, BEAMS if n_texts == 1 else self.n_beams
         settings = self.translator.info.decoding.model_copy(update={"beam_size": n_beams})
         source = self.translator.encode(lines)
-        found = self.translator.search(lines, source, settings)
-        n_made = [1 + len(best[0].pieces) for best in found]
+        hypotheses = self.translator.search(lines, source, settings)
+        n_made = [1 + len(best[0].pieces) for best in hypotheses]
         return n_beams * sum(map(_work, n_made, source.lengths.tolist()))
 
     def limits(self, n_beams: int, n_texts: int, n_read: int) -> tuple[float, int | None]:
@@ -187,9 +187,9 @@ class TranslatorEngine(Engine):
             "is_over": lambda: time.monotonic() > end or (is_over is not None and is_over()),
         }
         n_best, scores = settings.n_best, settings.scores
-        found = self.translator.search(lines, source, decoding, n_best, scores, **bounds)
+        hypotheses = self.translator.search(lines, source, decoding, n_best, scores, **bounds)
         translations = []
-        for row, best in enumerate(found):
+        for row, best in enumerate(hypotheses):
             translation = Translation(text=best[0].text)
             if n_best > 1 or scores:
                 translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
@@ -251,9 +251,9 @@ class ClassifierEngine(Engine):
 
     def classify(self, items: list[str | tuple[str, str]]) -> list[Classification]:
         """Classify texts or pairs."""
-        found = self.classifier.predict(items)
-        cut = [found.n_truncated > 0 and self.classifier.is_cut(item) for item in items]
-        answers = zip(self.classifier.answers(found), cut, strict=True)
+        predictions = self.classifier.predict(items)
+        cut = [predictions.n_truncated > 0 and self.classifier.is_cut(item) for item in items]
+        answers = zip(self.classifier.answers(predictions), cut, strict=True)
         return [Classification(**answer, truncated=is_cut) for answer, is_cut in answers]
 
 
@@ -291,10 +291,10 @@ def load_engine(
     from syntaxformer.translation.translator import Translator
 
     translator = Translator.load(folder, annotator, device, None, trust)
-    if own := [factor for factor in translator.encoder.factors if factor not in FACTORS]:
+    if factors := [factor for factor in translator.encoder.factors if factor not in FACTORS]:
         raise ConfigError(
             f"{folder}: expected a model that reads text alone, got one with factors of your own, "
-            f"{', '.join(own)}, which a request cannot give. Use `syntaxformer translate` with --factor."
+            f"{', '.join(factors)}, which a request cannot give. Use `syntaxformer translate` with --factor."
         )
     _try_annotator(translator.annotator, folder)
     return _with_parser(TranslatorEngine(name, translator, annotator), translator.info, folder, trust)

@@ -103,16 +103,16 @@ class Gate:
         if not scope["path"].startswith(PROTECTED) or self.config.api_key is None:
             return None
         scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-        given = headers.get(b"x-api-key") or (key.strip() if scheme.lower() == b"bearer" else scheme)
-        if hmac.compare_digest(given, self.config.api_key.encode()):
+        client_key = headers.get(b"x-api-key") or (key.strip() if scheme.lower() == b"bearer" else scheme)
+        if hmac.compare_digest(client_key, self.config.api_key.encode()):
             return None
         message = "key: expected the service's key, got {}. Send the header `Authorization: Bearer KEY`."
-        found = "another" if given else "none"
-        return Problem(401, message.format(found), headers={"WWW-Authenticate": "Bearer"})
+        description = "another" if client_key else "none"
+        return Problem(401, message.format(description), headers={"WWW-Authenticate": "Bearer"})
 
-    def _too_large(self, found: str) -> str:
+    def _too_large(self, size: str) -> str:
         return (
-            f"body: expected at most {self.config.max_body_bytes} bytes, got {found}. "
+            f"body: expected at most {self.config.max_body_bytes} bytes, got {size}. "
             "Send the texts in several requests."
         )
 
@@ -179,20 +179,22 @@ def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) ->
     known = {key: engine for key, engine in engines.items() if task in (None, engine.description.task)}
     chosen = known.get(next(iter(known), "") if name is None else name)
     if chosen is None:
-        found = "nothing" if name is None else shown(name)
+        requested_name = "nothing" if name is None else shown(name)
         choice = f"one of {', '.join(known)}"
         if not known:
             choice = f"{TASKS[task or '']} among the served models, which have none"
-        raise Problem(422, f"model: expected {choice}, got {found}. See GET /v1/models.", "no_such_model")
+        raise Problem(
+            422, f"model: expected {choice}, got {requested_name}. See GET /v1/models.", "no_such_model"
+        )
     return chosen
 
 
 def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
     """Check that a text to explain is not empty, and short: its matrices grow with the square of that."""
-    if (found := n_characters(texts)) > config.max_explained_characters:
+    if (length := n_characters(texts)) > config.max_explained_characters:
         raise Problem(
             422,
-            f"text: expected at most {config.max_explained_characters} characters, got {found}. "
+            f"text: expected at most {config.max_explained_characters} characters, got {length}. "
             "Send a part of it, because the answer grows with the square of the length.",
             "text_too_long",
         )
@@ -206,20 +208,20 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
         message = f"texts: expected at most {config.max_texts}, got {len(texts)}. Send several requests."
         raise Problem(422, message, "too_many_texts")
     parts = {
-        f"texts.{place}" if isinstance(one, str) else f"texts.{place}.{part}": text
-        for place, one in enumerate(texts)
-        for part, text in enumerate([one] if isinstance(one, str) else one)
+        f"texts.{index}" if isinstance(entry, str) else f"texts.{index}.{side}": text
+        for index, entry in enumerate(texts)
+        for side, text in enumerate([entry] if isinstance(entry, str) else entry)
     }
-    for place, text in parts.items():
+    for field, text in parts.items():
         if len(text) > config.max_characters:
             raise Problem(
                 422,
-                f"{place}: expected at most {config.max_characters} characters, got {len(text)}. "
+                f"{field}: expected at most {config.max_characters} characters, got {len(text)}. "
                 "Send it in parts, such as sentences.",
                 "text_too_long",
             )
         if half := _HALF.search(text):
-            message = f"{place}: expected Unicode text, got {half[0]!a}, half a character, at {half.start()}."
+            message = f"{field}: expected Unicode text, got {half[0]!a}, half a character, at {half.start()}."
             raise Problem(422, message, "not_unicode")
 
 
@@ -261,15 +263,15 @@ def settings_of(request: BaseModel, kind: type[_Settings]) -> _Settings:
 def check_pairs(texts: Sequence[str | list[str]], engine: ClassifierEngine) -> list[str | tuple[str, str]]:
     """Texts in the form that a classifier takes: none empty, and pairs where it was trained on pairs."""
     items: list[str | tuple[str, str]] = []
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         parts = [text] if isinstance(text, str) else text
         if len(parts) != engine.n_texts:
-            wanted = "a text" if engine.n_texts == 1 else "a pair of texts"
+            form = "a text" if engine.n_texts == 1 else "a pair of texts"
             raise Problem(
-                422, f"texts.{place}: expected {wanted} for {engine.description.name}, got {len(parts)}."
+                422, f"texts.{index}: expected {form} for {engine.description.name}, got {len(parts)}."
             )
-        if not all(part.strip() for part in parts):
-            raise Problem(422, f"texts.{place}: expected a text that is not empty, got ''.", "empty_text")
+        if not all(side.strip() for side in parts):
+            raise Problem(422, f"texts.{index}: expected a text that is not empty, got ''.", "empty_text")
         items.append(parts[0] if engine.n_texts == 1 else (parts[0], parts[1]))
     return items
 

@@ -81,20 +81,20 @@ def _problem_of(error: RequestValidationError) -> Problem:
         message = "body: expected JSON, got another content type."
         return Problem(422, f"{message} Send `Content-Type: application/json`.")
     if any(detail["type"] == "json_invalid" for detail in details):
-        found = details[0].get("ctx", {}).get("error", "other bytes")
-        return Problem(400, f"body: expected JSON, got: {found}.")
+        reason = details[0].get("ctx", {}).get("error", "other bytes")
+        return Problem(400, f"body: expected JSON, got: {reason}.")
     return Problem(422, " ".join(_sentence(detail) for detail in details[:10]))
 
 
 def _sentence(detail: Any) -> str:
-    parts = (str(part)[:60] for part in detail["loc"] if part not in ("body", "query", "path"))
-    place = ".".join(parts) or "body"
+    parts = (str(key)[:60] for key in detail["loc"] if key not in ("body", "query", "path"))
+    field = ".".join(parts) or "body"
     if detail["type"] == "missing":
-        return f"{place}: expected a value, got nothing."
+        return f"{field}: expected a value, got nothing."
     if detail["type"] == "extra_forbidden":
-        return f"{place}: unknown field."
+        return f"{field}: unknown field."
     expected = _PREFIX.sub("", detail["msg"])
-    return f"{place}: expected {expected}, got {shown(detail.get('input'))}."
+    return f"{field}: expected {expected}, got {shown(detail.get('input'))}."
 
 
 def _http_problem(request: Request, error: HTTPException) -> Problem:
@@ -117,8 +117,8 @@ _PROPER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
-def set_request_id(given: str | None) -> str:
+def set_request_id(header: str | None) -> str:
     """Begin a request; a given id of letters, digits, ".", "_" and "-" is kept."""
-    request_id = given if given and _PROPER.fullmatch(given) else uuid.uuid4().hex
+    request_id = header if header and _PROPER.fullmatch(header) else uuid.uuid4().hex
     _current.set(request_id)
     return request_id

@@ -97,8 +97,12 @@ class SmallReads(H11Protocol):
         self._wait_for_a_head()
         if len(self.connections) > min(4096, N_FILES // 2):
             others: Any = self.connections
-            asking = [one for one in others if one.conn.their_state in (h11.IDLE, h11.SEND_BODY)]
-            min(asking, key=lambda one: one._since).transport.abort()
+            asking = [
+                connection
+                for connection in others
+                if connection.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+            ]
+            min(asking, key=lambda connection: connection._since).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Read what came, and close the connection later if it is no whole head by then."""
@@ -211,9 +215,9 @@ def _check_address(config: ServiceConfig) -> None:
     """Check the address before models are loaded, which takes long."""
     try:
         family, *_, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind((config.host, config.port))
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((config.host, config.port))
     except OSError as error:
         raise ConfigError(
             f"--host, --port: expected an address to listen on, got {config.host}:{config.port}: "

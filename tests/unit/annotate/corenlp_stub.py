@@ -33,11 +33,13 @@ def analyse(text, properties):
             sentences.append(waiting)
             waiting = []
     annotators = properties["annotators"].split(",")
-    return {"sentences": [sentence(found, text, annotators) for found in [*sentences, waiting] if found]}
+    return {
+        "sentences": [sentence(matches, text, annotators) for matches in [*sentences, waiting] if matches]
+    }
 
 
-def sentence(found, text, annotators):
-    words = [ESCAPES.get(match[0], match[0]) for match in found]
+def sentence(matches, text, annotators):
+    words = [ESCAPES.get(match[0], match[0]) for match in matches]
     tokens = [
         {
             "index": index,
@@ -48,13 +50,13 @@ def sentence(found, text, annotators):
             "pos": "NN" if match[0][0].isalpha() else ".",
             **({"lemma": match[0].lower()} if "lemma" in annotators else {}),
         }
-        for index, (word, match) in enumerate(zip(words, found, strict=True), 1)
+        for index, (word, match) in enumerate(zip(words, matches, strict=True), 1)
     ]
     answer = {"index": 0, "tokens": tokens}
     if "depparse" in annotators:
         answer["basicDependencies"] = [
-            {"dep": "ROOT" if place == 0 else "dep", "governor": place, "dependent": place + 1}
-            for place in range(len(words))
+            {"dep": "ROOT" if position == 0 else "dep", "governor": position, "dependent": position + 1}
+            for position in range(len(words))
         ]
     if "parse" in annotators:
         answer["parse"] = f"(ROOT (S {' '.join(f'(NN {word})' for word in words)}))"

@@ -22,14 +22,16 @@ def test_a_string_is_no_list_of_lines():
     message = r"^lines: expected a list of strings, got the string 'the cat'\. Put it into a list\.$"
     with pytest.raises(TypeError, match=message):
         Blank().annotate("the cat")
-    assert [one.text for one in Blank().annotate(["the cat", ""])] == ["the cat", ""]
+    assert [sentence.text for sentence in Blank().annotate(["the cat", ""])] == ["the cat", ""]
 
 
 def test_columns_of_a_parser_may_be_arrays():
     """Most parsers give governors as an array, which has no truth value and no hash."""
-    given = Sentence(
+    sentence = Sentence(
         "a cat", ["a", "cat"], np.array([[0, 1], [2, 5]]), governors=np.array([1, -1]), upos=["DET", "NOUN"]
     )
-    assert given == Sentence("a cat", ("a", "cat"), ((0, 1), (2, 5)), governors=(1, -1), upos=("DET", "NOUN"))
-    assert {type(one) for one in given.governors} == {int}
-    assert hash(given) == hash(Sentence(**vars(given)))
+    assert sentence == Sentence(
+        "a cat", ("a", "cat"), ((0, 1), (2, 5)), governors=(1, -1), upos=("DET", "NOUN")
+    )
+    assert {type(governor) for governor in sentence.governors} == {int}
+    assert hash(sentence) == hash(Sentence(**vars(sentence)))

@@ -38,7 +38,7 @@ def test_one_line_in_one_sentence_out(annotator, lines):
         assert len(sentence.upos) == len(sentence)
 
 
-@given(line=LINES.flatmap(lambda part: st.integers(0, 200).map(lambda n: (part or "x") * n)))
+@given(line=LINES.flatmap(lambda text: st.integers(0, 200).map(lambda n: (text or "x") * n)))
 @settings(deadline=None)
 def test_segments_are_the_line(line):
     segments = list(segments_of(line))
@@ -65,13 +65,13 @@ def test_dropping_white_space_tokens_keeps_ancestors(drawn):
     nlp = spacy.blank("xx")
     doc = Doc(nlp.vocab, words=words, spaces=[False] * len(words), heads=heads, deps=["dep"] * len(words))
     governors = DocReader(nlp.vocab.strings, frozenset({"governors"})).read(doc, doc.text).governors
-    kept = [index for index, word in enumerate(words) if not word.isspace()]
-    for new, old in enumerate(kept):
+    positions = [index for index, word in enumerate(words) if not word.isspace()]
+    for new, old in enumerate(positions):
         ancestor = old
         while heads[ancestor] != ancestor:
             ancestor = heads[ancestor]
-            if ancestor in kept:
-                assert governors[new] == kept.index(ancestor)
+            if ancestor in positions:
+                assert governors[new] == positions.index(ancestor)
                 break
         else:
             assert governors[new] == -1

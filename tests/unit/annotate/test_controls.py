@@ -63,12 +63,12 @@ def is_forest(governors):
 def test_random_trees_are_uniform_over_all_with_so_many_roots(n_words, n_roots, n_trees):
     """All vectors of governors are enumerated; n^(n - 1) of them are trees with one root (Cayley)."""
     rng = np.random.default_rng(7)
-    every = [one for one in product(range(-1, n_words), repeat=n_words) if is_forest(one)]
-    every = [one for one in every if one.count(-1) == n_roots]
+    every = [governors for governors in product(range(-1, n_words), repeat=n_words) if is_forest(governors)]
+    every = [governors for governors in every if governors.count(-1) == n_roots]
     assert len(every) == n_trees
     counts = Counter(tuple(random_governors(n_words, n_roots, rng)) for _ in range(6400))
     assert counts.keys() == set(every)
-    assert chisquare([counts[one] for one in every]).pvalue > 0.001
+    assert chisquare([counts[governors] for governors in every]).pvalue > 0.001
 
 
 @pytest.mark.parametrize(("n_words", "catalan"), [(2, 1), (3, 2), (4, 5), (5, 14)])
@@ -81,8 +81,8 @@ def test_random_bracketings_are_uniform(n_words, catalan):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_line_keeps_its_words_and_depends_on_its_text_and_the_seed_alone(kind):
-    plain, made = load_annotator(Parser()).annotate(LINES), control(kind).annotate(LINES)
-    for before, after in zip(plain, made, strict=True):
+    plain, sentences = load_annotator(Parser()).annotate(LINES), control(kind).annotate(LINES)
+    for before, after in zip(plain, sentences, strict=True):
         assert (after.text, after.words, after.offsets) == (before.text, before.words, before.offsets)
         assert sorted(after.upos) == sorted(before.upos)
         assert len(before) > 1 or after == before
@@ -91,12 +91,12 @@ def test_each_line_keeps_its_words_and_depends_on_its_text_and_the_seed_alone(ki
         assert kind == "permuted" or tags_of(parse_tree(after.constituency or "(A a)")) == (
             before.upos or ("A",)
         )
-    assert control(kind).annotate(LINES) == made
-    assert control(kind).annotate_words([line.split() for line in LINES]) == made
+    assert control(kind).annotate(LINES) == sentences
+    assert control(kind).annotate_words([line.split() for line in LINES]) == sentences
     if kind != "other_sentence":
-        assert control(kind).annotate(LINES[::-1]) == made[::-1]
+        assert control(kind).annotate(LINES[::-1]) == sentences[::-1]
     if kind != "chain":
-        assert any(control(kind, seed).annotate(LINES) != made for seed in (1, 2, 3))
+        assert any(control(kind, seed).annotate(LINES) != sentences for seed in (1, 2, 3))
 
 
 def test_a_chain_hangs_each_word_on_the_word_before_it_and_branches_to_the_right():
@@ -108,12 +108,16 @@ def test_a_chain_hangs_each_word_on_the_word_before_it_and_branches_to_the_right
 
 def test_another_sentence_of_as_many_words_lends_its_tree(caplog):
     """Only the first and the last line have four words; that of five words has no other."""
-    made = control("other_sentence").annotate([*LINES, LINES[0]])
-    assert [one.governors for one in made if len(one) == 4] == [(2, 2, 3, -1), (1, 2, -1, 2), (2, 2, 3, -1)]
-    assert made[0].deprels == ("th", "ol", "ma", "sl")
-    assert made[0].constituency == "(S (X (NP (A old)) (B dogs)) (C bark) (D loudly))"
-    assert made[4].constituency == "(S (A the) (VP (B old) (C man) (D slept)))"
-    assert made[2] == control("random_tree").annotate(LINES)[2]
+    sentences = control("other_sentence").annotate([*LINES, LINES[0]])
+    assert [sentence.governors for sentence in sentences if len(sentence) == 4] == [
+        (2, 2, 3, -1),
+        (1, 2, -1, 2),
+        (2, 2, 3, -1),
+    ]
+    assert sentences[0].deprels == ("th", "ol", "ma", "sl")
+    assert sentences[0].constituency == "(S (X (NP (A old)) (B dogs)) (C bark) (D loudly))"
+    assert sentences[4].constituency == "(S (A the) (VP (B old) (C man) (D slept)))"
+    assert sentences[2] == control("random_tree").annotate(LINES)[2]
     assert caplog.text.count("no other sentence has as many words: 1") == 1
 
 
@@ -129,9 +133,9 @@ def test_permuted_moves_tags_and_nodes_together():
 
 
 def test_names_nest_and_phrases_go_inside():
-    made = load_annotator("random_tree(permuted(en)+phrases,seed=3)+phrases")
-    assert made.name == "random_tree(permuted(en+phrases),seed=3)"
-    assert made.version.endswith("+phrases1+permuted1+random_tree1")
+    annotator = load_annotator("random_tree(permuted(en)+phrases,seed=3)+phrases")
+    assert annotator.name == "random_tree(permuted(en+phrases),seed=3)"
+    assert annotator.version.endswith("+phrases1+permuted1+random_tree1")
     assert is_file("random_tree(conllu:x(1).conllu)+phrases")
     assert not is_file("random_tree(en)")
     with pytest.raises(ConfigError, match=r"chain\(ANNOTATOR\)"):

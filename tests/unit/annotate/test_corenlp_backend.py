@@ -83,10 +83,12 @@ def test_results_do_not_depend_on_threads(server):
     assert load(server, "+threads=3").annotate(lines) == plain
     assert list(load(server).stream(lines, n_processes=2)) == plain
     lines = ["a b .", "c d"] * 3
-    given = [line.split() for line in lines]
-    assert load(server, "+threads=3").annotate_words(given) == load(server).annotate_words(given)
+    word_lists = [line.split() for line in lines]
+    assert load(server, "+threads=3").annotate_words(word_lists) == load(server).annotate_words(word_lists)
     waiting = WordsAsGiven(load(server, "+threads=2"))
-    assert [one.words for one in waiting.stream(lines, n_processes=4)] == [tuple(one) for one in given]
+    assert [sentence.words for sentence in waiting.stream(lines, n_processes=4)] == [
+        tuple(words) for words in word_lists
+    ]
     assert waiting.annotator.threads == 2
 
 
@@ -100,15 +102,19 @@ def test_given_words_are_asked_for_side_by_side():
             return [Sentence.from_words(words) for words in sentences]
 
     annotator = BatchedAnnotator(Together(), "both", "1", frozenset(), batch_lines=1, threads=2)
-    assert [one.words for one in annotator.annotate_words([["a"], [], ["b"]])] == [("a",), (), ("b",)]
+    assert [sentence.words for sentence in annotator.annotate_words([["a"], [], ["b"]])] == [
+        ("a",),
+        (),
+        ("b",),
+    ]
 
 
 def test_given_words_are_never_cut_again(server):
     annotator = load(server, "+language=german")
     server.requests.clear()
-    given = [["can't", "3/4.", "dog\u00a0house"], [], ["😀", "."], ["a\u2003b\u200b", "."]]
-    sentences = annotator.annotate_words(given)
-    assert [list(sentence.words) for sentence in sentences] == given
+    word_lists = [["can't", "3/4.", "dog\u00a0house"], [], ["😀", "."], ["a\u2003b\u200b", "."]]
+    sentences = annotator.annotate_words(word_lists)
+    assert [list(sentence.words) for sentence in sentences] == word_lists
     assert leaves_of(parse_tree(sentences[3].constituency))[0] == "a\u2003b\u200b"
     assert all(len(sentence.roots) == 1 for sentence in sentences if sentence.words)
     assert [text for _, _, text, _ in server.requests] == ["can't 3/4. dog_house", "😀 .", "a_b_ ."]
@@ -184,11 +190,11 @@ def test_sentences_that_the_server_skipped_and_arcs_that_it_left_out(server, cap
 def test_a_busy_server_is_asked_again(server):
     annotator = load(server)
     server.answers = [
-        lambda one: one.reply(503, b"busy"),
-        lambda one: one.connection.shutdown(socket.SHUT_RDWR),
+        lambda handler: handler.reply(503, b"busy"),
+        lambda handler: handler.connection.shutdown(socket.SHUT_RDWR),
     ]
     assert annotator.annotate(["a"])[0].words == ("a",)
-    server.answers = [lambda one: one.reply(503, b"busy")] * 3
+    server.answers = [lambda handler: handler.reply(503, b"busy")] * 3
     with pytest.raises(SyntaxformerError, match=r"got HTTP 503: busy\. The text: 'a'\.$"):
         annotator.annotate(["a"])
     server.refuses = "poison"
@@ -207,7 +213,7 @@ def test_no_server():
 
 
 def test_a_server_that_does_not_answer(server):
-    server.answers = [lambda one: one.server and server.release.wait(5)] * 2
+    server.answers = [lambda handler: handler.server and server.release.wait(5)] * 2
     with pytest.raises(SyntaxformerError, match=r"in 0\.1 s, got none in 2 attempt\(s\)"):
         load(server, "+timeout=0.1+retries=1")
 
@@ -220,7 +226,7 @@ def test_what_is_no_corenlp_is_told(server, answer, request):
     gc.collect()
     gc.disable()
     request.addfinalizer(gc.enable)
-    server.answers = [lambda one: one.reply(200, answer)]
+    server.answers = [lambda handler: handler.reply(200, answer)]
     with pytest.raises(
         SyntaxformerError, match=r"^corenlp: expected JSON with a list of sentences from http"
     ):
@@ -230,18 +236,33 @@ def test_what_is_no_corenlp_is_told(server, answer, request):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda one: one.pop("tokens"), "got KeyError: 'tokens'."),
-        (lambda one: one["tokens"][0].pop("characterOffsetEnd"), "got KeyError: 'characterOffsetEnd'."),
-        (lambda one: one["tokens"][0].update(characterOffsetEnd=99), "offsets within the text, got 0 to 99."),
-        (lambda one: one["tokens"][0].update(characterOffsetEnd="x"), "got ValueError: invalid literal"),
+        (lambda sentence: sentence.pop("tokens"), "got KeyError: 'tokens'."),
         (
-            lambda one: one["basicDependencies"][0].update(governor=9),
+            lambda sentence: sentence["tokens"][0].pop("characterOffsetEnd"),
+            "got KeyError: 'characterOffsetEnd'.",
+        ),
+        (
+            lambda sentence: sentence["tokens"][0].update(characterOffsetEnd=99),
+            "offsets within the text, got 0 to 99.",
+        ),
+        (
+            lambda sentence: sentence["tokens"][0].update(characterOffsetEnd="x"),
+            "got ValueError: invalid literal",
+        ),
+        (
+            lambda sentence: sentence["basicDependencies"][0].update(governor=9),
             "got ValueError: a dependency from 9 to 1",
         ),
-        (lambda one: one["basicDependencies"][0].update(governor=2), "analysis of 'a b': "),
-        (lambda one: one.update(parse="(ROOT (S"), "got TreeError: line 1: tree: expected 2 more closing"),
-        (lambda one: one.update(parse="(ROOT (S (NN a)))"), "expected a tree over 2 words, got one over 1."),
-        (lambda one: one.update(tokens=[3]), "got TypeError"),
+        (lambda sentence: sentence["basicDependencies"][0].update(governor=2), "analysis of 'a b': "),
+        (
+            lambda sentence: sentence.update(parse="(ROOT (S"),
+            "got TreeError: line 1: tree: expected 2 more closing",
+        ),
+        (
+            lambda sentence: sentence.update(parse="(ROOT (S (NN a)))"),
+            "expected a tree over 2 words, got one over 1.",
+        ),
+        (lambda sentence: sentence.update(tokens=[3]), "got TypeError"),
     ],
 )
 def test_answers_that_do_not_fit_are_refused(server, change, message):
@@ -265,10 +286,10 @@ def test_secrets_stand_in_no_name_message_or_log(server, caplog, monkeypatch):
     path, _, _, authorization = server.requests[-1]
     assert path == "/hidden/way/"
     assert authorization == "Basic YW5uOnBAc3M="  # ann:p@ss
-    server.answers = [lambda one: one.reply(401, b"who?")]
+    server.answers = [lambda handler: handler.reply(401, b"who?")]
     with pytest.raises(SyntaxformerError) as refused:
         annotator.annotate(["a"])
-    server.answers = [lambda one: one.reply(302, b"", Location="http://elsewhere.invalid/")]
+    server.answers = [lambda handler: handler.reply(302, b"", Location="http://elsewhere.invalid/")]
     with pytest.raises(SyntaxformerError, match="HTTP 302") as moved:
         annotator.annotate(["a"])
     with pytest.raises(ConfigError) as unknown:

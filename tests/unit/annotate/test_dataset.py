@@ -40,14 +40,14 @@ def test_a_cell_is_the_annotation():
             "xpos": None, "deprels": ["root", "dep"], "governors": [-1, 0], "lemmas": None, "feats": None, "constituency": None,
         },
     }  # fmt: skip
-    read = [Sentence.from_dict(part) for row in done for part in parts_of(row["syntax"])]
+    read = [Sentence.from_dict(annotation) for row in done for annotation in parts_of(row["syntax"])]
     assert read == TableAnnotator().annotate(TEXTS)
 
 
 def test_pairs_have_two():
     pairs = Dataset.from_dict({"premise": TEXTS, "hypothesis": ["the cat purrs", "cats"]})
     done = sf.annotate_dataset(pairs, ("premise", "hypothesis"), TableAnnotator())
-    said = [[part["text"] for part in row["syntax"]] for row in done]
+    said = [[annotation["text"] for annotation in row["syntax"]] for row in done]
     assert said == [["the cat sat .", "the cat purrs"], ["cats sit", "cats"]]
     assert sf.annotate_dataset(done, ("premise", "hypothesis"), TableAnnotator()) is done
 
@@ -114,11 +114,11 @@ def test_a_column_a_data_set_and_an_annotator_that_are_none():
 
 @pytest.mark.parametrize("column", [["a", "b"], "of pairs"])
 def test_a_column_of_that_name_that_is_another(column):
-    given = rows(syntax=column) if isinstance(column, list) else rows(other=TEXTS)
+    dataset = rows(syntax=column) if isinstance(column, list) else rows(other=TEXTS)
     if column == "of pairs":
-        given = sf.annotate_dataset(given, ("sentence", "other"), TableAnnotator())
+        dataset = sf.annotate_dataset(dataset, ("sentence", "other"), TableAnnotator())
     with pytest.raises(DataError, match=r"^column 'syntax': "):
-        sf.annotate_dataset(given, "sentence", TableAnnotator())
+        sf.annotate_dataset(dataset, "sentence", TableAnnotator())
 
 
 def test_an_empty_set():
@@ -128,8 +128,8 @@ def test_an_empty_set():
 
 
 def test_each_part_has_its_parsed_file(tmp_path):
-    for part, word in (("train", "cats"), ("dev", "dogs")):
-        (tmp_path / f"{part}.conllu").write_text(
+    for split, word in (("train", "cats"), ("dev", "dogs")):
+        (tmp_path / f"{split}.conllu").write_text(
             f"# text = {word}\n1\t{word}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
         )
     parts = DatasetDict(train=rows(["cats"]), dev=rows(["dogs"]))

@@ -43,13 +43,13 @@ def test_chunks_cover_the_lines_in_order():
 def test_a_line_of_too_many_words_is_refused_by_its_number_before_it_is_parsed(annotator, line, n_words):
     class Parser:
         def parse_lines(self, lines):
-            return [annotator.annotate([one])[0] for one in lines]
+            return [annotator.annotate([text])[0] for text in lines]
 
     other = parsers.BatchedAnnotator(Parser(), "other", "1", annotator.provides, batch_lines=1)
-    for one, n_processes in ((annotator, 1), (annotator, 2), (other, 1)):
-        found = one.stream(["a b", line, "c"], n_processes=n_processes)
+    for backend, n_processes in ((annotator, 1), (annotator, 2), (other, 1)):
+        sentences = backend.stream(["a b", line, "c"], n_processes=n_processes)
         with pytest.raises(DataError, match=rf"^line 2: .* 100,000 words in a line, got {n_words:,}"):
-            list(found)
+            list(sentences)
 
 
 def test_a_line_of_as_many_words_as_there_may_be_or_of_one_long_word_is_taken():
@@ -60,10 +60,10 @@ def test_a_line_of_as_many_words_as_there_may_be_or_of_one_long_word_is_taken():
 @pytest.mark.slow
 def test_given_words_in_processes(annotator):
     lines = [f"a  dog-{number} ." for number in range(1200)]
-    given = WordsAsGiven(annotator)
-    found = list(given.stream(lines, n_processes=2))
-    assert [one.text for one in found] == [" ".join(line.split()) for line in lines]
-    assert found[:3] == given.annotate(lines[:3])
+    words_annotator = WordsAsGiven(annotator)
+    sentences = list(words_annotator.stream(lines, n_processes=2))
+    assert [sentence.text for sentence in sentences] == [" ".join(line.split()) for line in lines]
+    assert sentences[:3] == words_annotator.annotate(lines[:3])
 
 
 @pytest.mark.slow

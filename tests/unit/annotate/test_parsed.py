@@ -67,8 +67,8 @@ def test_trees_of_other_libraries_are_copied_however_deep():
     node = "leaf"
     for _ in range(5000):
         node = ("P", [node])
-    label = lambda one: one if isinstance(one, str) else one[0]  # noqa: E731
-    tree = read_tree(node, label, lambda one: () if isinstance(one, str) else one[1])
+    label = lambda subtree: subtree if isinstance(subtree, str) else subtree[0]  # noqa: E731
+    tree = read_tree(node, label, lambda subtree: () if isinstance(subtree, str) else subtree[1])
     assert format_tree(tree).count("(P") == 5000
     assert read_tree("word", label, lambda _: ()).children == ("word",)
 

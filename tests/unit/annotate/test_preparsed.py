@@ -46,8 +46,8 @@ def test_lines_get_sentences_in_order_with_their_own_offsets(conllu):
 def test_words_in_another_unicode_form_than_the_line(tmp_path):
     words = ["Ka\u0308se", "10\u00a0000", "."]
     write_conllu(tmp_path / "a.conllu", [Sentence.from_words(words, upos=("NOUN", "NUM", "PUNCT"))])
-    (found,) = load_annotator(f"conllu:{tmp_path / 'a.conllu'}").annotate(["Käse 10 000 ."])
-    assert found.offsets == ((0, 4), (5, 11), (12, 13))
+    (sentence,) = load_annotator(f"conllu:{tmp_path / 'a.conllu'}").annotate(["Käse 10 000 ."])
+    assert sentence.offsets == ((0, 4), (5, 11), (12, 13))
 
 
 def test_a_blank_line_takes_no_sentence(conllu):
@@ -183,7 +183,9 @@ def test_given_words_of_a_long_file(tmp_path):
         tmp_path / "x.conllu", [Sentence.from_words(line.split(), upos=("NOUN", "NUM")) for line in lines]
     )
     annotator = WordsAsGiven(load_annotator(f"conllu:{tmp_path / 'x.conllu'}"))
-    assert [one.text for one in annotator.annotate([line.replace(" ", "  ") for line in lines])] == lines
+    assert [
+        sentence.text for sentence in annotator.annotate([line.replace(" ", "  ") for line in lines])
+    ] == lines
 
 
 def test_equal_lines_keep_their_own_parses(tmp_path):
@@ -193,7 +195,7 @@ def test_equal_lines_keep_their_own_parses(tmp_path):
     annotator, lines = load_annotator(f"conllu:{tmp_path / 'gold.conllu'}"), ["it flies"] * 3
     known = AnnotatedInOrder(annotate_cached(lines, annotator, tmp_path / "cache"))
     assert (known.name, known.version) == (annotator.name, annotator.version)
-    found = [one.upos[1] for part in (lines[:1], lines[1:]) for one in known.annotate(part)]
-    assert found == ["NOUN", "VERB", "X"]
+    tags = [sentence.upos[1] for chunk in (lines[:1], lines[1:]) for sentence in known.annotate(chunk)]
+    assert tags == ["NOUN", "VERB", "X"]
     with pytest.raises(DataError, match=r"^annotation: expected its lines in their order, got 'it flies'\.$"):
         known.annotate(["it flies"])

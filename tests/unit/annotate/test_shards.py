@@ -106,11 +106,11 @@ def test_a_broken_run_goes_on_where_it_was(job, annotator, caplog):
         annotate_sharded([job], stop_early, lines_per_shard=10)
     (folder,) = job.target.parent.glob(".out.parquet.*.shards")
     # A shard that was changed, one that was cut off, and one of other lines are made again.
-    made = sorted(folder.glob("*.parquet"))
-    content = made[0].read_bytes()
-    made[0].write_bytes(content[:200] + bytes([content[200] ^ 0xFF]) + content[201:])
-    made[1].write_bytes(b"")
-    made[2].write_bytes(made[3].read_bytes())
+    paths = sorted(folder.glob("*.parquet"))
+    content = paths[0].read_bytes()
+    paths[0].write_bytes(content[:200] + bytes([content[200] ^ 0xFF]) + content[201:])
+    paths[1].write_bytes(b"")
+    paths[2].write_bytes(paths[3].read_bytes())
     seen = []
     with caplog.at_level(logging.INFO):
         annotate_sharded([job], counting(annotator, seen), lines_per_shard=10)
@@ -204,7 +204,7 @@ def test_a_worker_of_another_version_and_a_source_that_changes_are_refused(job, 
         raise BackendMissingError("the package stanza", "pip install stanza")
 
     with pytest.raises(DataError, match="the package stanza"):
-        annotate_sharded([job], lambda waiting: ((one, annotate_shard(one, load)) for one in waiting))
+        annotate_sharded([job], lambda waiting: ((shard, annotate_shard(shard, load)) for shard in waiting))
 
     def change(waiting):
         source.write_text("other\n" * 103)
@@ -223,9 +223,9 @@ def test_the_audit_sees_lines_that_are_lost_doubled_or_out_of_order(job, annotat
     def make(shards):
         records = list(work(shards))
         for shard in shards:
-            found = read_annotations(shard.path)
-            about = {"annotator": "x", "version": "1", "content_hash": found.header.content_hash}
-            write_annotations(shard.path, spoil(list(found)), **about)
+            annotations = read_annotations(shard.path)
+            about = {"annotator": "x", "version": "1", "content_hash": annotations.header.content_hash}
+            write_annotations(shard.path, spoil(list(annotations)), **about)
         return iter(records)
 
     with pytest.raises(DataError, match=r"out\.parquet: .* got \d+ lines that differ"):

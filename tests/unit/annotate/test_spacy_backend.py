@@ -48,7 +48,9 @@ def test_lines_stay_in_order_whatever_stands_between(annotator):
     lines = list(ODD_LINES.values())
     together = annotator.annotate(lines)
     assert [sentence.text for sentence in together] == lines
-    assert [one.words for one in together] == [annotator.annotate([line])[0].words for line in lines]
+    assert [sentence.words for sentence in together] == [
+        annotator.annotate([line])[0].words for line in lines
+    ]
     assert annotator.provides == ALL
     assert annotator.annotate([]) == []
 
@@ -123,14 +125,14 @@ def test_what_a_pipeline_leaves_open_has_a_name():
     sentence = join_parsed(
         "a", [DocReader(nlp.vocab.strings, provides).read(Doc(nlp.vocab, words=["a"]), "a")], provides
     )
-    found = {name: getattr(sentence, name) for name in provides}
-    assert found == {"upos": ("X",), "xpos": ("_",), "lemmas": ("_",), "deprels": ("dep",), "feats": ("_",)}
+    columns = {name: getattr(sentence, name) for name in provides}
+    assert columns == {"upos": ("X",), "xpos": ("_",), "lemmas": ("_",), "deprels": ("dep",), "feats": ("_",)}
 
 
 def test_given_words_are_never_tokenised_again(annotator):
-    given = [["don't", "U.S.", "1\u00a01/2", "(x)"], [], ["a"]]
-    sentences = annotator.annotate_words(given)
-    assert [list(sentence.words) for sentence in sentences] == given
+    word_lists = [["don't", "U.S.", "1\u00a01/2", "(x)"], [], ["a"]]
+    sentences = annotator.annotate_words(word_lists)
+    assert [list(sentence.words) for sentence in sentences] == word_lists
     assert [sentence.text for sentence in sentences] == ["don't U.S. 1\u00a01/2 (x)", "", "a"]
     assert sentences[0].offsets == ((0, 5), (6, 10), (11, 16), (17, 20))
     assert sentences[1].upos == ()
@@ -165,7 +167,9 @@ def test_threads_may_share_an_annotator(annotator):
     lines = ["John slipped in front.", "of anyone"] * 20
     expected = annotator.annotate(lines)
     with ThreadPoolExecutor(4) as pool:
-        assert all(found == expected for found in pool.map(lambda _: annotator.annotate(lines), range(8)))
+        assert all(
+            sentences == expected for sentences in pool.map(lambda _: annotator.annotate(lines), range(8))
+        )
 
 
 def test_segments_cover_the_line_and_cut_long_runs():
@@ -207,9 +211,9 @@ def test_without_a_parser_that_nobody_needs_the_tags_are_the_same():
     tagger = load_annotator("en").limited_to({"upos"})
     assert tagger.provides == {"upos"}
     tagged = tagger.annotate(lines)
-    assert [one.upos for one in tagged] == [one.upos for one in whole]
-    assert [one.words for one in tagged] == [one.words for one in whole]
-    assert all(one.governors is None for one in tagged)
+    assert [sentence.upos for sentence in tagged] == [sentence.upos for sentence in whole]
+    assert [sentence.words for sentence in tagged] == [sentence.words for sentence in whole]
+    assert all(sentence.governors is None for sentence in tagged)
     assert tagger.parser.nlp.pipe_names == ["tok2vec", "morphologizer"]
     assert load_annotator("en").limited_to({"upos", "deprels"}).provides >= {"upos", "governors", "deprels"}
 
@@ -250,6 +254,6 @@ def test_raw_text_has_lemmas_and_features_as_factors(language, line, lemmas, fea
     columns = WordColumns.from_sentences(annotator.annotate([line]))
     vocabularies = build_vocabularies([columns], ["lemma", "feats"])
     words = list(range(len(lemmas)))  # a piece for each word
-    found = piece_factors(columns, words, [0, len(words)], vocabularies)
-    assert vocabularies["lemma"].decode(found[:, 0]) == lemmas
-    assert vocabularies["feats"].decode(found[:, 1]) == feats
+    factors = piece_factors(columns, words, [0, len(words)], vocabularies)
+    assert vocabularies["lemma"].decode(factors[:, 0]) == lemmas
+    assert vocabularies["feats"].decode(factors[:, 1]) == feats

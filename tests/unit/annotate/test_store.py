@@ -61,10 +61,10 @@ ZUM = Sentence(
 @pytest.mark.parametrize("parts", [[SENTENCES, [SAT]], [[EMPTY], [], [CAT, BARE]], [[ZUM, CAT], [BARE]], []])
 def test_sentences_come_back_and_merged_files_are_as_one(path, tmp_path, monkeypatch, parts, rows_per_group):
     monkeypatch.setattr(store, "ROWS_PER_GROUP", rows_per_group)
-    sentences, tables = [sentence for part in parts for sentence in part], []
+    sentences, tables = [sentence for chunk in parts for sentence in chunk], []
     write_annotations(path, sentences, **ABOUT)
-    for number, part in enumerate(parts):
-        write_annotations(tmp_path / f"{number}.parquet", part, **ABOUT)
+    for number, chunk in enumerate(parts):
+        write_annotations(tmp_path / f"{number}.parquet", chunk, **ABOUT)
         tables += read_annotations(tmp_path / f"{number}.parquet").tables()
     store.write_tables(tmp_path / "merged.parquet", tables, **ABOUT)
     assert (tmp_path / "merged.parquet").read_bytes() == path.read_bytes()
@@ -103,9 +103,11 @@ def test_columns_over_many_batches(path, monkeypatch):
     for start, stop in ((0, 23), (1, 2), (3, 8), (7, 7), (22, 23)):
         columns, rows = annotated.columns(start, stop), sentences[start:stop]
         assert columns.row_offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
-        assert columns.values["governors"].tolist() == [one for row in rows for one in row.governors]
+        assert columns.values["governors"].tolist() == [
+            governor for row in rows for governor in row.governors
+        ]
         tags = [columns.tags["deprels"][code] for code in columns.values["deprels"]]
-        assert tags == [one for row in rows for one in row.deprels]
+        assert tags == [deprel for row in rows for deprel in row.deprels]
     rows = np.random.default_rng(7).permutation(23)
     assert list(store.sentences_of(annotated.take(rows))) == [sentences[row] for row in rows]
 
@@ -207,12 +209,12 @@ def test_an_annotation_that_lacks_columns_is_made_again(tmp_path):
     fewer.provides = frozenset({"upos"})
     annotate = fewer.stream
     fewer.stream = lambda lines, **how: (
-        replace(one, governors=None, deprels=None) for one in annotate(lines, **how)
+        replace(sentence, governors=None, deprels=None) for sentence in annotate(lines, **how)
     )
     assert annotate_cached(["the cat sat ."], fewer, tmp_path).header.columns == ("upos",)
-    found = annotate_cached(["the cat sat ."], TableAnnotator(), tmp_path)
-    assert {"upos", "governors", "deprels"} <= set(found.header.columns)
-    assert annotate_cached(["the cat sat ."], fewer, tmp_path).header.columns == found.header.columns
+    annotations = annotate_cached(["the cat sat ."], TableAnnotator(), tmp_path)
+    assert {"upos", "governors", "deprels"} <= set(annotations.header.columns)
+    assert annotate_cached(["the cat sat ."], fewer, tmp_path).header.columns == annotations.header.columns
 
 
 def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
@@ -247,10 +249,10 @@ def test_two_processes_at_once_annotate_once(tmp_path):
     ]
     for worker in workers:
         worker.start()
-    found = sorted(results.get(timeout=60) for _ in workers)
+    counts = sorted(results.get(timeout=60) for _ in workers)
     for worker in workers:
         worker.join()
-    assert found == [(0, 2000), (2000, 2000)]
+    assert counts == [(0, 2000), (2000, 2000)]
 
 
 def test_a_break_within_a_line_is_no_end_of_a_line(tmp_path):

@@ -53,12 +53,12 @@ def test_a_multiword_token_is_one_word_unless_the_tokenizer_makes_its_words(file
 
 
 def test_altered_copies(file):
-    rows = [_row(one) for one in read_treebank(file)]
+    rows = [_row(sentence) for sentence in read_treebank(file)]
     copies = [copy for seed in range(400) for copy in _altered(rows, random.Random(seed))]
-    found = {copy["words"] for copy in copies}
-    assert ("geh", "zu", "dem", "haus", ".") in found
-    assert ("I", "do", "n\u2019t", ".") in found
-    assert ("Geh", "zu", "dem", "Haus") in found
+    texts = {copy["words"] for copy in copies}
+    assert ("geh", "zu", "dem", "haus", ".") in texts
+    assert ("I", "do", "n\u2019t", ".") in texts
+    assert ("Geh", "zu", "dem", "Haus") in texts
     (joined, *_) = [copy for copy in copies if copy["words"] == ("Geh", "zu", "dem", "Haus", ".", "Ja")]
     assert joined["governors"] == (-1, 3, 3, 0, 0, -1)
     for copy in copies:

@@ -78,7 +78,7 @@ def _tokenizer(root):
 
 
 def _arguments(values):
-    return [part for name, value in values.items() for part in (f"--{name}", str(value))]
+    return [argument for name, value in values.items() for argument in (f"--{name}", str(value))]
 
 
 def _tagger_and_parser(root):

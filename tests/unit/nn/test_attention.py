@@ -50,13 +50,13 @@ def test_a_bias_goes_through_the_fused_kernel(learns: bool, has_mask: bool, monk
     mask = torch.ones(B, 1, N, N, dtype=torch.bool)
     mask[1, :, 2], mask[0, ..., 3] = False, False
     results = []
-    for function in (attend, lambda *given: attend_with_weights(*given)[0]):
+    for function in (attend, lambda *arguments: attend_with_weights(*arguments)[0]):
         states = [*_qkv(), torch.randn(1, H, N, N, requires_grad=True)]
         with torch.set_grad_enabled(learns):
             out = function(*states[:3], mask if has_mask else None, False, 0.0, states[3], 0.4)
         if learns:
             out.square().sum().backward()
-        results.append([out, *(one.grad for one in states if learns)])
+        results.append([out, *(tensor.grad for tensor in states if learns)])
     assert len(calls) == 1
     assert not has_mask or results[0][0][1, :, 2].abs().max() == 0
     for fast, plain in zip(*results, strict=True):

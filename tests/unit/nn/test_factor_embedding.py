@@ -60,5 +60,5 @@ def test_let_counts_a_piece_that_has_any_value() -> None:
     ids = torch.tensor([[[1, 0], [2, 1], [0, 0]], [[0, 0], [2, 0], [0, 0]]])
     pos, case = (module.tables[name].weight for name in ("pos", "case"))
     both = torch.cat([(pos[1] + pos[2]) / 2, (case[0] + case[1]) / 2])
-    wanted = torch.stack([both, torch.cat([pos[2], case[0]])])  # of one piece, its own
-    torch.testing.assert_close(module(torch.randn(2, 7), ids), wanted)
+    vectors = torch.stack([both, torch.cat([pos[2], case[0]])])  # of one piece, its own
+    torch.testing.assert_close(module(torch.randn(2, 7), ids), vectors)

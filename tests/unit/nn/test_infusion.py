@@ -75,16 +75,16 @@ def test_the_joined_vector_by_hand(kind: str) -> None:
     out = layer(pieces, ids)
     assert out.shape == (1, 2, 29)
     tables = dict(layer.factors.items())
-    for place in range(2):
-        word = layer.word.weight[pieces[0, place]]
-        vectors = [tables[name].weight[ids[0, place, column]] for column, name in enumerate(tables)]
+    for position in range(2):
+        word = layer.word.weight[pieces[0, position]]
+        vectors = [tables[name].weight[ids[0, position, column]] for column, name in enumerate(tables)]
         if kind == "add":
             expected = word + vectors[0]
         elif kind == "sum_then_concat":
             expected = torch.cat([word, vectors[0] + vectors[1] + vectors[2]])
         else:
             expected = torch.cat([word, *vectors])
-        torch.testing.assert_close(out[0, place], expected)
+        torch.testing.assert_close(out[0, position], expected)
 
 
 def test_missing_columns_and_sizes() -> None:

@@ -39,20 +39,20 @@ def test_onehot_is_fixed_and_mapped_back():
     layer = _layer("onehot_concat")
     assert _n(layer) == V * D + (D + 20) * D + D
     pieces, ids = torch.tensor([[5, 7]]), torch.tensor([[[3], [19]]])
-    found = layer(pieces, ids)
-    for place, tag in enumerate((3, 19)):
+    output = layer(pieces, ids)
+    for position, tag in enumerate((3, 19)):
         one_hot = torch.zeros(20)
         one_hot[tag] = 1
-        joined = torch.cat([layer.word.weight[pieces[0, place]], one_hot])
-        torch.testing.assert_close(found[0, place], layer.map.weight @ joined + layer.map.bias)
+        joined = torch.cat([layer.word.weight[pieces[0, position]], one_hot])
+        torch.testing.assert_close(output[0, position], layer.map.weight @ joined + layer.map.bias)
 
 
 def test_learned_concat_by_hand():
     layer = _layer("learned_concat", width=11)
     assert _n(layer) == V * D + 20 * 11 + (D + 11) * D + D
-    found = layer(torch.tensor([[5]]), torch.tensor([[[3]]]))
+    output = layer(torch.tensor([[5]]), torch.tensor([[[3]]]))
     joined = torch.cat([layer.word.weight[5], layer.factors["pos"].weight[3]])
-    torch.testing.assert_close(found[0, 0], layer.map.weight @ joined + layer.map.bias)
+    torch.testing.assert_close(output[0, 0], layer.map.weight @ joined + layer.map.bias)
 
 
 def test_two_factors_share_the_width_or_have_their_own():
@@ -65,11 +65,11 @@ def test_two_factors_share_the_width_or_have_their_own():
 def test_prepended_tags_are_rows_behind_the_words():
     layer = _layer("prepend", factors=["pos", "case"])
     assert _n(layer) == V * D + (20 + 4) * D
-    found = layer(torch.tensor([[V + 3, 5, V + 20 + 1, 0]]))
+    output = layer(torch.tensor([[V + 3, 5, V + 20 + 1, 0]]))
     expected = [layer.factors["pos"].weight[3], layer.word.weight[5], layer.factors["case"].weight[1]]
-    torch.testing.assert_close(found[0, :3], torch.stack(expected))
-    assert not found[0, 3].any()
-    found.sum().backward()
+    torch.testing.assert_close(output[0, :3], torch.stack(expected))
+    assert not output[0, 3].any()
+    output.sum().backward()
     assert layer.word.weight.grad[5].any()
     assert layer.word.weight.grad.any(-1).sum() == 1
 

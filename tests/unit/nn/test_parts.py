@@ -44,8 +44,8 @@ def test_dropout_keeps_the_mean_and_drops_its_share(prob: float, dtype: torch.dt
     out = drop(torch.ones(401, 1009, dtype=dtype), prob)
     share = float((out == 0).float().mean())
     assert abs(share - prob) < 4 * math.sqrt(prob * (1 - prob) / out.numel())
-    kept = out[out != 0]
-    torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - prob)), rtol=digits, atol=0)
+    survivors = out[out != 0]
+    torch.testing.assert_close(survivors, torch.full_like(survivors, 1 / (1 - prob)), rtol=digits, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
@@ -74,9 +74,9 @@ def test_dropout_does_not_depend_on_the_default_device() -> None:
 def test_elements_are_dropped_independently() -> None:
     """Neighbours share a random word of 64 bits: each pair of places in it is uncorrelated."""
     torch.manual_seed(0)
-    kept = (drop(torch.ones(100_000, 4), 0.3) != 0).double()
-    correlations = torch.corrcoef(torch.cat([kept[:-1], kept[1:]], 1).T) - torch.eye(8)
-    assert correlations.abs().max() < 5 / math.sqrt(len(kept))
+    mask = (drop(torch.ones(100_000, 4), 0.3) != 0).double()
+    correlations = torch.corrcoef(torch.cat([mask[:-1], mask[1:]], 1).T) - torch.eye(8)
+    assert correlations.abs().max() < 5 / math.sqrt(len(mask))
 
 
 def test_dropout_has_the_gradient_of_its_mask_and_follows_the_seed() -> None:
@@ -102,9 +102,9 @@ def test_dropout_takes_over_that_of_a_model() -> None:
     assert type(model[1][0]) is torch.nn.Dropout
     model[1].eval()
     torch.manual_seed(3)
-    found = model(torch.ones(17, 19))
+    output = model(torch.ones(17, 19))
     torch.manual_seed(3)
-    assert torch.equal(found, drop(torch.ones(17, 19), 0.25))
+    assert torch.equal(output, drop(torch.ones(17, 19), 0.25))
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -157,8 +157,8 @@ def test_the_feed_forward_network_by_hand(name: str, at: tuple[float, float]) ->
         torch.nn.init.ones_(linear.weight)
     torch.nn.init.zeros_(network.inner.bias)
     torch.nn.init.ones_(network.outer.bias)
-    found = network(torch.tensor([[[-1.0], [2.0]]]))
-    torch.testing.assert_close(found.flatten(), torch.tensor(at) + 1, atol=1e-5, rtol=0)
+    output = network(torch.tensor([[[-1.0], [2.0]]]))
+    torch.testing.assert_close(output.flatten(), torch.tensor(at) + 1, atol=1e-5, rtol=0)
 
 
 def test_decoder_layer_sees_no_later_piece() -> None:

@@ -48,17 +48,17 @@ def test_a_layer_gives_what_it_gives_without_rows(batch: int) -> None:
     plain = nn.Sequential(layer.inner, nn.ReLU(), layer.outer)
     weights = list(layer.parameters())
     with torch.autocast("cpu", torch.bfloat16):
-        found, expected = layer(states), plain(states)
-    assert found.dtype == expected.dtype == torch.bfloat16
-    torch.testing.assert_close(found, expected)
-    up = torch.randn_like(found)
-    for one, other in zip(
-        torch.autograd.grad(found, [states, *weights], up),
+        output, expected = layer(states), plain(states)
+    assert output.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(output, expected)
+    up = torch.randn_like(output)
+    for gradient, other in zip(
+        torch.autograd.grad(output, [states, *weights], up),
         torch.autograd.grad(expected, [states, *weights], up),
         strict=True,
     ):
-        assert one.dtype == other.dtype
-        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2)
+        assert gradient.dtype == other.dtype
+        torch.testing.assert_close(gradient, other, atol=2e-2, rtol=2e-2)
 
 
 @pytest.mark.parametrize("shape", [(0, 7, 11), (5, 0, 11)])

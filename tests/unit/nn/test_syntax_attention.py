@@ -260,8 +260,8 @@ def test_an_index_of_no_rows_and_of_rows_in_parts() -> None:
     index = RelationIndex.of(_relations(), max_distance=MAX_DISTANCE)
     pairs = torch.randn(BATCH * KEYS, KEYS, 5)
     whole = index.rows(0, BATCH * KEYS).sum_by_relation(pairs)
-    part = index.rows(4, 9).sum_by_relation(pairs[4:9])
-    torch.testing.assert_close(part, whole[4:9])
+    sums = index.rows(4, 9).sum_by_relation(pairs[4:9])
+    torch.testing.assert_close(sums, whole[4:9])
     # Slot 0 is relation 0: five-line loop.
     ids = _relations().transpose(1, 2).flatten(0, 1)
     for row in range(BATCH * KEYS):

@@ -38,7 +38,7 @@ def test_equation_2(bias: bool) -> None:
     merged, weights = syntax_attention(
         query, key, value, relations, topical.head_queries(output.weight), max_distance=MAX_DISTANCE
     )
-    found = nn.functional.linear(
+    projection = nn.functional.linear(
         merged.transpose(1, 2).flatten(2), *topical.output_layer(output.weight, output.bias)
     )
 
@@ -52,7 +52,7 @@ def test_equation_2(bias: bool) -> None:
     alpha = ((states @ topical.key) @ topical.task_query / D_MODEL**0.5).softmax(2)
     torch.testing.assert_close(weights, alpha, atol=1e-5, rtol=1e-4)
     expected = torch.einsum("bnr,bnrd->bnd", alpha, states @ topical.value)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(projection, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_folded_is_the_same_as_applied_to_the_states() -> None:
@@ -66,10 +66,10 @@ def test_folded_is_the_same_as_applied_to_the_states() -> None:
 def test_a_gate_of_each_head() -> None:
     """With equal gates as with one; a head's own gate maps its own columns."""
     topical, output = _topical(), _output_layer()
-    one = topical.output_layer(output.weight, output.bias, torch.tensor(0.3))
+    shared_layer = topical.output_layer(output.weight, output.bias, torch.tensor(0.3))
     equal = topical.output_layer(output.weight, output.bias, torch.full((HEADS,), 0.3))
-    for expected, found in zip(one, equal, strict=True):
-        torch.testing.assert_close(found, expected)
+    for expected, parameter in zip(shared_layer, equal, strict=True):
+        torch.testing.assert_close(parameter, expected)
     weight, _ = topical.output_layer(output.weight, None, torch.tensor([0.0, 1.0, 0.0]))
     changed = (weight - output.weight).abs().sum(0).view(HEADS, D_HEAD) > 0
     assert changed.tolist() == [[False] * D_HEAD, [True] * D_HEAD, [False] * D_HEAD]
@@ -130,16 +130,16 @@ def test_a_small_batch_is_projected_as_a_large_one(n_rows, gate, monkeypatch):
     monkeypatch.setattr(
         topical,
         "output_layer",
-        lambda *given: calls.append(given) or type(topical).output_layer(topical, *given),
+        lambda *arguments: calls.append(arguments) or type(topical).output_layer(topical, *arguments),
     )
     with torch.inference_mode():
-        found = topical.project(heads, output.weight, output.bias, gate)
-    torch.testing.assert_close(found, folded.detach())
+        projection = topical.project(heads, output.weight, output.bias, gate)
+    torch.testing.assert_close(projection, folded.detach())
     assert len(calls) == (n_rows > 1 or (gate is not None and gate.ndim > 0))
 
 
 def test_weights_of_plain_sums():
-    assert [summed_weight(one, 4) for one in ("sum", "scaled", "mean")] == [1.0, 0.5, 0.25]
+    assert [summed_weight(summation, 4) for summation in ("sum", "scaled", "mean")] == [1.0, 0.5, 0.25]
 
 
 def test_a_gate_is_the_tanh_of_its_weight_also_of_each_head():

@@ -41,10 +41,12 @@ class LengthClassifier(ClassifierEngine):
         )
 
     def work(self, settings, items, is_over=None):
-        found = [len(item) > 5 if isinstance(item, str) else item[0] == item[1] for item in items]
+        decisions = [len(item) > 5 if isinstance(item, str) else item[0] == item[1] for item in items]
         return [
-            Classification(label="long" if one else "short", probabilities={"short": 1 - one, "long": one})
-            for one in found
+            Classification(
+                label="long" if is_long else "short", probabilities={"short": 1 - is_long, "long": is_long}
+            )
+            for is_long in decisions
         ]
 
 
@@ -70,8 +72,8 @@ def make_app():
 def client(make_app):
     from fastapi.testclient import TestClient
 
-    with TestClient(make_app()) as one:
-        yield one
+    with TestClient(make_app()) as session:
+        yield session
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def _tiny_translator(kind, layers, parser, masks=None):
     columns = WordColumns.from_sentences(parser.annotate(LINES))
     trees = SyntaxInputs(trees=None if masks is None else InfusionConfig(masks=masks).tree_options)
     encoder = SourceEncoder(tokenizer, build_vocabularies([columns], names) if names else {}, syntax=trees)
-    sizes = {name: len(one) for name, one in encoder.vocabularies.items()}
+    sizes = {name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()}
     torch.manual_seed(5)
     config = SyntaxTransformerConfig(
         vocab_size=len(tokenizer), d_model=14, d_ff=17, n_heads=2, encoder_layers=2 if masks else 1,
@@ -141,7 +143,7 @@ def _tiny_translator(kind, layers, parser, masks=None):
     with torch.no_grad():
         model.decoder.embedding.weight.mul_(5)
     info = FolderInfo(
-        src="en", tgt="de", factors=[one.to_dict() for one in encoder.vocabularies.values()],
+        src="en", tgt="de", factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
         annotator=parser.name if names or masks else None, annotator_version=parser.version if names or masks else None,
         decoding=DecodingConfig(beam_size=2, batch_size=3), syntax=trees,
     )  # fmt: skip
@@ -203,5 +205,6 @@ def tiny_engines():
         "base": TranslatorEngine("base", _tiny_translator("none", 1, parser)),
     }
     return engines | {
-        name: ClassifierEngine(name, _tiny_classifier(*given, parser)) for name, given in classifiers.items()
+        name: ClassifierEngine(name, _tiny_classifier(*settings, parser))
+        for name, settings in classifiers.items()
     }

@@ -198,7 +198,7 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error
         assert error_of(answers.pop("panic"), 500, "internal") == (
             "service: expected to answer, got an internal error. See its log."
         )
-        assert {text: one.json()["translations"][0]["text"] for text, one in answers.items()} == {
+        assert {text: answer.json()["translations"][0]["text"] for text, answer in answers.items()} == {
             "first": "FIRST", "a": "A", "b": "B",
         }  # fmt: skip
         assert client.post("/v1/translate", json={"texts": ["later"]}).status_code == 200
@@ -207,14 +207,14 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error
 @pytest.mark.parametrize("shown", ["alignment", "attention"])
 def test_what_grows_with_the_square_of_a_text_is_held_to_short_ones(make_app, echo, error_of, shown):
     with TestClient(make_app(echo(shows=("tags", shown)), max_explained_characters=11)) as client:
-        for texts, found in (["x" * 12], 144), (["x" * 9, "y" * 7], 130), (["x" * 11, ""], None):
+        for texts, cost in (["x" * 12], 144), (["x" * 9, "y" * 7], 130), (["x" * 11, ""], None):
             body = {"texts": texts, "show": ["tags"]}
             assert client.post("/v1/translate", json=body).status_code == 200
             answer = client.post("/v1/translate", json={**body, "show": [shown]})
-            if found is None:
+            if cost is None:
                 assert answer.status_code == 200
                 continue
             assert error_of(answer, 422, "text_too_long") == (
                 "texts: expected at most 11 characters in one, or 121 as the sum of the squares of several "
-                f"texts' lengths, got {found}. Send fewer or shorter texts, or do not show attention."
+                f"texts' lengths, got {cost}. Send fewer or shorter texts, or do not show attention."
             )

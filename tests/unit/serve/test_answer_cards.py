@@ -33,7 +33,7 @@ console.log(JSON.stringify(answers.map((answer) => [answerCards([{ model, answer
 def test_cards_and_results_of_all_kinds_of_answer():
     texts = [{"text": "who ?"}, {"text": "the dog runs"}]
     tags = [{"word": "the", "entity": "DET"}, {"word": "dog", "entity": "B-X"}]
-    found = [
+    classifications = [
         {"tags": tags},
         {"answer": {"answer": "dog", "start": 4, "end": 7, "score": 0.9}},
         {"answer": {"answer": "", "start": 0, "end": 0, "score": 0.1}},
@@ -42,7 +42,9 @@ def test_cards_and_results_of_all_kinds_of_answer():
         {"score": 3.14159},
         {"label": "b", "probabilities": {"a": 0.2, "b": 0.8}},
     ]
-    answers = json.dumps([{"classification": one, "sentences": texts} for one in found])
+    answers = json.dumps(
+        [{"classification": classification, "sentences": texts} for classification in classifications]
+    )
     shown = subprocess.run([NODE, "--input-type=module", "-e", PAGE, str(FILES), answers], capture_output=True, text=True)  # fmt: skip
     assert json.loads(shown.stdout or "[]") == [
         ["DET|the|B-X|dog", "the/DET dog/B-X"],

@@ -34,16 +34,22 @@ def test_translate(client):
 
 def test_classify(client):
     response = client.post("/v1/classify", json={"texts": ["short", "much longer"]})
-    assert [one["label"] for one in response.json()["classifications"]] == ["short", "long"]
+    assert [classification["label"] for classification in response.json()["classifications"]] == [
+        "short",
+        "long",
+    ]
     pairs = {"texts": [["a", "a"], ["a", "b"]], "model": "pairs"}
     response = client.post("/v1/classify", json=pairs)
-    assert [one["label"] for one in response.json()["classifications"]] == ["long", "short"]
+    assert [classification["label"] for classification in response.json()["classifications"]] == [
+        "long",
+        "short",
+    ]
     assert response.json()["classifications"][0]["probabilities"] == {"short": 0.0, "long": 1.0}
 
 
 def test_models_probes_and_counters(client):
     models = client.get("/v1/models").json()["models"]
-    assert [(one["name"], one["task"]) for one in models][:3] == [
+    assert [(model["name"], model["task"]) for model in models][:3] == [
         ("echo", "translation"), ("second", "translation"), ("length", "classification"),
     ]  # fmt: skip
     assert client.get("/healthz").json() == {"status": "ok"}
@@ -201,10 +207,10 @@ def test_other_paths_and_methods(client, error_of):
 
 
 def test_request_ids(client):
-    given = client.get("/healthz", headers={"x-request-id": "mine-1"})
-    assert given.headers["x-request-id"] == "mine-1"
-    made = client.get("/healthz", headers={"x-request-id": "no good\t" * 20})
-    assert len(made.headers["x-request-id"]) == 32
+    echo_response = client.get("/healthz", headers={"x-request-id": "mine-1"})
+    assert echo_response.headers["x-request-id"] == "mine-1"
+    fresh_response = client.get("/healthz", headers={"x-request-id": "no good\t" * 20})
+    assert len(fresh_response.headers["x-request-id"]) == 32
 
 
 @pytest.mark.parametrize("log_texts", [False, True])
@@ -275,9 +281,9 @@ def test_connections_that_ask_nothing_are_closed(make_app, monkeypatch):
         silent, dripping, asking = (
             stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(3)
         )
-        for place in range(9):  # a byte more of a head begins no new time
+        for index in range(9):  # a byte more of a head begins no new time
             with suppress(OSError):
-                dripping.sendall(head[place : place + 1])
+                dripping.sendall(head[index : index + 1])
             asking.sendall(head + b"\r\n")
             answer = b""
             while not answer.endswith(b'{"status":"ok"}'):
@@ -324,17 +330,17 @@ def test_too_many_at_once(make_app, slow):
     assert all(answer.headers["retry-after"] for answer in answers)
 
 
-@pytest.mark.parametrize(("given", "key"), [("abc\n", "abc"), (None, None), ("", ""), (" \n", "")])
-def test_a_key_in_the_environment(monkeypatch, tmp_path, given, key):
+@pytest.mark.parametrize(("value", "key"), [("abc\n", "abc"), (None, None), ("", ""), (" \n", "")])
+def test_a_key_in_the_environment(monkeypatch, tmp_path, value, key):
     """An empty one, as of a secret that is not there, must not open the service."""
-    found = []
-    monkeypatch.setattr("syntaxformer.serve.run", lambda config: found.append(config.api_key))
+    keys = []
+    monkeypatch.setattr("syntaxformer.serve.run", lambda config: keys.append(config.api_key))
     monkeypatch.delenv("SYNTAXFORMER_API_KEY", raising=False)
-    if given is not None:
-        monkeypatch.setenv("SYNTAXFORMER_API_KEY", given)
+    if value is not None:
+        monkeypatch.setenv("SYNTAXFORMER_API_KEY", value)
     if key != "":
         serve([tmp_path])
-        assert found == [key]
+        assert keys == [key]
         return
     with pytest.raises(ConfigError) as caught:
         serve([tmp_path])
@@ -343,7 +349,7 @@ def test_a_key_in_the_environment(monkeypatch, tmp_path, given, key):
     )
     (tmp_path / "key").write_text("abc\n")
     serve([tmp_path], api_key_file=tmp_path / "key")
-    assert found == ["abc"]
+    assert keys == ["abc"]
     (tmp_path / "key").write_text("abc\ndef\n")
     with pytest.raises(ConfigError, match=r"key, got 2 lines\. A service has one key\.$"):
         serve([tmp_path], api_key_file=tmp_path / "key")
@@ -361,8 +367,8 @@ def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_pat
     monkeypatch.setattr(server, "end_with_parent", ends.append)
     server.app_from_environment()
     assert len(ends) == 1  # else it would go on answering if its parent is killed
-    kept = {f"gauge_livesum_{os.getpid()}.db", f"counter_{os.getpid()}.db", f"counter_{2**30}.db"}
-    assert {path.name for path in tmp_path.glob("*.db")} == kept
+    names = {f"gauge_livesum_{os.getpid()}.db", f"counter_{os.getpid()}.db", f"counter_{2**30}.db"}
+    assert {path.name for path in tmp_path.glob("*.db")} == names
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ class CountingTranslator:
     )
     annotator = None
     encoder = SimpleNamespace(
-        factors=(), unseen=SimpleNamespace(counts={}), factor_values=lambda rows: {}, piece_names=lambda pieces: [str(one) for one in pieces]
+        factors=(), unseen=SimpleNamespace(counts={}), factor_values=lambda rows: {}, piece_names=lambda pieces: [str(piece) for piece in pieces]
     )  # fmt: skip
 
     def encode(self, lines):
@@ -41,9 +41,9 @@ class CountingTranslator:
 
 def test_texts_that_were_cut_are_marked():
     engine = TranslatorEngine("one", CountingTranslator())
-    found = engine.work(TranslateSettings(), ["a b", "a b c d e f g", "x\ny"])
-    assert [one.truncated for one in found] == [False, True, False]
-    assert [one.text for one in found] == ["a b|0", "a b c d e f g|0", "x y|0"]
+    translations = engine.work(TranslateSettings(), ["a b", "a b c d e f g", "x\ny"])
+    assert [translation.truncated for translation in translations] == [False, True, False]
+    assert [translation.text for translation in translations] == ["a b|0", "a b c d e f g|0", "x y|0"]
 
 
 @pytest.mark.parametrize("name", ["masked", "tagged-pairs", "bare"])
@@ -52,9 +52,9 @@ def test_classified_texts_that_were_cut_are_marked(tiny_engines, name):
     texts = (
         [(short, short), (short, long), (short, short)] if name == "tagged-pairs" else [short, long, short]
     )
-    found = tiny_engines[name].classify(texts)
-    assert [one.truncated for one in found] == [False, True, False]
-    assert [one.truncated for one in tiny_engines[name].classify(texts[:1])] == [False]
+    classifications = tiny_engines[name].classify(texts)
+    assert [classification.truncated for classification in classifications] == [False, True, False]
+    assert [classification.truncated for classification in tiny_engines[name].classify(texts[:1])] == [False]
 
 
 def test_lines_end_where_those_of_files_do(tiny_engines, monkeypatch):
@@ -69,18 +69,18 @@ def test_what_is_shown_belongs_to_the_translation_that_is_returned(tiny_engines,
     engine = tiny_engines["base"]
     monkeypatch.setattr(engine.translator, "search", lambda *_, **bounds: [[Hypothesis("two dogs run")]])
     monkeypatch.setattr(engine.translator, "translate", None)
-    (found,) = engine.work(TranslateSettings(show=frozenset({"alignment", "attention"})), ["the cat"])
-    assert "".join(found.attention.target) == "▁two▁dogs▁run</s>"
-    assert len(found.alignment) == len(found.attention.target)
+    (translation,) = engine.work(TranslateSettings(show=frozenset({"alignment", "attention"})), ["the cat"])
+    assert "".join(translation.attention.target) == "▁two▁dogs▁run</s>"
+    assert len(translation.alignment) == len(translation.attention.target)
 
 
 def _loading(monkeypatch, translator, classifier=None):
     """Let folders hold these; the annotator that is asked for is theirs."""
-    given = []
+    calls = []
 
     def load(model):
         def loaded(folder, annotator, device, *options):
-            given.append((annotator, device))
+            calls.append((annotator, device))
             if annotator is not None:
                 model.annotator = load_annotator(annotator)
             return model
@@ -89,7 +89,7 @@ def _loading(monkeypatch, translator, classifier=None):
 
     monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", load(translator))
     monkeypatch.setattr("syntaxformer.encoders.classifier.Classifier.from_folder", load(classifier))
-    return given
+    return calls
 
 
 def test_factors_of_ones_own_are_refused_when_the_model_is_loaded(monkeypatch, tmp_path):
@@ -113,7 +113,7 @@ def test_an_annotator_of_given_lines_is_refused_when_the_model_is_loaded(
     translator, classifier = tiny_engines["sit"].translator, tiny_engines["masked"].classifier
     for model in (translator, classifier):
         monkeypatch.setattr(model, "annotator", parsed)
-    given = _loading(monkeypatch, translator, classifier)
+    calls = _loading(monkeypatch, translator, classifier)
     if task == "classification":
         (tmp_path / "classifier.json").touch()
     with pytest.raises(
@@ -124,7 +124,7 @@ def test_an_annotator_of_given_lines_is_refused_when_the_model_is_loaded(
     assert str(caught.value).endswith(" Give another with --annotator.")
     engine = load_engine("one", tmp_path, "cpu", "en")
     assert (engine.description.task, engine.description.annotator) == (task, "en")
-    assert given == [(None, None), ("en", "cpu")]
+    assert calls == [(None, None), ("en", "cpu")]
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +147,8 @@ def paced(warm, monkeypatch):
 def test_costs_are_of_pieces_and_beams(paced):
     """A piece costs 1 + 2n / 100 ms: it looks at n pieces of the text and as many of the translation."""
     n_pieces = [len(paced.translator.encode([text]).pieces) for text in ("a dog", "a dog " * 20)]
-    wanted = [0.005 * n * (1 + 2 * n / 100) for n in n_pieces]
-    assert paced.costs(TranslateSettings(beam_size=5), ["a dog", "a dog " * 20]) == pytest.approx(wanted)
+    costs = [0.005 * n * (1 + 2 * n / 100) for n in n_pieces]
+    assert paced.costs(TranslateSettings(beam_size=5), ["a dog", "a dog " * 20]) == pytest.approx(costs)
 
 
 def test_a_translation_that_would_keep_others_waiting_is_refused_and_a_usual_one_never(paced, monkeypatch):

@@ -27,8 +27,8 @@ def client(tiny_engines):
     app = create_app(
         ServiceConfig(models=dict.fromkeys(tiny_engines, "."), allowed_hosts=["testserver"]), tiny_engines
     )
-    with TestClient(app) as one:
-        yield one
+    with TestClient(app) as session:
+        yield session
 
 
 def _explain(client, **body):
@@ -44,21 +44,21 @@ def _refused(client, **body):
 
 
 def test_a_translation_with_all_that_is_known_of_it(client, tiny_engines):
-    found = _explain(client, text=TEXT, model="sit", layer=1, head=1)
+    explanation = _explain(client, text=TEXT, model="sit", layer=1, head=1)
     translated = client.post("/v1/translate", json={"texts": [TEXT], "model": "sit", "show": ["tags"]}).json()
     (translated,) = translated["translations"]
-    assert found["translation"] == translated["text"]
-    assert found["pieces"]["texts"] == translated["source"]["pieces"]
-    assert found["pieces"]["factors"] == translated["source"]["factors"]
-    (sentence,), (parsed,) = found["sentences"], load_annotator("en+phrases").annotate([TEXT])
+    assert explanation["translation"] == translated["text"]
+    assert explanation["pieces"]["texts"] == translated["source"]["pieces"]
+    assert explanation["pieces"]["factors"] == translated["source"]["factors"]
+    (sentence,), (parsed,) = explanation["sentences"], load_annotator("en+phrases").annotate([TEXT])
     for column in ("words", "upos", "governors", "deprels"):
         assert sentence[column] == list(getattr(parsed, column))
     assert sentence["constituency"] == parsed.constituency
     assert sentence["phrases"][0][1:] == [0, len(parsed)]
-    names = found["relations"]["names"]
-    assert names == [relation_name(one) for one in range(47)]
-    assert found["relations"]["trees"]["dependency"] == dependency_relations(parsed.governors).tolist()
-    attention = found["attention"]
+    names = explanation["relations"]["names"]
+    assert names == [relation_name(relation) for relation in range(47)]
+    assert explanation["relations"]["trees"]["dependency"] == dependency_relations(parsed.governors).tolist()
+    attention = explanation["attention"]
     expected = cross_attention(tiny_engines["sit"].translator, TEXT).weights[1, 1]
     np.testing.assert_allclose(attention["weights"], expected, atol=1e-5)
     assert (attention["kind"], attention["n_layers"], attention["layer"], attention["head"]) == (
@@ -67,7 +67,7 @@ def test_a_translation_with_all_that_is_known_of_it(client, tiny_engines):
         1,
         1,
     )
-    assert found["missing"] == {"networks": "This model was trained without masks."}
+    assert explanation["missing"] == {"networks": "This model was trained without masks."}
 
 
 def test_factors_are_those_of_the_models_annotator(tiny_engines, monkeypatch):
@@ -77,7 +77,9 @@ def test_factors_are_those_of_the_models_annotator(tiny_engines, monkeypatch):
     translator, parser = tiny_engines["sit"].translator, parser_for(None, "en", "en", False)
 
     def tag(lines):
-        return [replace(one, upos=("X",) * len(one)) for one in parser.annotator.annotate(lines)]
+        return [
+            replace(sentence, upos=("X",) * len(sentence)) for sentence in parser.annotator.annotate(lines)
+        ]
 
     monkeypatch.setattr(translator, "annotator", SimpleNamespace(annotate=tag))
     view = translator_text(translator, TEXT, parser)
@@ -86,39 +88,39 @@ def test_factors_are_those_of_the_models_annotator(tiny_engines, monkeypatch):
 
 
 def test_each_piece_stands_under_its_word(client):
-    found = _explain(client, text=TEXT, model="base")
-    words, texts = found["sentences"][0]["words"], found["pieces"]["texts"]
+    explanation = _explain(client, text=TEXT, model="base")
+    words, texts = explanation["sentences"][0]["words"], explanation["pieces"]["texts"]
     spelled = ["" for _ in words]
-    for word, text in zip(found["pieces"]["words"], texts, strict=True):
+    for word, text in zip(explanation["pieces"]["words"], texts, strict=True):
         if word >= 0:
             spelled[word] += text.lstrip("▁")
     assert spelled == words
-    assert found["pieces"]["words"][-1] == -1  # the end piece
-    assert found["attention"]["layer"] == 0
-    assert "head" not in found["attention"]
+    assert explanation["pieces"]["words"][-1] == -1  # the end piece
+    assert explanation["attention"]["layer"] == 0
+    assert "head" not in explanation["attention"]
 
 
 def test_a_classification_with_its_sub_networks(client, tiny_engines):
     engine = tiny_engines["masked"]
-    found = _explain(client, text=TEXT, model="masked")
+    explanation = _explain(client, text=TEXT, model="masked")
     classified = client.post("/v1/classify", json={"texts": [TEXT], "model": "masked"}).json()
-    assert found["classification"] == classified["classifications"][0]
+    assert explanation["classification"] == classified["classifications"][0]
     view = subnetwork_view(engine.classifier, TEXT)
-    assert found["networks"]["names"] == view.networks
-    np.testing.assert_allclose(found["networks"]["weights"], view.topical_weights(), atol=1e-5)
-    assert found["networks"]["occurs"] == [bool(mask.any()) for mask in view.masks]
-    assert found["attention"]["rows"] == found["pieces"]["texts"] == view.pieces
-    np.testing.assert_allclose(found["attention"]["weights"], view.attention[2].mean(0), atol=1e-5)
-    assert found["missing"] == {}
+    assert explanation["networks"]["names"] == view.networks
+    np.testing.assert_allclose(explanation["networks"]["weights"], view.topical_weights(), atol=1e-5)
+    assert explanation["networks"]["occurs"] == [bool(mask.any()) for mask in view.masks]
+    assert explanation["attention"]["rows"] == explanation["pieces"]["texts"] == view.pieces
+    np.testing.assert_allclose(explanation["attention"]["weights"], view.attention[2].mean(0), atol=1e-5)
+    assert explanation["missing"] == {}
 
 
 def test_one_sub_networks_attention(client, tiny_engines):
     view = subnetwork_view(tiny_engines["masked"].classifier, TEXT)
     name = view.networks[view.strongest(1)[0]]
-    found = _explain(client, text=TEXT, model="masked", network=name, layer=1, head=0)["attention"]
-    assert found["network"] == name
+    attention = _explain(client, text=TEXT, model="masked", network=name, layer=1, head=0)["attention"]
+    assert attention["network"] == name
     expected = view.sub_attention(1, view.network(name), 0)
-    np.testing.assert_allclose(found["weights"], expected, atol=1e-5)
+    np.testing.assert_allclose(attention["weights"], expected, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -126,33 +128,36 @@ def test_sub_networks_of_a_translators_encoder(masked_translator):
     translator = masked_translator.translator
     assert masked_translator.description.networks
     view = subnetwork_view(translator, TEXT)
-    found = explain_translation(masked_translator, TEXT, ExplainSettings())
-    assert (found.attention.kind, found.attention.n_layers) == ("cross", 1)
-    assert (found.networks.layers, found.networks.names) == ([0, 1], view.networks)
-    np.testing.assert_allclose(found.networks.weights, view.topical_weights(), atol=1e-5)
-    assert found.missing == {}
+    explanation = explain_translation(masked_translator, TEXT, ExplainSettings())
+    assert (explanation.attention.kind, explanation.attention.n_layers) == ("cross", 1)
+    assert (explanation.networks.layers, explanation.networks.names) == ([0, 1], view.networks)
+    np.testing.assert_allclose(explanation.networks.weights, view.topical_weights(), atol=1e-5)
+    assert explanation.missing == {}
     np.testing.assert_allclose(view.topical.sum(-1), 1, atol=1e-5)
     np.testing.assert_allclose(view.attention.sum(-1), 1, atol=1e-5)
     name = view.networks[view.strongest(1)[0]]
-    one = explain_translation(masked_translator, TEXT, ExplainSettings(network=name, layer=0, head=1))
-    assert (one.attention.kind, one.attention.n_layers, one.attention.network) == ("self", 2, name)
-    assert one.attention.rows == one.attention.columns == one.pieces.texts == view.pieces
+    detail = explain_translation(masked_translator, TEXT, ExplainSettings(network=name, layer=0, head=1))
+    assert (detail.attention.kind, detail.attention.n_layers, detail.attention.network) == ("self", 2, name)
+    assert detail.attention.rows == detail.attention.columns == detail.pieces.texts == view.pieces
     expected = view.sub_attention(0, view.network(name), 1)
-    np.testing.assert_allclose(one.attention.weights, expected, atol=1e-5)
-    assert one.translation == found.translation == view.prediction
+    np.testing.assert_allclose(detail.attention.weights, expected, atol=1e-5)
+    assert detail.translation == explanation.translation == view.prediction
 
 
 def test_a_pair_is_counted_through(client):
-    found = _explain(client, text=["The cat sees .", "A dog ."], model="tagged-pairs")
-    assert [one["words"] for one in found["sentences"]] == [["The", "cat", "sees", "."], ["A", "dog", "."]]
-    assert found["pieces"]["texts"] == ["[CLS]", "the", "cat", "sees", ".", "[SEP]", "a", "dog", ".", "[SEP]"]
-    assert found["pieces"]["words"] == [-1, 0, 1, 2, 3, -1, 4, 5, 6, -1]
-    assert found["pieces"]["factors"]["pos"][:3] == ["<none>", "DET", "NOUN"]
-    across = found["relations"]["trees"]["constituency"][0][5]
-    assert found["relations"]["names"][across] == "pair"
-    weights = np.array(found["attention"]["weights"])
+    view = _explain(client, text=["The cat sees .", "A dog ."], model="tagged-pairs")
+    assert [sentence["words"] for sentence in view["sentences"]] == [
+        ["The", "cat", "sees", "."],
+        ["A", "dog", "."],
+    ]
+    assert view["pieces"]["texts"] == ["[CLS]", "the", "cat", "sees", ".", "[SEP]", "a", "dog", ".", "[SEP]"]
+    assert view["pieces"]["words"] == [-1, 0, 1, 2, 3, -1, 4, 5, 6, -1]
+    assert view["pieces"]["factors"]["pos"][:3] == ["<none>", "DET", "NOUN"]
+    across = view["relations"]["trees"]["constituency"][0][5]
+    assert view["relations"]["names"][across] == "pair"
+    weights = np.array(view["attention"]["weights"])
     np.testing.assert_allclose(weights.sum(1), 1, atol=1e-3)
-    assert found["missing"] == {"networks": "This model was fine-tuned without masks."}
+    assert view["missing"] == {"networks": "This model was fine-tuned without masks."}
 
 
 def test_an_encoder_that_tells_nothing_is_refused(tiny_engines, monkeypatch):
@@ -196,7 +201,7 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
     exported = SimpleNamespace(
         info=info, longest=1024, annotator=engine.translator.annotator, encoder=engine.translator.encoder
     )  # fmt: skip
-    found = explain_translation(
+    explanation = explain_translation(
         SimpleNamespace(
             translator=exported,
             description=engine.description,
@@ -206,11 +211,12 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
         TEXT,
         ExplainSettings(),
     )
-    assert (found.translation, found.attention) == ("ein Text", None)
+    assert (explanation.translation, explanation.attention) == ("ein Text", None)
     assert re.fullmatch(
-        r"This model was exported to ctranslate2, which gives no attention\. .*", found.missing["attention"]
+        r"This model was exported to ctranslate2, which gives no attention\. .*",
+        explanation.missing["attention"],
     )
-    assert found.pieces.factors["pos"][0] == "DET"
+    assert explanation.pieces.factors["pos"][0] == "DET"
 
 
 def test_without_a_parser_words_are_what_stands_between_spaces(tiny_engines):
@@ -230,7 +236,7 @@ def test_relations_reach_as_far_as_asked(tiny_engines):
     classifier = tiny_engines["bare"].classifier
     parser = parser_for(None, None, "en", False)
     view = classifier_text(classifier, (TEXT,), parser, max_distance=1)
-    assert {relation_name(int(one), 1).split()[0] for one in np.unique(view.relations["dependency"])} <= {
+    assert {relation_name(int(relation), 1).split()[0] for relation in np.unique(view.relations["dependency"])} <= {
         "none", "parent", "child",
     }  # fmt: skip
     with pytest.raises(ValueError, match=r"^max_distance: expected 1 to 84"):

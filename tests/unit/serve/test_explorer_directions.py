@@ -75,19 +75,19 @@ def _run(script, values):
 
 
 def test_a_model_of_another_direction_is_not_asked():
-    found = _open("?text=Hi&a=a&b=b", ("de", "en"), ("en", "de"))
-    assert found["asked"] == ["a"]
+    page = _open("?text=Hi&a=a&b=b", ("de", "en"), ("en", "de"))
+    assert page["asked"] == ["a"]
     assert (
         "This model translates en → de, the first one de → en: choose two of one direction."
-        in found["answers"]
+        in page["answers"]
     )
 
 
 @pytest.mark.parametrize("second", [("de", "en"), (None, None)])
 def test_models_of_one_direction_and_classifiers_are(second):
-    found = _open("?text=Hi&a=a&b=b", ("de", "en"), second)
-    assert found["asked"] == ["a", "b"]
-    assert "of one direction" not in found["answers"]
+    page = _open("?text=Hi&a=a&b=b", ("de", "en"), second)
+    assert page["asked"] == ["a", "b"]
+    assert "of one direction" not in page["answers"]
 
 
 def test_the_page_begins_with_two_of_one_direction():
@@ -95,12 +95,12 @@ def test_the_page_begins_with_two_of_one_direction():
 
 
 BROWSER = PAGE.partition("const asked")[0]
-for one, other in {
+for snippet, other in {
     "querySelector: () => null": 'querySelector: () => make("div")',
     "get: () => nothing": "get: () => () => [5]",
     "contains: () => false": "contains: () => false, cloneNode: () => make(tag)",
 }.items():
-    BROWSER = BROWSER.replace(one, other)
+    BROWSER = BROWSER.replace(snippet, other)
 
 
 ROWS = (
@@ -132,7 +132,7 @@ console.log(JSON.stringify({ refused, told: page.filter((one) => `${one}`.includ
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("answer", "other"),
     [
         ({"labels": ["u", "v"]}, {"labels": ["u"]}),
         ({"score": 1.5}, {"score": 2.5}),
@@ -140,14 +140,14 @@ console.log(JSON.stringify({ refused, told: page.filter((one) => `${one}`.includ
         ({"label": "u", "probabilities": {"u": 0.9}}, {"label": "v", "probabilities": {"v": 0.9}}),
     ],
 )
-def test_rows_are_compared_by_what_a_model_answers_and_can_be_asked_again(one, other):
+def test_rows_are_compared_by_what_a_model_answers_and_can_be_asked_again(answer, other):
     """The first request is refused for want of a key; the same rows are then asked again."""
-    same = {**one, "probabilities": {"u": 0.8}}  # another probability is no other label
-    answers = {"a": [one, one], "b": [other, same]}
-    found = _run(ROWS, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/", "ANSWERS": answers})
-    (told,) = found["told"]
-    assert told.endswith("; they differ on 1.")
-    assert (found["refused"], found["marks"]) == (True, 2)
+    same = {**answer, "probabilities": {"u": 0.8}}  # another probability is no other label
+    answers = {"a": [answer, answer], "b": [other, same]}
+    page = _run(ROWS, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/", "ANSWERS": answers})
+    (message,) = page["told"]
+    assert message.endswith("; they differ on 1.")
+    assert (page["refused"], page["marks"]) == (True, 2)
 
 
 LARGE = (

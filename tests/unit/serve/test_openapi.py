@@ -28,7 +28,7 @@ QUICK = settings(
 def _send(app, path, mode):
     """Requests by the document, or against it: statuses, headers and bodies are those that it lists."""
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
-    (operation,) = [one.ok() for one in schema.get_all_operations() if one.ok().path == path]
+    (operation,) = [result.ok() for result in schema.get_all_operations() if result.ok().path == path]
     n_sent = 0
 
     @QUICK
@@ -90,7 +90,9 @@ def test_a_key_is_in_the_document(make_app):
         document = client.get("/openapi.json").json()
     assert document["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
     secured = {
-        path for path, one in document["paths"].items() if any("security" in each for each in one.values())
+        path
+        for path, methods in document["paths"].items()
+        if any("security" in each for each in methods.values())
     }
     assert secured == {"/v1/translate", "/v1/classify", "/v1/explain", "/v1/models"}
     assert "421" in document["paths"]["/healthz"]["get"]["responses"]

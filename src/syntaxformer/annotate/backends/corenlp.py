@@ -77,8 +77,8 @@ _NEGATIONS = frozenset({"not", "n't", "n’t"})
 class CoreNLPParser:
     """A server as a parser; the options are those of `load_corenlp`."""
 
-    def __init__(self, address: httpx.URL, place: str, options: dict[str, Any]) -> None:
-        self.address, self.place = address, place
+    def __init__(self, address: httpx.URL, origin: str, options: dict[str, Any]) -> None:
+        self.address, self.origin = address, origin
         self.timeout_s, self.retries = options.get("timeout", 120.0), options.get("retries", 2)
         self.language = {"pipelineLanguage": options["language"]} if "language" in options else {}
         self.english, self.universal = options.get("language") in (None, "en", "english"), False
@@ -112,9 +112,9 @@ class CoreNLPParser:
                 )
         return annotated
 
-    def _join(self, line: str, found: Sequence[ParsedSentence]) -> Sentence:
+    def _join(self, line: str, sentences: Sequence[ParsedSentence]) -> Sentence:
         try:
-            return join_parsed(line, found, self.provides)
+            return join_parsed(line, sentences, self.provides)
         except TreeError as error:
             raise DataError(f"corenlp: analysis of {line[:60]!r}: {error}") from error
 
@@ -144,7 +144,10 @@ class CoreNLPParser:
             str(token["word"]) if shared[span] > 1 or span[0] == span[1] else text[slice(*span)]
             for token, span in zip(tokens, spans, strict=True)
         ]
-        tags = {"xpos": [one.get("pos") for one in tokens], "lemmas": [one.get("lemma") for one in tokens]}
+        tags = {
+            "xpos": [token.get("pos") for token in tokens],
+            "lemmas": [token.get("lemma") for token in tokens],
+        }
         governors, tags["deprels"] = _dependencies(raw.get("basicDependencies"), len(words))
         penn = self.english and not self.universal
         tags["upos"] = upos_of_penn(words, tags["xpos"], tags["deprels"]) if penn else tags["xpos"]
@@ -182,26 +185,26 @@ class CoreNLPParser:
             return [dict(sentence) for sentence in content["sentences"]]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise SyntaxformerError(
-                f"corenlp: expected JSON with a list of sentences from {self.place}, got "
+                f"corenlp: expected JSON with a list of sentences from {self.origin}, got "
                 f"{response.content[:60]!r}. Is it a CoreNLP server?"
             ) from error
 
     def _problem(self, got: httpx.Response | httpx.HTTPError, text: str) -> SyntaxformerError:
         if isinstance(got, httpx.TimeoutException):
             return SyntaxformerError(
-                f"corenlp: expected an answer from {self.place} in {self.timeout_s:g} s, got none in "
+                f"corenlp: expected an answer from {self.origin} in {self.timeout_s:g} s, got none in "
                 f"{self.retries + 1} attempt(s). Wait longer (+timeout=300)."
             )
         if isinstance(got, httpx.HTTPError):
             why = re.sub(r"^\[Errno -?\d+\] |\.$", "", str(got)) or type(got).__name__
             start = _START.format(port=self.address.port or (443 if self.address.scheme == "https" else 80))
-            what = f"a CoreNLP server at {self.place} ({why})"
+            what = f"a CoreNLP server at {self.origin} ({why})"
             return BackendMissingError(what, f"in the folder of CoreNLP, {start}")
         remedy = f"The text: {text[:60]!r}."
         if got.status_code in (401, 403):
             remedy = f"Give user and password in the address, or the whole address in ${ADDRESS_VARIABLE}."
         status = f"HTTP {got.status_code}: {' '.join(got.text.split())[:200] or got.reason_phrase}"
-        return SyntaxformerError(f"corenlp: expected an analysis from {self.place}, got {status}. {remedy}")
+        return SyntaxformerError(f"corenlp: expected an analysis from {self.origin}, got {status}. {remedy}")
 
 
 def _dependencies(arcs: Any, n_words: int) -> tuple[list[int] | None, list[str | None]]:
@@ -228,9 +231,9 @@ def _address(text: str) -> tuple[httpx.URL, str]:
 
 def server_address(url: str) -> tuple[httpx.URL, str, bool]:
     """The address of a server, the part that may be shown, and whether its password is from the variable."""
-    (address, place), (full, same) = _address(url), _address(os.environ.get(ADDRESS_VARIABLE) or url)
-    takes_variable = same == place and not address.userinfo and address.path == "/"
-    return (full if takes_variable else address), place, takes_variable and bool(full.userinfo)
+    (address, origin), (full, same) = _address(url), _address(os.environ.get(ADDRESS_VARIABLE) or url)
+    takes_variable = same == origin and not address.userinfo and address.path == "/"
+    return (full if takes_variable else address), origin, takes_variable and bool(full.userinfo)
 
 
 def load_corenlp(argument: str) -> BatchedAnnotator:
@@ -245,12 +248,12 @@ def load_corenlp(argument: str) -> BatchedAnnotator:
         SyntaxformerError: The server refuses, answers too late, or is not CoreNLP.
     """
     url, options = split_options("corenlp", argument, OPTIONS)
-    address, place, _ = server_address(url)
-    parser = CoreNLPParser(address, place, options)
+    address, origin, _ = server_address(url)
+    parser = CoreNLPParser(address, origin, options)
     settings = "".join(f"+{key}={options[key]}" for key in ("language", "annotators") if key in options)
     # A server does not tell its version, so this hashes the request and the answer for an example.
     asked = repr([address.path, parser.language, parser.annotators, parser.example])
-    name, version = f"corenlp:{place}{settings}", f"corenlp+{hash_lines([asked])[:12]}"
+    name, version = f"corenlp:{origin}{settings}", f"corenlp+{hash_lines([asked])[:12]}"
     threads = options.get("threads", 1)
     return BatchedAnnotator(parser, name, version, parser.provides, batch_lines=8, threads=threads)
 

@@ -49,7 +49,7 @@ class PreparsedAnnotator(Annotator):
         self._respelled = respelled
         first = list(islice((sentence for sentence in read(path) if sentence.words), _FIRST_SENTENCES))
         self.provides = frozenset(
-            column for column in COLUMNS if any(getattr(one, column) is not None for one in first)
+            column for column in COLUMNS if any(getattr(sentence, column) is not None for sentence in first)
         )
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
@@ -106,12 +106,12 @@ class PreparsedAnnotator(Annotator):
         try:
             surfaces = [surface_of(sentence, token) for token in tokens]
             surfaces = [word if word in line else plain_form(word) for word in surfaces]  # as the line may be
-            found = locate_words(line, surfaces, respelled=self._respelled)
+            token_spans = locate_words(line, surfaces, respelled=self._respelled)
         except TreeError as error:
             raise DataError(
                 f"sentence for line {number} of the text, {line[:40]!r}: {error}", self.path
             ) from error
-        offsets = tuple(place for token, place in zip(tokens, found, strict=True) for _ in token)
+        offsets = tuple(span for token, span in zip(tokens, token_spans, strict=True) for _ in token)
         return replace(sentence, text=line, offsets=offsets)
 
 
@@ -127,7 +127,7 @@ class SplitAnnotator(Annotator):
         self.path = path
         self._load = load
         # Path.glob refuses absolute patterns.
-        files = sorted(glob.glob("*".join(glob.escape(part) for part in path.split(SPLIT))))  # noqa: PTH207
+        files = sorted(glob.glob("*".join(glob.escape(segment) for segment in path.split(SPLIT))))  # noqa: PTH207
         if not files:
             raise DataError(
                 f"expected a file for at least one {SPLIT}, found none. Relative paths begin in the "

@@ -85,10 +85,10 @@ class SpacyParser:
     def limit_to(self, columns: Collection[str]) -> frozenset[str]:
         """Switch off what finds trees, lemmas or features if none of them is wanted; return what is left."""
         for pipe in self.nlp.pipe_names:
-            given = self._given_by(pipe)
-            if given and given <= _SEPARATE and given.isdisjoint(columns):
+            pipe_columns = self._given_by(pipe)
+            if pipe_columns and pipe_columns <= _SEPARATE and pipe_columns.isdisjoint(columns):
                 self.nlp.disable_pipe(pipe)
-                self.provides -= given
+                self.provides -= pipe_columns
         for pipe in self.nlp.pipe_names:  # a network that nothing listens to any more
             listeners = getattr(self.nlp.get_pipe(pipe), "listening_components", None)
             if listeners and not {*listeners} & {*self.nlp.pipe_names}:
@@ -109,7 +109,9 @@ class SpacyParser:
             for doc in self._parsed(self._docs(lines)):
                 number, start = doc.user_data["place"]
                 parts[number].append(self._reader.read(doc, lines[int(number)], start))
-        return [join_parsed(line, found, self.provides) for line, found in zip(lines, parts, strict=True)]
+        return [
+            join_parsed(line, sentences, self.provides) for line, sentences in zip(lines, parts, strict=True)
+        ]
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words."""
@@ -117,7 +119,9 @@ class SpacyParser:
         with self.nlp.memory_zone():
             docs = (Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in sentences)
             parts = list(map(self._reader.read, self._parsed(docs), lines))
-        return [join_parsed(line, [part], self.provides) for line, part in zip(lines, parts, strict=True)]
+        return [
+            join_parsed(line, [sentence], self.provides) for line, sentence in zip(lines, parts, strict=True)
+        ]
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
         """Documents that store the number of their line and their start in it."""
@@ -146,8 +150,8 @@ class SpacyParser:
         model, parts = self.nlp.get_pipe("tok2vec").model, []
         for first in range(0, len(doc), 1000):
             start = max(0, first - self._reach)
-            (found,) = model.predict([doc[start : first + 1000 + self._reach].as_doc()])
-            parts.append(found[first - start :][:1000])
+            (vectors,) = model.predict([doc[start : first + 1000 + self._reach].as_doc()])
+            parts.append(vectors[first - start :][:1000])
         return model.ops.xp.concatenate(parts)
 
 
@@ -233,11 +237,11 @@ def foreign_part(folder: Path) -> str | None:
         config = spacy.util.load_config(folder / "config.cfg")
         language = spacy.blank(config["nlp"]["lang"])
         usual = spacy.util.dict_to_dot(language.config)
-        for place, setting in spacy.util.dict_to_dot(config).items():
+        for option, setting in spacy.util.dict_to_dot(config).items():
             values = setting if isinstance(setting, list) else [setting]
-            if usual.get(place, ...) != setting and not all(_is_known(place, value) for value in values):
-                expected = f", where only {', '.join(_FACTORIES)} may be" * place.endswith(".factory")
-                return f"{f'{place} = {setting}'[:90]!a} in config.cfg{expected}"
+            if usual.get(option, ...) != setting and not all(_is_known(option, value) for value in values):
+                expected = f", where only {', '.join(_FACTORIES)} may be" * option.endswith(".factory")
+                return f"{f'{option} = {setting}'[:90]!a} in config.cfg{expected}"
         for file in folder.glob("*/cfg"):
             cfg = read_json(file)
             if cfg.get("beam_width", 1) != 1 or not {*cfg.get("labels_pos", {}).values()} <= {*UPOS_NAMES}:
@@ -259,10 +263,10 @@ def foreign_part(folder: Path) -> str | None:
     return None
 
 
-def _is_known(place: str, value: Any) -> bool:
+def _is_known(option: str, value: Any) -> bool:
     """Whether a value of `config.cfg` is one that `annotator train` may write there."""
-    section, key = place.partition(".")[0], place.rpartition(".")[2]
-    if key == "source" or "width." in place or not re.fullmatch(r"[@\w.-]+", place):
+    section, key = option.partition(".")[0], option.rpartition(".")[2]
+    if key == "source" or "width." in option or not re.fullmatch(r"[@\w.-]+", option):
         return False
     if key == "factory" or key.startswith("@"):
         return value in _NAMES

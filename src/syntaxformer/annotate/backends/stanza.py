@@ -144,12 +144,12 @@ def _words_of(sentence: Any, line: str, start: int) -> tuple[list[str], list[tup
     return words, spans
 
 
-def _fill(sentence: ParsedSentence, found: Any, provides: frozenset[str]) -> None:
-    sentence.tags = {name: [getattr(word, tag) for word in found.words] for name, tag in _TAGS.items()}
+def _fill(sentence: ParsedSentence, parse: Any, provides: frozenset[str]) -> None:
+    sentence.tags = {name: [getattr(word, tag) for word in parse.words] for name, tag in _TAGS.items()}
     if "governors" in provides:
-        sentence.governors = [ROOT if not word.head else int(word.head) - 1 for word in found.words]
-    if "constituency" in provides and found.constituency is not None:
-        tree = read_tree(found.constituency, lambda node: str(node.label or ""), lambda node: node.children)
+        sentence.governors = [ROOT if not word.head else int(word.head) - 1 for word in parse.words]
+    if "constituency" in provides and parse.constituency is not None:
+        tree = read_tree(parse.constituency, lambda node: str(node.label or ""), lambda node: node.children)
         sentence.tree = tree_over_words(tree, sentence.words)
 
 

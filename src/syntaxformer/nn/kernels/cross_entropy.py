@@ -99,11 +99,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ):
             exact = block.to(precise, copy=True)
             normalizer = exact.logsumexp(-1, keepdim=True)
-            wanted = exact.gather(1, target) - normalizer
+            log_prob = exact.gather(1, target) - normalizer
             all_words = (state.to(precise) @ weight_sum)[:, None] - n_vocab * normalizer
-            losses.append((smoothing - 1) * wanted - smoothing / n_vocab * all_words)
+            losses.append((smoothing - 1) * log_prob - smoothing / n_vocab * all_words)
             exact.sub_(normalizer).exp_()
-            exact.scatter_add_(1, target, torch.full_like(wanted, smoothing - 1))
+            exact.scatter_add_(1, target, torch.full_like(log_prob, smoothing - 1))
             block.copy_(exact)
         ctx.save_for_backward(states, weight, logits, counted, weight_sum)
         ctx.spread = smoothing / n_vocab

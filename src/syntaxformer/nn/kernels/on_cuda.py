@@ -51,9 +51,9 @@ def _one_hot(
 def _add_sums(sums, pairs, one_hot, PARTS: tl.constexpr):
     """Σ over the keys of each relation, `[heads, keys]` → `[heads, ids]`, added to the sums so far."""
     for _ in tl.static_range(PARTS):
-        part = pairs.to(tl.bfloat16)
-        sums = tl.dot(part.to(one_hot.dtype), tl.trans(one_hot), sums)
-        pairs -= part.to(tl.float32)
+        term = pairs.to(tl.bfloat16)
+        sums = tl.dot(term.to(one_hot.dtype), tl.trans(one_hot), sums)
+        pairs -= term.to(tl.float32)
     return sums
 
 
@@ -310,7 +310,9 @@ class _Rows:
     def __init__(self, tensors: Sequence[Any], options: KernelOptions, seed: Tensor | None) -> None:
         query, key, value, self.topical_query, self.bias, gate, self.y = tensors
         self.options, self.seed = options, seed
-        self.query, self.key, self.value = (one.to(value.dtype).contiguous() for one in (query, key, value))
+        self.query, self.key, self.value = (
+            tensor.to(value.dtype).contiguous() for tensor in (query, key, value)
+        )
         self.gate = self.y.new_ones(value.shape[1]) if gate is None else gate.float().contiguous()
         self.places = list(places(*value.shape[:3], _BLOCK))
 
@@ -318,11 +320,11 @@ class _Rows:
         """`[batch, heads, keys, d_head]`, stored with heads after keys, and the numbers of all rows."""
         batch, n_heads, n_keys, d_head = self.value.shape
         output, rows = self.value.new_empty(batch, n_keys, n_heads, d_head).transpose(1, 2), []
-        for place in self.places:
-            logits = exact_product(self.query[place.heads], self.key[place.batch].mT, torch.float32)
-            weights, of_place = self._launch(place, logits)
-            output[place.heads] = weights @ self.value[place.batch]
-            rows.append(of_place[0])
+        for block in self.places:
+            logits = exact_product(self.query[block.heads], self.key[block.batch].mT, torch.float32)
+            weights, block_rows = self._launch(block, logits)
+            output[block.heads] = weights @ self.value[block.batch]
+            rows.append(block_rows[0])
         return output, rows
 
     def backward(self, grad: Tensor, rows: Sequence[Tensor], needs_bias: bool) -> tuple[Tensor | None, ...]:
@@ -331,29 +333,29 @@ class _Rows:
         d_query, d_key, d_value = (torch.empty_like(tensor) for tensor in (self.query, self.key, self.value))
         d_y, d_gates = torch.empty_like(self.y), []
         d_bias = torch.zeros_like(self.bias, dtype=torch.float32) if needs_bias else None
-        for place, shifts in zip(self.places, rows, strict=True):
-            logits = exact_product(self.query[place.heads], self.key[place.batch].mT, torch.float32)
-            d_weights = exact_product(grad[place.heads], self.value[place.batch].mT, torch.float32)
+        for block, shifts in zip(self.places, rows, strict=True):
+            logits = exact_product(self.query[block.heads], self.key[block.batch].mT, torch.float32)
+            d_weights = exact_product(grad[block.heads], self.value[block.batch].mT, torch.float32)
             d_logits = torch.empty_like(logits, dtype=torch.float32 if needs_bias else self.value.dtype)
             batch, n_heads, n_queries, n_keys = logits.shape
             d_y_part = logits.new_empty(batch, n_heads, triton.cdiv(n_queries, GROUP), n_keys)
-            weights, of_place = self._launch(place, logits, d_weights, shifts, d_logits, d_y_part)
-            d_gates.append(of_place[5].sum((0, 2)))
+            weights, block_rows = self._launch(block, logits, d_weights, shifts, d_logits, d_y_part)
+            d_gates.append(block_rows[5].sum((0, 2)))
             if d_bias is not None:
-                here = place.of_bias(d_bias)
+                here = block.of_bias(d_bias)
                 d_bias[here] += d_logits.sum_to_size(d_bias[here].shape)
                 d_logits = d_logits.to(self.value.dtype)
             of_keys, scaling = d_y_part.sum(2), self.options.scaling
-            others = int(place.queries.start > 0)  # whether queries of the sentence came before
-            d_y[place.batch] = d_y[place.batch] + of_keys if others else of_keys
-            _add_product(d_query[place.heads], d_logits, self.key[place.batch], 0, scaling)
-            _add_product(d_key[place.batch], d_logits.mT, self.query[place.heads], others, scaling)
-            _add_product(d_value[place.batch], weights.mT, grad[place.heads], others, 1.0)
+            others = int(block.queries.start > 0)  # whether queries of the sentence came before
+            d_y[block.batch] = d_y[block.batch] + of_keys if others else of_keys
+            _add_product(d_query[block.heads], d_logits, self.key[block.batch], 0, scaling)
+            _add_product(d_key[block.batch], d_logits.mT, self.query[block.heads], others, scaling)
+            _add_product(d_value[block.batch], weights.mT, grad[block.heads], others, 1.0)
         d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query.float()[:, None])
         of_values = exact_product(d_y.to(self.value.dtype).unsqueeze(2), self.value, torch.float32)
         return d_query, d_key, d_value, of_values.sum((0, 2)), d_bias, sum(d_gates[1:], d_gates[0])
 
-    def _launch(self, place: Any, logits: Tensor, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def _launch(self, block: Any, logits: Tensor, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Weights of a block and the numbers of its rows, and backward its gradients.
 
         `gradients` are those of the weights, c of the rows, and those of the logits and y, which are written.
@@ -361,8 +363,8 @@ class _Rows:
         options, (batch, n_heads, n_queries, n_keys) = self.options, logits.shape
         index, bias = options.index, logits
         if self.bias is not None:
-            bias = self.bias[place.of_bias(self.bias)].contiguous()
-        relations = index.relations[place.batch, :, place.queries]
+            bias = self.bias[block.of_bias(self.bias)].contiguous()
+        relations = index.relations[block.batch, :, block.queries]
         n_trees, n_ids = relations.shape[1], 3 * index.max_distance + 2
         networks = _network_bias(options.active, n_trees, n_ids, logits.device)
         weights = torch.empty_like(logits, dtype=self.value.dtype)
@@ -370,8 +372,8 @@ class _Rows:
         rows = logits.new_empty(6 if gradients else 3, batch, n_heads, n_queries)
         d_weights, shifts, d_logits, d_y = gradients or [logits] * 4
         seed = self.seed if options.dropout else logits
-        pairs = logits, bias, self.y[place.batch], index.key_mask[place.batch].view(torch.uint8), relations
-        sizes = n_heads, n_queries, n_keys, place.batch.start, place.queries.start, options.scaling
+        pairs = logits, bias, self.y[block.batch], index.key_mask[block.batch].view(torch.uint8), relations
+        sizes = n_heads, n_queries, n_keys, block.batch.start, block.queries.start, options.scaling
         strides = *relations.stride()[:3], bias.stride(0) if len(bias) > 1 else 0, bias.stride(1)
         common: dict[str, Any] = {
             "MULTIPLICATIVE": options.multiplicative, "HAS_BIAS": self.bias is not None,

@@ -368,11 +368,11 @@ class _Batch:
         per_slot, per_row = (batch, n_keys, n_slots, n_heads), (batch, n_keys, 1, n_heads)
         shapes = (per_slot, per_slot, per_row, per_row, (batch, n_keys, n_slots + 1))
         sums = Sums(*(self.y.new_empty(shape) for shape in shapes))
-        for place, block in self._blocks():
+        for region, block in self._blocks():
             of_block, block_sums = block.forward()
-            output[place.heads] = of_block
+            output[region.heads] = of_block
             for field in fields(sums):
-                getattr(sums, field.name)[place.rows] = getattr(block_sums, field.name)
+                getattr(sums, field.name)[region.rows] = getattr(block_sums, field.name)
         return output, sums
 
     def backward(self, grad: Tensor, grad_alpha: Tensor, sums: Sums) -> tuple[Tensor | None, ...]:
@@ -381,20 +381,20 @@ class _Batch:
         d_query, d_key, d_value = (torch.zeros_like(tensor) for tensor in (self.query, self.key, self.value))
         d_y, d_gate = torch.zeros_like(self.y), None if self.gate is None else torch.zeros_like(self.gate)
         d_bias = None if self.bias is None else torch.zeros_like(self.bias, dtype=self.y.dtype)
-        for place, block in self._blocks():
+        for region, block in self._blocks():
             of_block = block.backward(
-                grad[place.heads],
-                grad_alpha[place.rows],
-                Sums(*(getattr(sums, field.name)[place.rows] for field in fields(sums))),
+                grad[region.heads],
+                grad_alpha[region.rows],
+                Sums(*(getattr(sums, field.name)[region.rows] for field in fields(sums))),
             )
-            d_query[place.heads] = of_block.query
-            d_key[place.batch] += of_block.key
-            d_value[place.batch] += of_block.value
-            d_y[place.batch] += of_block.y
+            d_query[region.heads] = of_block.query
+            d_key[region.batch] += of_block.key
+            d_value[region.batch] += of_block.value
+            d_y[region.batch] += of_block.y
             if d_gate is not None and of_block.gate is not None:
                 d_gate += of_block.gate
             if d_bias is not None:
-                here = place.of_bias(d_bias)
+                here = region.of_bias(d_bias)
                 d_bias[here] += of_block.logits.sum_to_size(d_bias[here].shape)
         d_y = d_y.transpose(1, 2)
         d_topical = (d_y.unsqueeze(2).to(self.value.dtype) @ self.value).sum(0).squeeze(1)
@@ -405,23 +405,23 @@ class _Batch:
         batch, n_heads, n_keys, _ = self.value.shape
         index = self.options.index
         size = _CPU_BLOCK if self.value.device.type == "cpu" else _BLOCK
-        for place in places(batch, n_heads, n_keys, size):
-            first = place.batch.start * n_keys + place.queries.start
-            last = (place.batch.stop - 1) * n_keys + place.queries.stop
+        for region in places(batch, n_heads, n_keys, size):
+            first = region.batch.start * n_keys + region.queries.start
+            last = (region.batch.stop - 1) * n_keys + region.queries.stop
             yield (
-                place,
+                region,
                 Block(
                     options=self.options,
                     rows=index.rows(first, last),
-                    query=self.query[place.heads],
-                    key=self.key[place.batch],
-                    value=self.value[place.batch],
-                    y=self.y[place.batch, None],
-                    bias=None if self.bias is None else self.bias[place.of_bias(self.bias)],
-                    valid=self.valid[place.batch],
-                    slot_bias=self.options.bias[place.rows],
+                    query=self.query[region.heads],
+                    key=self.key[region.batch],
+                    value=self.value[region.batch],
+                    y=self.y[region.batch, None],
+                    bias=None if self.bias is None else self.bias[region.of_bias(self.bias)],
+                    valid=self.valid[region.batch],
+                    slot_bias=self.options.bias[region.rows],
                     gate=self.gate,
-                    keep=None if self.keep is None else self.keep[place.heads],
+                    keep=None if self.keep is None else self.keep[region.heads],
                     padded=index.padded,
                 ),
             )

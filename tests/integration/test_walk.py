@@ -53,7 +53,7 @@ def test_one_line_through_an_infused_translator(digits, tmp_path, monkeypatch):
     n_files, n_lines = walk(once)
     assert output.read_text().strip()
     assert n_files <= 30, n_files  # the rules of tokenizers are a file
-    assert n_lines <= 2175, n_lines  # ensembles, subwords and annotators of one's own, the language of a file
+    assert n_lines <= 2200, n_lines  # ensembles, subwords and annotators of one's own, the language of a file
 
 
 def test_one_sentence_through_an_infused_encoder():
@@ -81,6 +81,6 @@ def test_one_sentence_through_an_infused_encoder():
 
     n_files, n_lines = walk(once)
     assert n_files <= 25, n_files  # surgery of classes apart from what is infused
-    assert n_lines <= 2550, (
+    assert n_lines <= 2560, (
         n_lines
     )  # own relations, records of each thread, lemmas, checks of what is infused

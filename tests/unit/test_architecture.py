@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
@@ -149,6 +151,28 @@ for module in ("translation.translator", "encoders.classifier"):
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n[]\n"
+
+
+PROJECT = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+NEEDED = {re.split(r"[^\w-]", name)[0].replace("-", "_") for name in PROJECT["dependencies"]}
+BROUGHT = {"filelock", "packaging", "rich", "srsly", "thinc", "tokenizers", "yaml"}
+"""Modules of packages that needed ones always bring, or named otherwise than their package."""
+OF_EXTRAS = ("serve/", "nn/kernels/on_cuda.py")
+
+
+def test_what_is_not_always_installed_is_imported_where_it_is_used():
+    assert len(NEEDED) <= 20
+    for path in FILES:
+        if not _name(path).startswith(OF_EXTRAS):
+            modules = {module.split(".")[0] for module in _imports(_tree(path).body)}
+            assert modules - {*sys.stdlib_module_names} <= NEEDED | BROUGHT | {"syntaxformer"}, _name(path)
+
+
+@pytest.mark.parametrize("module", ["encoders/finetuning.py", "translation/training.py"])
+def test_a_run_names_versions_of_what_is_always_installed(module: str):
+    text = (PACKAGE / module).read_text("utf-8")
+    packages = ast.literal_eval(text.split("PACKAGES = ", 1)[1].split("\n", 1)[0])
+    assert {*packages} <= NEEDED | BROUGHT | {"syntaxformer"}
 
 
 def test_files_are_named_for_what_is_in_them():

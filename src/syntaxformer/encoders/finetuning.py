@@ -56,7 +56,7 @@ from syntaxformer.runs.trainer import RunTrainer, TallyBook, linear, run_argumen
 
 _log = logging.getLogger("syntaxformer.finetune")
 
-PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scikit-learn", "scipy")
+PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scipy")
 DATA = "data.json"
 """File with hashes of the data, in the folder of the checkpoints."""
 

@@ -26,8 +26,8 @@ PARALLEL = -n $(JOBS) --dist worksteal
 LIGHT = tests/unit/trees tests/unit/base tests/unit/syntax tests/property tests/unit/test_pages.py
 
 test: $(STAMP)  ## what one runs before each commit: first what needs no torch, then all else that takes at most a second
-	$(PYTEST) --light -m "not slow" $(LIGHT)
-	$(PYTEST) $(PARALLEL) -m "not slow" $(LIGHT:%=--ignore=%)
+	$(PYTEST) --limit 1 --light -m "not slow" $(LIGHT)
+	$(PYTEST) --limit 1 $(PARALLEL) -m "not slow" $(LIGHT:%=--ignore=%)
 
 test-slow: $(STAMP)  ## the other tests: whole trainings, other processes, the browser
 	$(PYTEST) $(PARALLEL) -m slow

@@ -234,6 +234,7 @@ def _exporting() -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_public_names_exist_once_and_are_explained():
     for name in _exporting():
         module = import_module(name)

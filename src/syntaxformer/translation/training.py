@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import set_seed
 
@@ -37,9 +37,6 @@ from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.trainer import SyntaxTrainer
 from syntaxformer.translation.translator import Translator, write_side_files
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger("syntaxformer.training")
 

@@ -303,8 +303,7 @@ class Recipe(RunConfig):
     def _factor_problems(self) -> list[str]:
         """Names and widths; the annotator is only checked when it is loaded."""
         try:
-            plan = self.width_plan()
-            names = self.embedding.factors or [name for name, _ in plan.factors]
+            names = self.embedding.factors or [name for name, _ in self.width_plan().factors]
             if self.embedding.kind != "none":  # a baseline may be given files of factors, too
                 check_factors(names, PER_WORD, self.data.factor_files)
                 if unused := sorted(self.data.factor_files.keys() - {*names}):
@@ -312,6 +311,7 @@ class Recipe(RunConfig):
                         f"data.factor_files: expected names of infusion.factors, got {', '.join(unused)}. "
                         "Leave it out, or add it to infusion.factors."
                     ]
+            self.width_plan()
         except ConfigError as error:
             return error.problems
         except ValueError as error:

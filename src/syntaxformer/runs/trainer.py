@@ -356,13 +356,13 @@ class RunCallback(TrainerCallback):
                 self._writer.add_scalar(name, value, step)
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Remove the bar, write the curves to disk, and listen for Ctrl-C no longer."""
+        """Remove the bar, listen for Ctrl-C no longer, and last, as a disk may be full, write the curves."""
         if self._bar is not None:
             self._bar.stop()
-        if self._writer is not None:
-            self._writer.close()
         if signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._writer is not None:
+            self._writer.close()
 
 
 _SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_n_loops", "eval_score")

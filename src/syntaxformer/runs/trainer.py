@@ -101,10 +101,10 @@ class RunTrainer:
         **options: Any,
     ) -> None:
         self.config, self.batches, self.rate, self.n_updates = config, batches, rate, n_updates
-        self.beside = RunCallback(
+        self.run_callback = RunCallback(
             batches, n_updates, config.patience, best_by, curves if config.tensorboard else None
         )
-        super().__init__(model, arguments, callbacks=[self.beside], **options)
+        super().__init__(model, arguments, callbacks=[self.run_callback], **options)
         if config.sharded:
             shard(self)
         self.remove_callback(PrinterCallback)
@@ -197,7 +197,7 @@ class RunTrainer:
             self.train()
             return
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if state.global_step >= self.n_updates or self.beside.is_out_of_patience(state):
+        if state.global_step >= self.n_updates or self.run_callback.is_out_of_patience(state):
             self.state = state
         else:
             self.train(resume_from_checkpoint=str(checkpoint))

@@ -52,10 +52,8 @@ def check_tokenizer(path: Path) -> None:
         if path.suffix != ".json":
             read_sentencepiece(path.read_bytes())
             return
-        content = read_json(path, MAX_PIECES_BYTES) | {
-            "padding": None,
-            "truncation": None,
-        }  # see `check_pieces`
+        content = read_json(path, MAX_PIECES_BYTES)
+        content |= {"padding": None, "truncation": None}  # see `check_pieces`
         model = content["model"]
         vocabulary, model["merges"] = model.pop("vocab", {}), None
         if isinstance(vocabulary, list):  # of a unigram model, whose time also grows with the longest piece
@@ -116,10 +114,8 @@ def read_sentencepiece(model: bytes) -> Any:
 
     proto = import_protobuf().ModelProto()
     proto.ParseFromString(model)
-    longest, n_added = (
-        max(len(piece.piece) for piece in proto.pieces),
-        sum(piece.type == 4 for piece in proto.pieces),
-    )
+    longest = max(len(piece.piece) for piece in proto.pieces)
+    n_added = sum(piece.type == 4 for piece in proto.pieces)
     form = _longest_form(proto.normalizer_spec.precompiled_charsmap)
     if form > _LONGEST_FORM or longest > _LONGEST_STRING or n_added > _MOST_PIECES:
         raise ValueError(f"pieces of {longest} characters, forms of {form} bytes, {n_added} pieces of a user")

@@ -394,13 +394,13 @@ def test_a_translator_of_ours_goes_on_with_other_data(everyday: Path, tmp_path: 
 
 def _child(parent: Path, where: tuple[str, ...], output: Path, *settings: str) -> Any:
     from syntaxformer.base.config import apply_overrides, validate
-    from syntaxformer.translation.recipe import Recipe, completed
+    from syntaxformer.translation.recipe import Recipe
 
     overrides = [
         Recipe.long(one) for one in (*where, f"model.init_from={parent}", f"output={output}", *settings)
     ]
     content = {"output": str(output), "data": {"src": "en", "tgt": "de"}}
-    return completed(validate(Recipe, apply_overrides(Recipe.in_full(content), overrides), "child"))
+    return validate(Recipe, apply_overrides(Recipe.in_full(content), overrides), "child").completed()
 
 
 @pytest.mark.slow

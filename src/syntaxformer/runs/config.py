@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -52,6 +52,10 @@ class RunConfig(Section):
 
     output: Path = Field(description="folder of the finished model, its checkpoints and logs")
     seed: int = Field(1, ge=0, le=MAX_SEED, description="seed of initialisation, dropout, data order")
+
+    def completed(self) -> Self:
+        """The settings with those that other settings decide."""
+        return self
 
     def to_yaml(self) -> str:
         """The settings with all defaults, as they are stored with checkpoints and the model."""

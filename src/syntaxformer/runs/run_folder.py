@@ -262,8 +262,8 @@ def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
 def _check_same_run(recipe: RunConfig, stored: Path) -> None:
     """Check that a resumed run has the settings of the interrupted one, but for those that may change."""
     content = read_yaml(stored)
-    with suppress(ValidationError):  # defaults for settings that an earlier version did not have
-        content = type(recipe).model_validate(content).model_dump(mode="json")
+    with suppress(ValidationError, ConfigError):  # defaults for settings that an earlier version did not have
+        content = type(recipe).model_validate(content).completed().model_dump(mode="json")
     old, new = flat_settings(content), flat_settings(recipe.model_dump(mode="json"))
     problems = [
         f"resume: expected {key}={old.get(key)!r} as in the interrupted run, got {new.get(key)!r}."

@@ -247,6 +247,22 @@ class Recipe(RunConfig):
             raise ValueError("\n".join(problems))
         return self
 
+    def completed(self) -> Recipe:
+        """The recipe with what the folder that it starts from decides, and the name of its annotator.
+
+        Raises:
+            ConfigError: That folder cannot be had, or the recipe does not fit it.
+        """
+        recipe = self
+        if self.model.init_from is not None:
+            problems = self._start_problems()
+            if not problems:
+                recipe, problems = _with_start(self, str(self.start))
+            if problems := problems + recipe.problems():
+                raise ConfigError(problems)
+        annotation = recipe.annotation.model_copy(update={"annotator": recipe.annotator_name()})
+        return recipe.model_copy(update={"annotation": annotation})
+
     @property
     def start(self) -> str | None:
         """Folder of the translator that training starts from, which may have to be fetched from the Hub."""
@@ -425,22 +441,6 @@ class Recipe(RunConfig):
         return SyntaxInputs.of(self.infusion.tree_options, reads_governors, brackets=brackets)
 
 
-def completed(recipe: Recipe) -> Recipe:
-    """The recipe with what the folder that it starts from decides, and the name of its annotator.
-
-    Raises:
-        ConfigError: That folder cannot be had, or the recipe does not fit it.
-    """
-    if recipe.model.init_from is not None:
-        problems = recipe._start_problems()
-        if not problems:
-            recipe, problems = _with_start(recipe, str(recipe.start))
-        if problems := problems + recipe.problems():
-            raise ConfigError(problems)
-    annotation = recipe.annotation.model_copy(update={"annotator": recipe.annotator_name()})
-    return recipe.model_copy(update={"annotation": annotation})
-
-
 def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
     """The recipe with what the folder that training starts from decides, and what does not fit it."""
     settings, data, is_hosted = recipe.model, {}, recipe.is_hosted
@@ -506,7 +506,7 @@ def _read(content: Mapping[str, Any], source: str) -> Recipe:
     """A complete recipe; the problems of each line name their source."""
     recipe = validate(Recipe, content, source)
     try:
-        return completed(recipe)
+        return recipe.completed()
     except ConfigError as error:
         raise ConfigError([f"{source}: {problem}" for problem in error.problems]) from error
 

@@ -32,7 +32,7 @@ from syntaxformer.translation.decoding import generate_settings
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.prepare import Prepared, prepare, target_tags
 from syntaxformer.translation.pretrained_tables import PieceVectors, check_tables, load_vectors, start_tables
-from syntaxformer.translation.recipe import DROPOUTS, Recipe, completed
+from syntaxformer.translation.recipe import DROPOUTS, Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.trainer import SyntaxTrainer
@@ -55,7 +55,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         DataError: The data cannot be used, or the disk is full.
         BackendMissingError: The annotator is not installed.
     """
-    with running(completed(recipe), resume, overwrite) as run:
+    with running(recipe.completed(), resume, overwrite) as run:
         _train(run)
     return recipe.output
 

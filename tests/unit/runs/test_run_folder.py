@@ -166,11 +166,11 @@ def test_resumption_needs_the_same_settings(recipe):
 
 
 def test_a_run_of_an_earlier_version_resumes(recipe, tmp_path):
-    """Settings that did not exist then have their defaults; those of the infusion stood elsewhere."""
+    """Settings that did not exist then are as a new run's; those of the infusion stood elsewhere."""
     open_run(recipe())
     stored = tmp_path / "run" / "recipe.yaml"
     content = yaml.safe_load(stored.read_text())
-    del content["training"]["weight_decay"]
+    del content["training"]["weight_decay"], content["annotation"]
     content |= {"masks": None, "infusion": content["infusion"]["embedding"]}
     stored.write_text(yaml.safe_dump(content))
     check_run(recipe(), resume=True)

@@ -15,7 +15,7 @@ from syntaxformer.translation import prepare as prepare_module
 from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.corpora import read_train
 from syntaxformer.translation.prepare import nested_fraction
-from syntaxformer.translation.recipe import Recipe, completed
+from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.stored import (
     StoredLines,
     give_memory_back,
@@ -59,7 +59,7 @@ def corpus(tmp_path, monkeypatch):
 def _recipe(folder, on_disk: bool, kind: str = "none", **data) -> Recipe:
     section = {"dir": folder, "cache": folder / "cache", "max_pieces": 47, "on_disk": on_disk, **data}
     content = {"output": folder / "run", "data": section, "subwords": {"vocab_size": 311}} | KINDS[kind]
-    return completed(Recipe.model_validate(content))
+    return Recipe.model_validate(content).completed()
 
 
 def _same(one, other) -> None:

@@ -367,7 +367,6 @@ class RunCallback(TrainerCallback):
 
 _SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_n_loops", "eval_score")
 
-
 LAYERS = (EncoderLayer, DecoderLayer, GradientCheckpointingLayer)
 """Layers that are gathered from shards one by one; the rest of a model is gathered as a whole."""
 

@@ -10,7 +10,7 @@ import csv
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
@@ -421,7 +421,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
         DataError: A split cannot be used, or no pair is left.
     """
     if not keeps_on_disk(config):
-        return _joined(config, lambda pairs: tuple(map(list, zip(*pairs, strict=True))) or ([], [], []))
+        return _joined(config, _in_memory)
     splits = [*config.train_splits, *config.exclude]
     files = [path for split in splits for path in _paths(config, split)]
     made_from = {
@@ -496,6 +496,14 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
         _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
     facts = (hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, config.tag)
     return ParallelText(src, tgt, *paths, *facts)
+
+
+def _in_memory(pairs: Iterable[tuple[str, str, int]]) -> Sides:
+    sides: tuple[list, list, list] = ([], [], [])
+    for pair in pairs:  # each in turn: to transpose all at once takes half as much memory again
+        for side, value in zip(sides, pair, strict=True):
+            side.append(value)
+    return sides
 
 
 def _reasons(config: CorpusConfig) -> dict[str, Callable[[str, str], bool]]:

@@ -813,8 +813,6 @@ def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
 
 
 _PREPARATION_KEYS = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation", "normalize")
-
-
 _DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", *_PREPARATION_KEYS}
 
 

@@ -578,8 +578,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     else:
         of_subwords = all_pairs if recipe.subwords.of_all_pairs else train_text
         encoder, start = _new_encoder(recipe, of_subwords, annotation, start, parent, report)
-        scripts = scripts_of(train_text.src)
-        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
+        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts_of(train_text.src))
     encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     _report_pieces(report, recipe, train_text, encoder, target)
@@ -646,9 +645,8 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
         ]
         if syntax.brackets is not None:
             syntax = syntax.model_copy(update={"brackets": parse_labels(words[0] or [])})
-    tagger, target_words = None, [None, None]
-    if tags is not None:
-        tagger = target_annotator(tags.annotator, data.tokenized)
+    tagger = tags and target_annotator(tags.annotator, data.tokenized)
+    target_words: list[Sequence[WordColumns] | None] = [None, None]
     identities = [
         [
             *(

@@ -294,6 +294,15 @@ def test_the_lock_of_a_killed_command_holds_nothing(recipe, tmp_path, stored):
     assert [path.name for path in folder.iterdir()] == ["recipe.yaml"]
 
 
+def test_a_disk_without_locks_holds_nothing(tmp_path, monkeypatch):
+    def refuse(self, *arguments, **options):
+        raise NotImplementedError("FileSystem does not appear to support flock")
+
+    monkeypatch.setattr(run_folder.FileLock, "acquire", refuse)
+    with hold_run(tmp_path / "run"), hold_run(tmp_path / "run"):
+        assert list((tmp_path / "run").iterdir()) == []
+
+
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_files_of_a_model_are_as_readable_as_others(tmp_path, umask, mode):
     source, output = tmp_path / "partial", tmp_path / "model"

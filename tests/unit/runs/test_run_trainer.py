@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from transformers import Trainer
 
 from syntaxformer.runs.trainer import (
     SCHEDULES,
+    RunCallback,
     RunTrainer,
     best_step,
     constant,
@@ -131,3 +133,17 @@ def test_tf32_ends_with_the_training_that_wants_it(device, bf16, during):
         assert products.fp32_precision == "ieee"
     finally:
         products.fp32_precision = before
+
+
+def test_ctrl_c_is_free_again_where_the_curves_cannot_be_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(signal, "signal", lambda number, handler: handlers.update({number: handler}))
+    monkeypatch.setattr(signal, "getsignal", lambda number: handlers[number])
+    handlers = {signal.SIGINT: signal.default_int_handler}
+    callback = RunCallback([], 3, None, "loss", tmp_path)
+    callback._writer = SimpleNamespace(close=lambda: (tmp_path / "none" / "curves").touch())
+    arguments = SimpleNamespace(logging_steps=1, process_index=0, world_size=1)
+    callback.on_train_begin(arguments, SimpleNamespace(global_step=0, is_world_process_zero=True), None)
+    assert handlers[signal.SIGINT] != signal.default_int_handler
+    with pytest.raises(FileNotFoundError):
+        callback.on_train_end()
+    assert handlers[signal.SIGINT] is signal.default_int_handler

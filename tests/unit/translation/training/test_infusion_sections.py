@@ -95,6 +95,15 @@ def test_what_is_refused(settings, keys):
     assert all(problem.startswith(key) for problem, key in zip(problems, keys, strict=True)), problems
 
 
+def test_an_unknown_key_hides_no_arithmetic():
+    problems = _problems("infusion.kind=sum_then_concat", "infusion.width=200", "infusion.wdith=3", "modle=1")
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "infusion.wdith",
+        "modle",
+        "infusion widths",
+    ]
+
+
 def test_tallies_are_sums_over_batches():
     book = TallyBook()
     for tallies in ({"a": (1, 4)}, None, {"a": (5, 8), "b": (0, 0)}):

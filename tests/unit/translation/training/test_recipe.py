@@ -195,6 +195,18 @@ def test_a_setting_is_added_to_the_section_of_the_file_whatever_its_spelling(tmp
     assert recipe.embedding.kind == "add"
 
 
+def test_one_setting_in_two_spellings_is_refused(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("output: x\ndata: {dir: d, src: en, tgt: de}\nmasks: {}\ninfusion: {masks: {}}\n")
+    with pytest.raises(ConfigError, match=r"infusion\.masks: expected it once"):
+        load_recipe(path)
+
+
+def test_an_unknown_factor_is_named_before_its_width():
+    (problem,) = _problems("infusion.kind=concat", "infusion.factors=[poss]", "infusion.width=900")
+    assert problem.startswith("factors: expected one of pos, case, subword, ")
+
+
 def test_labels_that_the_decoder_writes_are_read_in_training_only():
     recipe = load_recipe("tiny", ["infusion.kind=none", "masks={}", "parse_task={}"])
     assert recipe.syntax_inputs(training=True).brackets == ()

@@ -387,6 +387,13 @@ def test_a_damaged_checkpoint_does_not_outlive_the_whole_ones_before_it(tiny_tra
     assert problems == []
 
 
+def test_no_damaged_checkpoint_outlives_a_run_that_begins_again(tiny_trainer, tmp_path):
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "checkpoint-30").mkdir(parents=True)
+    tiny_trainer(training__max_steps=5, training__keep_checkpoints=1).train_from(None)
+    assert [path.name for path in folder.iterdir()] == ["checkpoint-5"]
+
+
 def test_activation_checkpointing_of_a_recipe_runs_layers_again_and_changes_no_loss(tiny_trainer):
     losses, calls = {}, {}
     for setting in ("false", "true"):

@@ -192,9 +192,8 @@ def ablate_batch(
                 relations[kinds == number] = 0
     if "governors" in batch and {"governors"} & {*ablation.shuffle, *ablation.blank}:
         governors = ablated["governors"] = batch["governors"].clone()  # [batch, pieces]
-        first = torch.from_numpy(
-            first_pieces(np.asarray(of_pieces.words, np.int64))
-        )  # only they have and are governors
+        # Only first pieces have and are governors.
+        first = torch.from_numpy(first_pieces(np.asarray(of_pieces.words, np.int64)))
         for row, roles in enumerate(torch.from_numpy(of_pieces.roles("governors", ablation.seed))):
             words = torch.nonzero(first[row])[:, 0]
             if "governors" in ablation.shuffle:

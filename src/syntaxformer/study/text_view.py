@@ -135,11 +135,9 @@ def classifier_text(
     collator, keeps_places = classifier.collator, classifier.task_type.parts
     lines = [in_place(text) if keeps_places else " ".join(text.split()) for text in texts]
     sentences = tuple(map(collator.read, parser.read(lines)))
-    read = {"truncation": True, "max_length": collator.max_length}
+    read = {"truncation": True, "max_length": collator.max_length}  # as the collator reads
     read |= {"split_special_tokens": collator.split_special_tokens}
-    encoded: Any = collator.tokenizer(
-        *([sentence.text] for sentence in sentences), **read
-    )  # as the collator does
+    encoded: Any = collator.tokenizer(*([sentence.text] for sentence in sentences), **read)
     offsets, piece_splits = segment_offsets(encoded)
     padded = [*sentences, Sentence("", (), ())][:2]
     vocabularies = collator.config.vocabularies

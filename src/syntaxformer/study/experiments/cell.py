@@ -65,10 +65,8 @@ def code_version() -> str:
         except (OSError, subprocess.SubprocessError):
             return __version__
         outputs.append(done.stdout.strip())
-    commit, changes = outputs
-    return (
-        f"{commit}{'+' if changes else ''}" if commit else __version__
-    )  # below another project's repository
+    commit, changes = outputs  # no commit below another project's repository
+    return f"{commit}{'+' if changes else ''}" if commit else __version__
 
 
 def checkpoint_sha256(model: str) -> str | None:

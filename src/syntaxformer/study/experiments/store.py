@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, Json, ValidationError
 
 from syntaxformer.base.config import MAX_SEED
-from syntaxformer.base.errors import BackendMissingError, DataError
+from syntaxformer.base.errors import DataError, needs_extra
 from syntaxformer.base.files import MAX_PIECES_BYTES
 from syntaxformer.study.experiments.spec import (
     SEED,
@@ -292,11 +292,8 @@ def _propose(
         rows = product(*(space.values or () for space in search.space.values()))
         cells = (spec.cell(numbered, dict(zip(search.space, row, strict=True))) for row in rows)
         return next((cell for cell in cells if cell.key not in known), None)
-    try:
+    with needs_extra("search", "searches settings"):
         import optuna
-    except ImportError as error:
-        install = 'pip install "syntaxformer[search]"'
-        raise BackendMissingError("optuna, which searches settings,", install) from error
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import TrialState
 

@@ -1,6 +1,6 @@
 """The bundled corpus: everyday English sentences of Tatoeba with German translations.
 
-Sentences have at most eight words, all of them frequent. `runs/bundle_demo.py` chose them. Their licence
+Sentences have at most eight words, all of them frequent. `scripts/bundle_demo.py` chose them. Their licence
 (CC BY 2.0 FR) is in the same folder and is copied with them.
 """
 

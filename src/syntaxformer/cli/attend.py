@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
     from syntaxformer.trees import Sentence
 
+_OF_DECODERS = (
+    ("decoder_layers", "num_hidden_layers"),
+    ("n_heads", "decoder_attention_heads", "num_attention_heads"),
+)
+_OF_ENCODERS = ("encoder_layers", "num_hidden_layers"), ("encoder_attention_heads", "num_attention_heads")
+"""Where `config.json` has the layers and heads that are drawn, of a translator and of a classifier."""
+
 _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
 
@@ -59,12 +66,9 @@ def attend(
 
     syntaxformer attend runs/cola-masks "John slipped in front of anyone who was there." --beside runs/cola
     """
-    from syntaxformer.study import attention
-    from syntaxformer.translation.scoring import check_directions
-    from syntaxformer.translation.translator import Translator
-
     loading = {"annotator": model_annotator, "trust_annotator": trust_annotator}
     folders = [folder for folder in (beside, model) if folder is not None]
+    _check_stored_shapes(folders, layer, head)
     if spread is not None:
         unused = {"text": text, "-o": output, "--factor": factor, "--pair": pair, "--network": network}
         _refuse("--spread", unused)
@@ -73,6 +77,11 @@ def attend(
     else:
         _refuse("a sentence", {"--annotator": annotator, "--json": as_json})
     output = output or Path("attention.png")
+
+    from syntaxformer.study import attention
+    from syntaxformer.translation.scoring import check_directions
+    from syntaxformer.translation.translator import Translator
+
     if spread is None and (model / "classifier.json").exists():
         from syntaxformer.encoders.classifier import Classifier
 
@@ -119,6 +128,18 @@ def _refuse(use: str, options: Mapping[str, object]) -> None:
         if value
     ]:
         raise ConfigError(problems)
+
+
+def _check_stored_shapes(folders: Sequence[Path], layer: int, head: int | None) -> None:
+    """Refuse a layer or head that a model's settings rule out, before anything is loaded."""
+    from syntaxformer.base.files import read_json
+
+    for folder in folders:
+        settings = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+        keys = _OF_ENCODERS if (folder / "classifier.json").is_file() else _OF_DECODERS
+        n_layers, n_heads = (next(filter(None, map(settings.get, names)), None) for names in keys)
+        if isinstance(n_layers, int) and isinstance(n_heads, int):
+            _check_place(layer, head, n_layers, n_heads, "" if folder == folders[-1] else f" of {folder}")
 
 
 def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: str = "") -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.attend import _check_stored_shapes
 from syntaxformer.cli.main import app
 from syntaxformer.study.attention import CrossAttentionMap
 
@@ -75,3 +78,24 @@ def test_a_model_of_the_opposite_direction_is_not_drawn_beside(attend):
 def test_another_annotator_for_both_models(attend):
     assert attend("flat", "--model-annotator", "de").exit_code == 0
     assert attend.loaded == [("flat", "de"), ("large", "de")]
+
+
+@pytest.mark.parametrize("more", [("a b",), ("--spread", "none.txt")])
+@pytest.mark.parametrize(
+    "names", [("decoder_layers", "n_heads"), ("num_hidden_layers", "num_attention_heads")]
+)
+def test_a_layer_or_head_is_refused_before_anything_is_loaded(attend, tmp_path, names, more):
+    (tmp_path / "config.json").write_text(json.dumps(dict(zip(names, SHAPES["large"], strict=True))))
+    for options, got in ((("--layer", "3"), "3 and None"), (("--head", "5"), "-1 and 5")):
+        done = CliRunner().invoke(app, ["attend", str(tmp_path), *more, *options])
+        assert str(done.exception) == f"layer, head: expected below 3 and 5, got {got}."
+    assert attend.loaded == []
+
+
+def test_layers_of_a_classifier_are_those_of_its_encoder(tmp_path):
+    stored = {"decoder_layers": 1, "decoder_attention_heads": 2, "encoder_layers": 12}
+    (tmp_path / "config.json").write_text(json.dumps({**stored, "encoder_attention_heads": 4}))
+    (tmp_path / "classifier.json").write_text("{}")
+    _check_stored_shapes([tmp_path], 5, 3)
+    with pytest.raises(ConfigError, match=r"^layer, head: expected below 12 and 4, got 12 and 3\.$"):
+        _check_stored_shapes([tmp_path], 12, 3)

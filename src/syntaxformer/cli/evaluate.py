@@ -63,12 +63,8 @@ def evaluate(
         if model is None or any([src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]):
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
-        arguments: dict[str, Any] = {
-            "shuffle": shuffle,
-            "blank": blank,
-            "annotator": annotator,
-            "device": device,
-        }
+        arguments: dict[str, Any] = {"shuffle": shuffle, "blank": blank}
+        arguments |= {"annotator": annotator, "device": device}
         arguments |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
         predict(model, rows, data=data, split=split, baseline=baseline or [], **arguments)
         return
@@ -180,9 +176,7 @@ def _table_note(model: Path, baseline: Path) -> str | None:
     from syntaxformer.runs.run_folder import RUN
 
     kinds = {
-        read_json(folder / RUN).get("source_table"): folder
-        for folder in (model, baseline)
-        if (folder / RUN).exists()
+        read_json(run / RUN).get("source_table"): run for run in (model, baseline) if (run / RUN).exists()
     }
     if kinds.keys() != {"shared", "own"}:
         return None

@@ -82,10 +82,8 @@ def predict(
     n_labelled = sum(example.label is not None for example in texts.examples)
     labelled = n_labelled == len(texts)
     if n_labelled and not labelled:
-        message = (
-            f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"
-        )
-        options.echo(f"warning: {message}.", err=True)
+        note = f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"
+        options.echo(f"warning: {note}.", err=True)
     if ablation and not labelled:
         raise ConfigError("--shuffle, --blank: expected labels, whose scores they compare, got rows without.")
     if as_json and not labelled and baseline is None:

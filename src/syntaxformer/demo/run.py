@@ -141,11 +141,8 @@ def _examples(
 
 def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Run the commands in parallel with one thread each; return the seconds that each took."""
-    pipes: dict[str, Any] = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.DEVNULL,
-        "stderr": subprocess.PIPE,
-    }
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    pipes["stderr"] = subprocess.PIPE
     pipes["env"] = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     start = time.monotonic()
     with ThreadPoolExecutor(len(commands)) as pool:

@@ -97,12 +97,8 @@ class SmallReads(H11Protocol):
         self._wait_for_a_head()
         if len(self.connections) > min(4096, N_FILES // 2):
             others: Any = self.connections
-            asking = [
-                connection
-                for connection in others
-                if connection.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-            ]
-            min(asking, key=lambda connection: connection._since).transport.abort()
+            asking = [peer for peer in others if peer.conn.their_state in (h11.IDLE, h11.SEND_BODY)]
+            min(asking, key=lambda peer: peer._since).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Read what came, and close the connection later if it is no whole head by then."""

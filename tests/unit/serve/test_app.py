@@ -23,6 +23,17 @@ from syntaxformer.serve import ServiceConfig, gate, server
 from syntaxformer.serve.gate import JsonLines
 
 
+def test_options_reach_the_model(make_app, echo):
+    engine = echo()
+    body = {"beam_size": 7, "n_best": 3, "length_penalty": 0.5, "scores": True, "show": ["tags"]}
+    with TestClient(make_app(engine)) as client:
+        response = client.post("/v1/translate", json={"texts": ["x"], **body})
+    hypotheses = response.json()["translations"][0]["hypotheses"]
+    assert [hypothesis["text"] for hypothesis in hypotheses] == ["0", "1", "2"]
+    ((settings, _),) = engine.batches
+    assert {name: getattr(settings, name) for name in body} == body
+
+
 def test_translate(client):
     response = client.post("/v1/translate", json={"texts": ["a cat", "", "ß"]})
     assert response.status_code == 200

@@ -57,6 +57,17 @@ def test_classified_texts_that_were_cut_are_marked(tiny_engines, name):
     assert [classification.truncated for classification in tiny_engines[name].classify(texts[:1])] == [False]
 
 
+def test_settings_and_what_is_shown():
+    translator = CountingTranslator()
+    engine = TranslatorEngine("one", translator)
+    assert engine.description.shows == ["tags"]
+    settings = TranslateSettings(beam_size=7, n_best=2, length_penalty=0.5, show=frozenset({"tags"}))
+    (translation,) = engine.work(settings, ["a b c"])
+    assert (translator.settings.beam_size, translator.settings.length_penalty) == (7, 0.5)
+    assert [hypothesis.text for hypothesis in translation.hypotheses] == ["a b c|0", "a b c|1"]
+    assert translation.source.pieces == ["0", "1", "2"]
+
+
 def test_lines_end_where_those_of_files_do(tiny_engines, monkeypatch):
     engine, seen = tiny_engines["base"], []
     monkeypatch.setattr(engine, "translate", lambda settings, lines, is_over: seen.extend(lines))

@@ -123,3 +123,8 @@ def test_the_old_folder_stays_where_the_new_one_cannot_take_its_place(tmp_path, 
     monkeypatch.setattr(type(tmp_path), "is_mount", lambda self: True)
     with pytest.raises(DataError, match="mount point"):
         write_folder(tmp_path / "model", "new")
+
+
+def test_a_folder_is_refused_before_the_work(tmp_path):
+    with pytest.raises(DataError, match="it is a folder"), atomic_file(tmp_path):
+        pytest.fail("the work began")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -262,3 +263,20 @@ def test_debug_and_errors_of_ours_show_the_traceback(monkeypatch, flags, error):
     monkeypatch.setattr(sys, "argv", ["syntaxformer", *flags, "doctor"])
     with pytest.raises(type(error)):
         cli_main.main()
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_gone():
+    """`syntaxformer … | head -1` ends quietly."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "syntaxformer.cli.main", "--help"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("verb", [[], ["train"], ["experiment"], ["experiment", "run"]])
+def test_h_is_short_for_help(run, verb):
+    assert run(*verb, "-h") == run(*verb, "--help")
+    assert "-h" in run(*verb, "-h")[1]

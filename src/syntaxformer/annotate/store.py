@@ -230,10 +230,10 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
     except _UNREADABLE as error:
         raise _damaged(error, path) from error
     try:
-        values = json.loads((metadata.metadata or {}).get(_HEADER_KEY.encode(), b"null"))
+        values = json.loads((metadata.metadata or {}).get(_HEADER_KEY.encode(), b"{}"))
+        if values.get("format") != FORMAT:  # others may have other keys
+            raise ValueError(f"header: expected format {FORMAT}, got {values.get('format')}.")
         header = AnnotationHeader(**{**values, "columns": tuple(values["columns"])})
-        if header.format != FORMAT:
-            raise ValueError(f"header: expected format {FORMAT}, got {header.format}.")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
             f"expected an annotated corpus, got another file. {error} {_REMEDY}.", path

@@ -173,7 +173,7 @@ def test_a_file_of_another_format_and_one_that_lost_rows_are_refused(path, monke
     pq.write_table(pq.read_table(path)[:1].replace_schema_metadata(header), path)
     with pytest.raises(DataError, match="expected 4 rows with columns text, words"):
         read_annotations(path)
-    old = header[b"syntaxformer"].replace(b'"format": 3', b'"format": 99')
+    old = header[b"syntaxformer"].replace(b'"format": 3', b'"format": 99').replace(b"n_words", b"n_tokens")
     pq.write_table(pq.read_table(path).replace_schema_metadata({b"syntaxformer": old}), path)
     with pytest.raises(DataError, match="header: expected format 3, got 99"):
         read_annotations(path)

@@ -205,8 +205,8 @@ def with_constituency(annotator: Annotator) -> Annotator:
     """
     if "constituency" in annotator.provides:
         return annotator
-    if (around := getattr(annotator, "around", None)) is not None:  # a control
-        return around(with_constituency(annotator.annotator))  # type: ignore[attr-defined]
+    if isinstance(annotator, Control):
+        return annotator.around(with_constituency(annotator.annotator))
     missing = [column for column in NEEDED_COLUMNS if column not in annotator.provides]
     if missing:
         raise ConfigError(
@@ -264,10 +264,9 @@ class WordsAsGiven(Annotator):
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line."""
-        if (around := getattr(self.annotator, "around", None)) is not None:
-            # A control, whose pools of lines are larger than the chunks below.
-            inside = WordsAsGiven(self.annotator.annotator)  # type: ignore[attr-defined]
-            yield from around(inside).stream(lines, n_processes=n_processes)
+        if isinstance(self.annotator, Control):  # whose pools of lines are larger than the chunks below
+            inside = WordsAsGiven(self.annotator.annotator)
+            yield from self.annotator.around(inside).stream(lines, n_processes=n_processes)
             return
         if is_file(self.name):  # which is read from its start at each call, and never splits words
             yield from self.annotator.stream(" ".join(given_words(line)) for line in lines)

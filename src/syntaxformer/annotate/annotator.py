@@ -34,20 +34,16 @@ from syntaxformer.trees.locate import given_words, spans_of_given_words
 from syntaxformer.trees.sentence import COLUMNS, PER_WORD
 
 _CUTS = frozenset(" \t\n\r\v\f")
-
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
 
 SHORT_HASH = 12
 """Hexadecimal digits of a version: 48 bits, enough to tell versions of one model apart."""
 
-
 MAX_WORDS, _WORD = 100_000, re.compile(r"\w+|[^\w\s]")
 
-
 S = TypeVar("S", bound=Sized)
-
+T = TypeVar("T")
+R = TypeVar("R")
 
 SPLIT = "{split}"
 """Stands for "train", "dev" … in the path of a parsed file."""
@@ -237,12 +233,6 @@ LINES_PER_TASK, TASKS_AHEAD = 500, 2
 """Lines of a worker process's task, and tasks queued for each process, so that none is idle."""
 
 
-T = TypeVar("T")
-
-
-R = TypeVar("R")
-
-
 class BatchParser(Protocol):
     """A parser as `BatchedAnnotator` needs it."""
 
@@ -368,14 +358,10 @@ def sentences_of_lines(annotator: Annotator, lines: list[str]) -> list[Sentence]
 MAX_RUN = 400
 """Characters without white space after which a line is cut; words and nearly all addresses are shorter."""
 
-
 MAX_SEGMENT = 100_000
 """Characters of a part, about 20,000 words, after which a line is cut at the next white space."""
 
-
 _STRETCH = re.compile(rf"\s*\S{{0,{MAX_RUN}}}")
-
-
 _TO_LAST_MARK = re.compile(r".*[。！？；，、።။।]", re.DOTALL)
 
 

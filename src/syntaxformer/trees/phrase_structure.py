@@ -1,7 +1,7 @@
 """Phrase structure from a dependency parse: labelled brackets in the Penn Treebank's style, any UD language.
 
-The tree holds no information beyond the parse: each word projects its phrases, dependents
-join them, and punctuation is put in last. It is deterministic and needs no model; nothing here recurses.
+The tree holds no information beyond the parse: each word projects its phrases, dependents join them at their
+heights, and punctuation is put in last. It is deterministic and needs no model; nothing here recurses.
 """
 
 from __future__ import annotations

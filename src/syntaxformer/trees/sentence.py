@@ -78,8 +78,8 @@ class Sentence:
         governors: 0-based index of each word's governor, `ROOT` (-1) if it has none. Several roots are
             allowed, since a line may hold several grammatical sentences.
         deprels: Relation of each word to its governor.
-        constituency: Bracketed tree over the words, or a function that writes it from the sentence, such as
-            `phrase_structure.brackets_of_parse`, and is called when the brackets are read.
+        constituency: Bracketed tree over the words, or `phrase_structure.brackets_of_parse`, which writes it
+            from the parse when the brackets are read.
 
     Raises:
         TreeError: A column's length differs from the number of words, an offset lies outside the text, or a

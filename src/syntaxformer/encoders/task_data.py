@@ -761,10 +761,8 @@ def _read_questions(path: str | Path, name: str, labelled: bool) -> TextSet:
         for number, paragraph in enumerate(paragraphs, 1):
             context = in_place(paragraph["context"])
             for question in paragraph["qas"]:
-                label, texts = (
-                    _answers(question, context, labelled),
-                    (in_place(question["question"]), context),
-                )
+                label = _answers(question, context, labelled)
+                texts = in_place(question["question"]), context
                 if question["id"] in examples or not all(map(str.strip, texts)):
                     raise ValueError("expected an id of its own, a question and a context")
                 examples[question["id"]] = TextExample(texts, label, (), question["id"], number)

@@ -83,7 +83,7 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
     if source != STDIN and _has_parts(info, source):
         column, is_json = str(info.text_column), table_format(source) == "json"
         same = is_json != (column.isdecimal() or column in CONLLU)
-        same |= is_json and column in CONLLU and column in read_table(source).columns
+        same |= is_json and column in CONLLU and column in read_table(source, n_lines=1).columns
         columns = TableColumns(info.text_column, info.label_column) if same else TableColumns()
         return read_own_table(source, info.task_type, columns, "texts", labelled=False)[0]
     if source != STDIN and not info.task_type.parts and (table := _as_table(info, source)) is not None:
@@ -118,7 +118,7 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
         return table
     is_numbered = columns.text is not None and columns.text.isdecimal()
     if (form := table_format(source)) == "tsv" or (form == "csv" and is_numbered):
-        cells = read_table(source, quoted=csv_quoted(source, info.quotes)[0]).columns
+        cells = read_table(source, quoted=csv_quoted(source, info.quotes)[0], n_lines=1).columns
         if columns.text is None:
             if not all(set(names) & set(cells) for names in USUAL.texts[: info.n_texts]):
                 return None
@@ -148,7 +148,7 @@ def _official_table(task: Task, source: str) -> TextSet | None:
     def names_of(cells: list[str]) -> Sequence[str] | None:
         return None if is_header(cells) or len(headerless) != len(cells) else headerless
 
-    if not is_header(read_table(source, names_of).columns):
+    if not is_header(read_table(source, names_of, n_lines=1).columns):
         return None
     table = read_table(source, names_of, blank_lines=False)
     binding = bind_columns(task, table.columns, source, labelled=False)

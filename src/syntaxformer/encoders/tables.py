@@ -227,12 +227,13 @@ def read_table(
     name_columns: Callable[[list[str]], Sequence[str] | None] = lambda first: None,
     quoted: bool = False,
     blank_lines: bool = True,
+    n_lines: int | None = None,
 ) -> Table:
     """Read a table; the caller decides what to do with a broken row.
 
     `name_columns` gets the cells of the first line, but not of JSON lines, and returns names for the columns
     if it is a row, or None if it is a header. A TSV may be `quoted` like CSV. Blank lines between rows are
-    skipped, or refused if `blank_lines` is false.
+    skipped, or refused if `blank_lines` is false. Others are read to the end, or only the first `n_lines`.
 
     Raises:
         DataError: The file cannot be read or is empty, a line is no JSON object, or a quote is never closed.
@@ -248,6 +249,8 @@ def read_table(
             raise DataError(f"{problem} Remove it.", path, blank)
         else:
             lines.append((number, content))
+            if len(lines) == n_lines:
+                break
     if table_kind == "json":
         return Table(list(lines[0][1]) if lines else [], [Row(*line) for line in lines])
     if not lines:

@@ -522,7 +522,9 @@ def _decode(line: bytes, path: str | Path, number: int, position: int) -> str:
 
 _SETTINGS = ("tokenizer_config", "config", "generation_config", "infusion", "collator")
 _LARGEST_NUMBER, _MOST_LAYERS, _MOST_COMPUTED = 2**20, 1024, 5_000_000
-_LONGEST_TEXT, _MOST_PIECES = 4096, 4096
+_LONGEST_TEXT = 4096
+MOST_PIECES = 4096
+"""Pieces that a tokenizer may have besides those of its vocabulary."""
 _SIZES = re.compile(r"(\w+_)?(layers?|heads?)|(vocab|hidden|intermediate|embedding)_size|d_\w+|(hidden_)?dim")
 _ELSEWHERE = re.compile(
     r"auto_map|(attn|experts)_implementation|kernel|quantization|transformers_weights|distributed|gguf"
@@ -599,8 +601,8 @@ def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
         return f"{not value}, since outputs have names"
     if isinstance(value, str) and len(value) > _LONGEST_TEXT and key != "chat_template":
         return f"at most {_LONGEST_TEXT} characters"
-    if isinstance(value, list | dict) and len(value) > _MOST_PIECES and "token" in key:
-        return f"at most {_MOST_PIECES} pieces"
+    if isinstance(value, list | dict) and len(value) > MOST_PIECES and "token" in key:
+        return f"at most {MOST_PIECES} pieces"
     if isinstance(value, bool) or not isinstance(value, int | float) or key == "model_max_length":
         return None
     if not math.isfinite(value):

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.errors import CheckpointError
-from syntaxformer.base.files import MAX_PIECES_BYTES, folder_errors, library_texts, read_json, values_of
-
-_MOST_PIECES = 4096
-"""Pieces that a tokenizer may have besides those of its vocabulary."""
+from syntaxformer.base.files import (
+    MAX_PIECES_BYTES,
+    MOST_PIECES,
+    folder_errors,
+    library_texts,
+    read_json,
+    values_of,
+)
 
 WORDS = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\s]"
 MARKS = r"[^\p{L}\p{M}\p{N}▁]"
@@ -87,7 +91,7 @@ def _is_strange(key: str, value: Any) -> bool:
             for segment in value
             if isinstance(segment, dict) and "Sequence" in segment
         ]
-        return len(value) > _LONGEST_LISTS.get(key, _MOST_PIECES) or len(texts) > len(set(texts))
+        return len(value) > _LONGEST_LISTS.get(key, MOST_PIECES) or len(texts) > len(set(texts))
     if isinstance(value, dict) and value.get("type") == "Replace":  # nothing grows but where it is divided
         return len(value["content"]) > len(value["pattern"].get("String", " ")) and not _divides(value)
     if isinstance(value, dict) and value.get("lstrip"):  # each of them looks at all of the line before it
@@ -117,7 +121,7 @@ def read_sentencepiece(model: bytes) -> Any:
     longest = max(len(piece.piece) for piece in proto.pieces)
     n_added = sum(piece.type == 4 for piece in proto.pieces)
     form = _longest_form(proto.normalizer_spec.precompiled_charsmap)
-    if form > _LONGEST_FORM or longest > _LONGEST_STRING or n_added > _MOST_PIECES:
+    if form > _LONGEST_FORM or longest > _LONGEST_STRING or n_added > MOST_PIECES:
         raise ValueError(f"pieces of {longest} characters, forms of {form} bytes, {n_added} pieces of a user")
     return proto
 

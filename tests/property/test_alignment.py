@@ -194,6 +194,7 @@ def test_a_batch_equals_its_lines(name, samples):
 spans = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda span: (span[0], span[0] + span[1]))
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(pieces=st.lists(spans, max_size=20), words=st.lists(spans, max_size=20))
 def test_any_spans_at_all(pieces, words):

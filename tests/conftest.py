@@ -23,7 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs 
 gc.disable()  # until all tests are imported
 
 HEAVY = ("torch", "transformers", "spacy")
-FIRST_USE_S = 0.5
+FIRST_USE_S = 1.0
 """Beyond the limit, for what a test is the first of its process to load: which one it is differs from run to run."""
 
 _NETWORK = ("nn", "translation.model", "translation.encoder")

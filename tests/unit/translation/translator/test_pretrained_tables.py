@@ -232,6 +232,7 @@ def test_an_encoder_without_its_weights_is_one_line(bert, train, tmp_path, damag
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_pooler_need_not_be_there_and_other_layers_only_for_their_states(bert, train, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "part")
     file, of_source = folder / "model.safetensors", "pretrained_embeddings.source"

@@ -1,4 +1,4 @@
-# pyright: reportIndexIssue=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 """The collapsed syntax attention on CUDA: two Triton kernels do everything between the products of matrices.
 
 The first takes a query of a sentence with all its heads, since topical attention sums over them, and makes

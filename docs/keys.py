@@ -1,9 +1,9 @@
-"""Writes docs/keys.md: every key of a recipe, a fine-tuning, an infusion and an experiment, from the models.
+"""Writes docs/reference/keys.md: all keys of recipes, fine-tuning, infusions and experiments, from the models.
 
     python docs/keys.py
 
 Defaults and meanings stand in the pydantic models and nowhere else; a test holds the page to them. The table
-of families in docs/infuse.md is written from that of the plug-in, likewise.
+of families in docs/guides/infuse.md is written from that of the plug-in, likewise.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from syntaxformer.infusion.families import FAMILIES
 from syntaxformer.study.experiments.spec import Spec
 from syntaxformer.translation.recipe import Recipe
 
-PAGE = Path(__file__).with_name("keys.md")
-INFUSE = PAGE.with_name("infuse.md")
+PAGE = Path(__file__).with_name("reference") / "keys.md"
+INFUSE = Path(__file__).with_name("guides") / "infuse.md"
 
 Model = type[BaseModel]
 
@@ -40,19 +40,19 @@ In YAML a section is a mapping, on the command line its keys are `section.key=va
 PARTS: tuple[tuple[str, str, Model], ...] = (
     (
         "Recipe",
-        "Of `syntaxformer train RECIPE key.sub=value …`; see [recipes](recipes.md). "
+        "Of `syntaxformer train RECIPE key.sub=value …`; see [recipes](../guides/recipes.md). "
         "A section that is `null` is off; any key of it switches it on, or `{}` where none is required.",
         Recipe,
     ),
     (
         "Fine-tuning",
-        "Of `syntaxformer finetune … --set key.sub=value`; see [fine-tuning](finetune.md). "
+        "Of `syntaxformer finetune … --set key.sub=value`; see [fine-tuning](../guides/finetune.md). "
         "The commonest have options of their own: `syntaxformer finetune --help`.",
         FinetuneConfig,
     ),
     (
         "Infusion of an encoder",
-        "See [syntax in pretrained encoders](infuse.md). In Python "
+        "See [syntax in pretrained encoders](../guides/infuse.md). In Python "
         '`InfusionConfig(masks={"max_distance": 5})`, with `finetune` `--infuse masks --set '
         "infusion.masks.max_distance=5`; in a recipe `infusion.masks.max_distance=5` or, shorter, "
         "`masks.max_distance=5`, and `infusion.kind=add` for `infusion.embedding.kind=add`.",
@@ -61,7 +61,7 @@ PARTS: tuple[tuple[str, str, Model], ...] = (
     (
         "Experiment",
         "Of the file that `syntaxformer experiment run` and `report` read; see "
-        "[experiments](experiments.md). `KEY` is each key of a mapping, `[]` each entry of a list.",
+        "[experiments](../guides/experiments.md). `KEY` is each key of a mapping, `[]` each entry of a list.",
         Spec,
     ),
 )

@@ -6,7 +6,7 @@
 Two models that `finetune` wrote, with masks and without, add figure 2 of Bai et al. (2021) (--masks, --plain,
 --sentence); scores that `syntaxformer probe -o` wrote add a curve for each file (--probe). Everything is
 written into one folder: gallery.md and its PNG files, cases.md. The same models and text give the same
-files. How docs/results/gallery.md came to be stands in docs/analysis.md.
+files. How docs/results/gallery.md came to be stands in docs/guides/analysis.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The result pages of the documentation, from the stores that lie beside this script.
 
     make results                       writes docs/results/PAGE/report.md and its figures, and the
-                                       figure and table at the top of docs/results.md
+                                       figure and table at the top of docs/results/index.md
 
 A store here holds what a report needs and no text: store.sqlite, and bootstrap.json where translations
 were compared. `syntaxformer experiment run SPEC --store experiments/stores/STORE` goes on with one. The
@@ -95,7 +95,7 @@ def main() -> None:
         print(write_page(name, docs / "results"))
     found = contrasts()
     draw_forest(found, docs / "results" / "contrasts.png")
-    page = docs / "results.md"
+    page = docs / "results" / "index.md"
     page.write_text(with_table(page.read_text("utf-8"), found), "utf-8")
     print(page)
 
@@ -150,7 +150,7 @@ def with_table(text: str, found: Sequence[Contrast]) -> str:
     """The page of results with the table of contrasts between its marks."""
     rows = [
         [
-            f"[{one.what}](results/{PAGES[one.experiment][1]}/report.md)",
+            f"[{one.what}]({PAGES[one.experiment][1]}/report.md)",
             f"{one.gain:+.2f} {one.unit}",
             f"{one.gain - one.half:+.2f} to {one.gain + one.half:+.2f}",
             str(one.n),

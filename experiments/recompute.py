@@ -29,7 +29,7 @@ from scipy.stats import ttest_1samp, ttest_rel
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "docs" / "results"
 CONTRASTS = "All comparisons with three seeds or more"
-"""Heading of their table in docs/results.md."""
+"""Heading of their table in docs/results/index.md."""
 EFFECTS = "Main effects and interactions"
 INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
 """Axes whose list holds sections of an infusion, and not values of a key."""
@@ -420,7 +420,7 @@ def compare_contrasts(page: Path) -> tuple[int, list[str]]:
             test = ttest_rel(second, first)
             ends = test.confidence_interval(0.95)
             gain = scale * float(np.mean(second) - np.mean(first))
-            what = f"[{labels['system']}, {' '.join([data, *levels[1:]])}](results/{folder}/report.md)"
+            what = f"[{labels['system']}, {' '.join([data, *levels[1:]])}]({folder}/report.md)"
             found = [f"{gain:+.2f} {unit}", f"{ends.low * scale:+.2f} to {ends.high * scale:+.2f}"]
             found += [str(len(seeds)), f"{test.pvalue:.3f}"]
             n_rows += 1
@@ -450,7 +450,7 @@ def main() -> int:
         one.compare()
         print(f"{name}: {', '.join(f'{count} {what}' for what, count in one.counts.items())}")
         problems += one.problems
-    n_contrasts, wrong = compare_contrasts(RESULTS.parent / "results.md")
+    n_contrasts, wrong = compare_contrasts(RESULTS / "index.md")
     print(f"results: {n_contrasts} contrasts")
     problems += wrong
     print("\n".join(problems) or "All numbers are those of the stores.")

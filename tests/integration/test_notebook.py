@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides"
 LONG = pytest.mark.skipif(
     os.environ.get("SYNTAXFORMER_EXHAUSTIVE") != "1", reason="a minute and more: make test-long"
 )

@@ -184,7 +184,7 @@ def test_half_open_connections_do_not_take_all_files():
 
 def test_the_example_of_nginx_is_one_that_it_takes(tmp_path):
     nginx = shutil.which("nginx") or pytest.skip("nginx is not installed")
-    config = Path(__file__).parents[2] / "docs" / "nginx.conf"
+    config = Path(__file__).parents[2] / "docs" / "guides" / "nginx.conf"
     command = [nginx, "-t", "-p", str(tmp_path), "-c", str(config), "-e", str(tmp_path / "error.log")]
     done = subprocess.run(
         [*command, "-g", f"pid {tmp_path}/pid;"], capture_output=True, text=True, timeout=20, check=False

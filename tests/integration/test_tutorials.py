@@ -28,7 +28,8 @@ SMALLER = {
 
 def _commands(page: str) -> list[tuple[bytes, list[str]]]:
     """Standard input and words of each command, but `serve`, which the README's test starts."""
-    text = (DOCS / page).read_text("utf-8")
+    (path,) = DOCS.glob(f"*/{page}")
+    text = path.read_text("utf-8")
     found = re.findall(r'^ {4}(?:echo "(.*)" \| )?syntaxformer (.*)$', text, re.MULTILINE)
     commands = [(said.encode(), shlex.split(words, comments=True)) for said, words in found]
     return [(said, words) for said, words in commands if words[0] != "serve"]
@@ -88,7 +89,7 @@ def test_fine_tune_an_encoder(follow):
 
 def test_ask_a_research_question(follow, newcomer):
     (content,) = re.findall(
-        r"```yaml\n(.*?)```", (DOCS / "tutorial-research.md").read_text("utf-8"), re.DOTALL
+        r"```yaml\n(.*?)```", (DOCS / "start" / "tutorial-research.md").read_text("utf-8"), re.DOTALL
     )
     spec = yaml.safe_load(content)
     spec["settings"] |= {"training.epochs": 1, "training.max_length": 32}
@@ -128,7 +129,7 @@ FOLDERS = (
 def test_give_a_model_to_a_colleague(type_in, newcomer):
     """Commands of the page in their order; what tar unpacks lies beside the folder that was packed."""
     type_in(FOLDERS[0])
-    text = (DOCS / "give.md").read_text("utf-8")
+    text = (DOCS / "guides" / "give.md").read_text("utf-8")
     commands = re.findall(r'^ {4}(?:echo "(.*)" \| )?((?:syntaxformer|tar) .*)$', text, re.MULTILINE)
     assert [command.partition(" ")[0] for _, command in commands].count("tar") == 3
     printed = []
@@ -153,7 +154,7 @@ def test_relations_of_your_own(type_in, newcomer, monkeypatch):
     from syntaxformer.serve.engines import load_engine
     from syntaxformer.syntax import own_relations as registry
 
-    text = (DOCS / "relations.md").read_text("utf-8")
+    text = (DOCS / "guides" / "relations.md").read_text("utf-8")
     module, control = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (newcomer / "near_words.py").write_text(module)
     monkeypatch.setenv(registry.VARIABLE, "")
@@ -195,7 +196,8 @@ def test_relations_of_your_own(type_in, newcomer, monkeypatch):
 def _cells(page: str) -> str:
     """All code of a page in its order, fenced as Python or indented."""
     found, fenced = [], False
-    for line in (DOCS / page).read_text("utf-8").splitlines():
+    (path,) = DOCS.glob(f"*/{page}")
+    for line in path.read_text("utf-8").splitlines():
         if line.startswith("```"):
             fenced = line == "```python"
         elif fenced:

@@ -1,4 +1,4 @@
-"""docs/keys.md says of every key what the pydantic models say."""
+"""docs/reference/keys.md says of every key what the pydantic models say."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def _rows(page: str) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def test_the_page_is_as_the_models_are(keys):
-    assert (DOCS / "keys.md").read_text("utf-8") == keys.page(), "Write it anew: python docs/keys.py"
+    assert (DOCS / "reference" / "keys.md").read_text("utf-8") == keys.page(), (
+        "Write it anew: python docs/keys.py"
+    )
 
 
 def test_the_table_of_families_is_as_the_plug_ins(keys):
@@ -55,7 +57,7 @@ def test_help_names_what_can_be_infused():
     assert {*listed.split(", "), "pos_let"} == set(SHORTHAND), "let is short for pos_let"
 
 
-@pytest.mark.parametrize("page", ["docs/recipes.md"])
+@pytest.mark.parametrize("page", ["docs/guides/recipes.md"])
 def test_pages_name_every_kind_of_infusion(page):
     text = (DOCS.parent / page).read_text("utf-8")
     assert [kind for kind in INFUSION_KINDS if f"`{kind}`" not in text] == []

@@ -13,11 +13,11 @@ LONGEST_SENTENCE = 35
 
 DOCS = [
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "measurements/*.md")
+    for pattern in ("*.md", "*/*.md")
     for path in sorted((ROOT / "docs").glob(pattern))
-    if path.name != "keys.md"
+    if path.name not in ("keys.md", "gallery.md", "iwslt14_cases.md")
 ]
-"""Written by hand: keys.md comes from the program."""
+"""Written by hand: keys.md and what lies beside the reports come from the program."""
 
 
 def _sentences(text: str) -> list[str]:

@@ -19,7 +19,7 @@ BROKEN = "broken: "
 
 _PIP = "python -m pip install"
 _EXAMPLES = {"en": "It works.", "de": "Es geht.", "de_lower": "es geht."}
-_LEAST_MEMORY, _LEAST_DISK = 4e9, 5e9  # bytes; training took up to 3.4 GB (docs/costs.md)
+_LEAST_MEMORY, _LEAST_DISK = 4e9, 5e9  # bytes; training took up to 3.4 GB (docs/results/costs.md)
 
 
 def doctor() -> None:

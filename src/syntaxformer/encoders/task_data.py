@@ -769,11 +769,11 @@ def _read_questions(path: str | Path, name: str, labelled: bool) -> TextSet:
     except json.JSONDecodeError as error:
         got = "JSON lines" if error.msg == "Extra data" else f"what is no JSON: {error.msg}"
         problem = f"expected one object of JSON with all questions, as SQuAD's files are, got {got}."
-        raise DataError(f"{problem} docs/finetune.md shows it.", path, error.lineno) from error
+        raise DataError(f"{problem} docs/guides/finetune.md shows it.", path, error.lineno) from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         key = question.get("id") if isinstance(question, dict) else None
         line = content[: max(0, content.find(f'"{key}"'))].count("\n") + 1
-        problem = f"question {key!r}: {error!r}. docs/finetune.md shows SQuAD's format."
+        problem = f"question {key!r}: {error!r}. docs/guides/finetune.md shows SQuAD's format."
         raise DataError(problem, path, line if key else None) from error
     if not examples:
         raise DataError("expected at least one question, got none.", path)

@@ -98,7 +98,7 @@ def one_device(arguments: TrainingArguments) -> TrainingArguments:
     """
     if arguments.n_gpu > 1:
         _log.warning(
-            "training on one of %d GPUs; `accelerate launch` uses them all, see docs/processes.md",
+            "training on one of %d GPUs; `accelerate launch` uses them all, see docs/guides/processes.md",
             arguments.n_gpu,
         )
         arguments._n_gpu = 1

@@ -35,7 +35,7 @@ def test_unknown_names_are_answered_with_the_nearest(name, end):
     assert message == f"annotator: expected {', '.join(ALL[:-1])} or {ALL[-1]}, {end}"
 
 
-@pytest.mark.parametrize("page", ["docs/annotators.md"])
+@pytest.mark.parametrize("page", ["docs/guides/annotators.md"])
 def test_the_pages_name_every_annotator(page):
     text = (Path(__file__).parents[3] / page).read_text("utf-8")
     assert [
@@ -45,7 +45,7 @@ def test_the_pages_name_every_annotator(page):
 
 @pytest.mark.parametrize("scheme", MODEL_SIZES)
 def test_the_page_says_how_large_models_are(scheme):
-    text = (Path(__file__).parents[3] / "docs/annotators.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs/guides/annotators.md").read_text("utf-8")
     (row,) = [line for line in text.splitlines() if line.startswith(f"| `{scheme}:")]
     assert f": {MODEL_SIZES[scheme]} |" in row
 

@@ -213,7 +213,9 @@ def test_a_model_of_lower_case_is_compared_in_lower_case():
 
 def test_the_gallery_of_the_documentation_begins_as_the_script_writes_it(gallery):
     root = Path(__file__).resolve().parents[3]
-    command = (root / "docs" / "analysis.md").read_text().split("python experiments/gallery.py ")[1]
+    command = (
+        (root / "docs" / "guides" / "analysis.md").read_text().split("python experiments/gallery.py ")[1]
+    )
     options = shlex.split(command.split("\n\n")[0].replace("\\\n", ""))
     note, cases = (options[options.index(name) + 1] for name in ("--note", "--cases"))
     head = to_markdown(gallery.introduction(note, cases))

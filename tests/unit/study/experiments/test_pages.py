@@ -59,7 +59,7 @@ def test_no_page_has_a_row_that_was_never_run():
 
 
 def test_the_table_of_contrasts_is_what_the_stores_give():
-    page, contrasts = (ROOT / "docs" / "results.md").read_text(), pages.contrasts()
+    page, contrasts = (ROOT / "docs" / "results" / "index.md").read_text(), pages.contrasts()
     assert pages.with_table(page, contrasts) == page
     assert pages.with_table(page, contrasts[1:]) != page
     assert all(contrast.n >= 3 for contrast in contrasts)
@@ -93,10 +93,12 @@ def test_a_second_program_finds_the_same_numbers_and_each_wrong_one(tmp_path, mo
     assert "All numbers are those of the stores." in printed
     assert "bai2021_glue_minilm: " in printed
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")
-    shutil.copy(ROOT / "docs" / "results.md", tmp_path)
     monkeypatch.setattr(recompute, "RESULTS", tmp_path / "results")
     folders = ("tatoeba_by_size", "masks_lisa_cola")
-    names = [*(tmp_path / "results" / folder / "report.md" for folder in folders), tmp_path / "results.md"]
+    names = [
+        *(tmp_path / "results" / folder / "report.md" for folder in folders),
+        tmp_path / "results" / "index.md",
+    ]
     texts = {page: page.read_text() for page in names}
     for old, new, _ in WRONG:
         page = next(page for page in names if old in texts[page])

@@ -1,4 +1,4 @@
-"""Writes docs/reference/keys.md: all keys of recipes, fine-tuning, infusions and experiments, from the models.
+"""Writes docs/reference/keys.md: all keys of recipes, fine-tuning, infusions and experiments, from models.
 
     python docs/keys.py
 

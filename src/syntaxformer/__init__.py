@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from syntaxformer.infusion import infuse, infusion_parameters, load, param_groups, parameter_report
     from syntaxformer.infusion.config import InfusionConfig
     from syntaxformer.infusion.model_card import push_to_hub
+    from syntaxformer.nn import register_embedding
     from syntaxformer.pipelines import pipeline
     from syntaxformer.syntax import constituency_relations, dependency_relations, register_relations
     from syntaxformer.translation.model import SyntaxTransformer
@@ -43,6 +44,7 @@ _HOMES = {
     "parameter_report": "syntaxformer.infusion",
     "pipeline": "syntaxformer.pipelines",
     "push_to_hub": "syntaxformer.infusion",
+    "register_embedding": "syntaxformer.nn",
     "register_relations": "syntaxformer.syntax",
     "save": "syntaxformer.encoders.classifier",
 }
@@ -77,6 +79,7 @@ __all__ = [
     "parameter_report",
     "pipeline",
     "push_to_hub",
+    "register_embedding",
     "register_relations",
     "save",
 ]

@@ -72,7 +72,7 @@ ReferenceOption = Annotated[
 ]
 RelationsOption = Annotated[
     list[Path] | None,
-    Option(metavar="FILE", help="Python file that registers relations of your own; repeatable."),
+    Option(metavar="FILE", help="Python file that registers your relations or embeddings; repeatable."),
 ]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
 SeedOption = Annotated[int | None, Option(min=0, max=2**32 - 1, help="Of the samples; default: 0.")]

@@ -33,6 +33,7 @@ from syntaxformer.nn import (
     TopicalAttention,
     governor_hits,
 )
+from syntaxformer.nn.infused_embedding import REGISTER
 from syntaxformer.nn.kernels.on_cpu import takes_cpu_path
 from syntaxformer.nn.relation_index import check_ids
 
@@ -348,7 +349,7 @@ class Infusion(nn.Module):
         injects = self.inject == "gold" and not self.training and len(self.lisa) > 0
         required = {
             "syntax": [batch, len(options.planes), n_pieces, n_pieces] if options else None,
-            "factor_ids": [batch, n_pieces, len(embedding.tables)] if embedding else None,
+            "factor_ids": [batch, n_pieces, len(embedding.sizes)] if embedding else None,
             "governors": [batch, n_pieces] if injects else None,
         }
         for name, expected in required.items():
@@ -450,7 +451,7 @@ def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
 
 def _rules_of_embedding(kind: str, parts: Parts, name: str) -> list[tuple[Any, str]]:
     is_own, kinds = parts.family == OWN, parts.family.kinds
-    is_known = kind in kinds
+    is_known = kind in kinds or (kind in ENCODER_KINDS and ENCODER_KINDS[kind].module is not None)
     lacks_final = is_known and not is_own and ENCODER_KINDS[kind].join == "final" and parts.final is None
     factors = "Its factors come from the source: see infusion.embedding of a recipe."
     remedy = "Use a ForSequenceClassification model, or the kind add or concat."
@@ -458,7 +459,7 @@ def _rules_of_embedding(kind: str, parts: Parts, name: str) -> list[tuple[Any, s
     known = f"expected one of {', '.join(kinds)} in {name}"
     return [
         (is_own, f"embedding: expected none in {name}, got {kind}. {factors}"),
-        (not is_own and not is_known, f"embedding.kind: {known}, got {kind}."),
+        (not is_own and not is_known, f"embedding.kind: {known}, got {kind}. {REGISTER}"),
         (lacks_final, f"embedding: {final}, got {name}. {remedy}"),
     ]
 

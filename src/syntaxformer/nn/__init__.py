@@ -7,6 +7,7 @@ from syntaxformer.nn.infused_embedding import (
     FactorEmbedding,
     InfusedEmbedding,
     plan_widths,
+    register_embedding,
 )
 from syntaxformer.nn.kernels.on_cpu import Dropout
 from syntaxformer.nn.lisa import (
@@ -40,6 +41,7 @@ __all__ = [
     "inject_governors",
     "linear_map",
     "plan_widths",
+    "register_embedding",
     "syntax_attention",
     "syntax_attention_graph",
     "syntax_attention_reference",

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -52,11 +53,11 @@ class InfusedEmbedding(nn.Module):
                 f"factor_sizes: expected a size for each factor, got none for {sorted(missing)}."
             )
         self.plan = plan
-        self.kind = INFUSION_KINDS[plan.kind]
+        self.kind = kind_of(plan.kind)
         self.sizes = {name: factor_sizes[name] for name in plan.factor_widths}
         self.word = nn.Embedding(vocab_size, plan.word_width, padding_id)
         learned = {name: width for name, width in plan.factors if width is not None}
-        if self.kind.join == "encoder":
+        if self.kind.join in ("encoder", "module"):
             learned = {}
         self.factors = nn.ModuleDict(
             {name: nn.Embedding(self.sizes[name], width) for name, width in learned.items()}
@@ -65,6 +66,7 @@ class InfusedEmbedding(nn.Module):
             n_features = sum(self.sizes[name] if width is None else width for name, width in plan.factors)
             n_one_hot = n_features if self.kind.one_hot else 0
             self.map = JoinedMap(plan.word_width + n_features, plan.d_model, n_one_hot)
+        self.module = self.kind.make_module(plan.d_model, self.sizes)
 
     def forward(
         self,
@@ -81,17 +83,23 @@ class InfusedEmbedding(nn.Module):
         word = self.word(pieces)
         if self.kind.join == "encoder" or not self.sizes:
             return word
+        if self.module is not None:
+            self._check_columns(factor_ids)
+            return self.module(word, factor_ids)
         features = self._features(factor_ids)
         if self.kind.join == "add":
             return word + features
         joined = torch.cat([word, features], -1)
         return self.map(joined) if self.kind.join == "linear" else joined
 
+    def _check_columns(self, factor_ids: Tensor | None) -> Tensor:
+        n_columns = 0 if factor_ids is None else factor_ids.shape[-1]
+        if factor_ids is None or n_columns != len(self.sizes):
+            raise ValueError(f"factor_ids: expected columns {list(self.sizes)}, got {n_columns} columns.")
+        return factor_ids
+
     def _features(self, factor_ids: Tensor | None) -> Float[Tensor, "batch pieces width"]:
-        n_given = 0 if factor_ids is None else factor_ids.shape[-1]
-        if factor_ids is None or n_given != len(self.sizes):
-            raise ValueError(f"factor_ids: expected columns {list(self.sizes)}, got {n_given} columns.")
-        columns = factor_ids.unbind(-1)
+        columns = self._check_columns(factor_ids).unbind(-1)
         if self.kind.one_hot:
             sizes = self.sizes.values()
             one_hots = [F.one_hot(ids, size) for ids, size in zip(columns, sizes, strict=True)]
@@ -116,22 +124,39 @@ class InfusionKind:
     Args:
         join: "add" to the word embedding, "concat" with it within d_model, "linear": concatenate and map back
             to d_model, "pieces": own pieces before the words, "encoder": a second encoder, "final": as
-            "linear", with the final vector of the sentence.
+            "linear", with the final vector of the sentence, "module": by a module of the user's own.
         default_factors: The factors of the paper.
         one_hot: Whether the embedding of a factor is fixed, one column for each value.
         default_width: Columns of all factors together.
+        module: Makes the user's own module, see `register_embedding`.
     """
 
     merge: Literal["sum", "concat"]
-    join: Literal["add", "concat", "linear", "pieces", "encoder", "final"]
+    join: Literal["add", "concat", "linear", "pieces", "encoder", "final", "module"]
     default_factors: tuple[str, ...]
     one_hot: bool = False
     default_width: int = 20
+    module: Callable[[int, dict[str, int]], nn.Module] | None = None
 
     @property
     def takes_widths(self) -> bool:
         """Whether each factor's width can be chosen."""
         return self.merge == "concat" and not self.one_hot
+
+    def make_module(self, d_model: int, sizes: dict[str, int]) -> nn.Module | None:
+        """The user's own module, which keeps its initial values; None for the bundled kinds.
+
+        Raises:
+            ValueError: It has a buffer that is not stored, which would be lost in a model folder.
+        """
+        if self.module is None:
+            return None
+        module = self.module(d_model, dict(sizes))
+        if lost := [name for name, _ in module.named_buffers() if name not in module.state_dict()]:
+            raise ValueError(f"register_embedding: expected buffers that are stored, got {', '.join(lost)}.")
+        for submodule in module.modules():
+            cast("Any", submodule)._is_hf_initialized = True  # transformers initialises other modules itself
+        return module
 
 
 INFUSION_KINDS: dict[str, InfusionKind] = {
@@ -155,6 +180,44 @@ ENCODER_KINDS: dict[str, InfusionKind] = {
     "let": InfusionKind("concat", "final", ("pos",)),  # W [C ; mean of f_pos] + b: Patricia et al. (2023)
 }
 """Kinds of a pretrained encoder, whose output they do not change at the start."""
+
+
+def register_embedding(
+    name: str, module: Callable[[int, dict[str, int]], nn.Module], factors: Sequence[str] = ("pos",)
+) -> None:
+    """Add a kind of embedding infusion of your own, which `embedding.kind` can then name.
+
+    Call it before a model is built or loaded: a folder stores the name and the weights, and nothing of the
+    module. A second call for a name of yours replaces the first.
+
+    Args:
+        name: Small letters, digits and underscores, not the name of a bundled kind.
+        module: Called with d_model and the number of values of each factor. Its result is called with word
+            embeddings `[batch, pieces, d_model]` and factor ids `[batch, pieces, factors]`, and returns
+            `[batch, pieces, d_model]`. Ids are 0 for pieces without a word and 1 for unknown values.
+        factors: Factors of the kind where a config names none.
+
+    Raises:
+        ValueError: The name is not allowed, or there is no factor.
+    """
+    bundled = {key for kinds in (INFUSION_KINDS, ENCODER_KINDS) for key in kinds if not kinds[key].module}
+    if not re.fullmatch("[a-z][a-z0-9_]*", name) or name in bundled:
+        free = f"a name of small letters, digits and _, and none of {', '.join(sorted(bundled))}"
+        raise ValueError(f"name: expected {free}, got {name!r}.")
+    if not factors:
+        raise ValueError("factors: expected at least one, got none.")
+    INFUSION_KINDS[name] = ENCODER_KINDS[name] = InfusionKind("sum", "module", (*factors,), module=module)
+
+
+REGISTER = "Register a kind of your own: --relations FILE, or syntaxformer.register_embedding before."
+"""The remedy for an unknown kind."""
+
+
+def kind_of(name: str, kinds: Mapping[str, InfusionKind] = INFUSION_KINDS) -> InfusionKind:
+    """The kind of a name; ValueError if there is none."""
+    if name not in kinds:
+        raise ValueError(f"infusion kind: expected one of {', '.join(kinds)}, got {name!r}. {REGISTER}")
+    return kinds[name]
 
 
 @dataclass(frozen=True)
@@ -211,6 +274,7 @@ def _beside(plan: WidthPlan) -> str:
 _ARITHMETIC = {
     "add": lambda plan: f"{plan.word_width} (word) = {plan.d_model}",
     "concat": lambda plan: f"{_beside(plan)} = {plan.d_model}",
+    "module": lambda plan: f"{plan.word_width} (word), joined by your own module = {plan.d_model}",
     "linear": lambda plan: f"{_beside(plan)}, linear to {plan.d_model} = {plan.d_model}",
     "pieces": lambda plan: (
         f"{plan.word_width} (word, and {' and '.join(plan.factor_widths)} before each) = {plan.d_model}"
@@ -247,9 +311,7 @@ def plan_widths(
         ValueError: The kind is unknown or does not use the factors or widths, a factor has no width or width
             0, or the widths do not add up to `d_model`.
     """
-    if kind not in kinds:
-        raise ValueError(f"infusion kind: expected one of {', '.join(kinds)}, got {kind!r}.")
-    spec = kinds[kind]
+    spec = kind_of(kind, kinds)
     if problem := _useless(kind, kinds, factors, widths):
         raise ValueError(problem)
     factors = list(spec.default_factors if factors is None else factors)
@@ -302,7 +364,7 @@ def _useless(
 def _factor_widths(
     spec: InfusionKind, d_model: int, factors: Sequence[str], width: int, widths: Mapping[str, int] | None
 ) -> dict[str, int | None]:
-    if spec.join in ("add", "pieces", "encoder"):
+    if spec.join in ("add", "pieces", "encoder", "module"):
         return dict.fromkeys(factors, d_model)
     if spec.one_hot:
         return dict.fromkeys(factors)
@@ -336,17 +398,25 @@ class FactorEmbedding(nn.Module):
 
     def __init__(self, plan: WidthPlan, sizes: Mapping[str, int]) -> None:
         super().__init__()
-        self.joins_final = ENCODER_KINDS[plan.kind].join == "final"
+        self.kind, self.d_model, self.join = kind_of(plan.kind, ENCODER_KINDS), plan.d_model, None
+        self.joins_final = self.kind.join == "final"
         widths = {name: width or 0 for name, width in plan.factors}
+        self.sizes = {name: sizes[name] for name in widths}
+        self.module = self.kind.make_module(plan.d_model, self.sizes)
+        if self.module is not None:
+            return
         self.tables = nn.ModuleDict({name: nn.Embedding(sizes[name], widths[name]) for name in widths})
-        self.join = None
         if plan.kind != "add":
             self.join = nn.Linear(plan.d_model + sum(widths.values()), plan.d_model)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise again, as documented."""
+        """Initialise again, as documented; a module of the user's own as it is when it is made."""
+        if (fresh := self.kind.make_module(self.d_model, self.sizes)) is not None:
+            for parameter, values in zip(self.parameters(), fresh.parameters(), strict=True):
+                parameter.copy_(values)
+            return
         for table in self.tables.values():
             nn.init.zeros_(table.weight) if self.join is None else table.reset_parameters()
         if self.join is not None:
@@ -362,6 +432,8 @@ class FactorEmbedding(nn.Module):
 
         Pieces without a word, 0 in all columns, do not count in the mean; without any word it is 0.
         """
+        if self.module is not None:
+            return self.module(states, factor_ids).to(states.dtype)
         columns = zip(self.tables.values(), factor_ids.unbind(-1), strict=True)
         embedded = [table(ids) for table, ids in columns]
         if self.join is None:

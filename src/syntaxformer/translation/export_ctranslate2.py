@@ -29,7 +29,7 @@ from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MANIFEST, atomic_folder
-from syntaxformer.nn import InfusedEmbedding
+from syntaxformer.nn import ENCODER_KINDS, INFUSION_KINDS, InfusedEmbedding
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
 from syntaxformer.runs.export import check_difference, copy_side_files, need_packages, origin, output_problems
 from syntaxformer.runs.loading import TRANSLATOR, check_outputs, longest_input, verify_folder
@@ -172,6 +172,7 @@ def _piece_names(tokenizer: PreTrainedTokenizerFast, n_pieces: int) -> list[str]
 
 REASONS = {
     "pos_encoder": "its second encoder over tags",
+    "module": "an embedding of your own",
     "lisa": "its biaffine attention head",
     "masks": "attention over tree relations",
     "relation_bias": "attention biased by tree relations",
@@ -184,10 +185,13 @@ def why_not(config: Any, infusion: Any = None) -> list[str]:
     if isinstance(config, SyntaxTransformerConfig):
         sections = {name: section for name in REASONS if (section := getattr(config, name, None)) is not None}
         obstacles = {name for name, section in sections.items() if section.get("layers") not in ((), [])}
-        obstacles.add((config.infusion or {}).get("kind", "none"))
+        kind = (config.infusion or {}).get("kind", "none")
+        obstacles |= {kind, INFUSION_KINDS[kind].join}
     else:
         sections = infusion and infusion.config
         obstacles = {name for name in REASONS if getattr(sections, name, None) is not None}
+        if sections and sections.embedding is not None:
+            obstacles.add(ENCODER_KINDS[sections.embedding.kind].join)
         if not obstacles and loader_of(config) is None:
             return [
                 f"model: expected one that CTranslate2 has a converter for, got {config.model_type}. "

@@ -126,25 +126,16 @@ def test_refusals():
     plain = WordTrees.of_sentence(2, [1, -1])
     relations = word_relations([plain], trees=["dependency"])
     cases = [
-        (ValueError, lambda: word_relations([plain], trees=[]),
-         "trees: expected some of dependency, constituency, labelled_edges, got none."),
-        (ValueError, lambda: word_relations([plain], trees=["syntax"]),  # type: ignore[list-item]
-         "trees: expected some of dependency, constituency, labelled_edges, got syntax."),
-        (TreeError, lambda: word_relations([plain]),
-         "phrases: expected a tree for every example, got one without."),
-        (TreeError, lambda: WordTrees.of_sentence(3, [1, -1]), "governors: expected 3 words, got 2."),
-        (TreeError, lambda: WordTrees.of_pair(plain, WordTrees.of_sentence(1)),
-         "governors: expected a tree for both segments or for none, got one."),
-        (ValueError, lambda: piece_relations(relations, [[0]], [0], "all"),  # type: ignore[arg-type]
-         "specials: expected one of root, none, got 'all'."),
-        (AlignmentError, lambda: piece_relations(relations, [[0], [0]]),
-         "words_of_pieces: expected shape [1, pieces], got [2, 1]."),
-        (AlignmentError, lambda: piece_relations(relations, [[0, 2]]),
-         "words_of_pieces: expected -1 to 1, a word of the batch, got 0 to 2."),
-        (AlignmentError, lambda: pair_words_of_pieces([0], [0, 1], [0, 1]),
-         "row_splits: expected two rows per pair, got 1 of pieces and 1 of words."),
+        (ValueError, "trees", lambda: word_relations([plain], trees=[])),
+        (ValueError, "trees: .* got syntax", lambda: word_relations([plain], trees=["syntax"])),  # type: ignore[list-item]
+        (TreeError, "phrases", lambda: word_relations([plain])),
+        (TreeError, "governors: expected 3 words, got 2", lambda: WordTrees.of_sentence(3, [1, -1])),
+        (TreeError, "governors", lambda: WordTrees.of_pair(plain, WordTrees.of_sentence(1))),
+        (ValueError, "specials: .*'all'", lambda: piece_relations(relations, [[0]], [0], "all")),  # type: ignore[arg-type]
+        (AlignmentError, "words_of_pieces: .*got \\[2, 1\\]", lambda: piece_relations(relations, [[0], [0]])),
+        (AlignmentError, "words_of_pieces: expected -1 to 1, .*got 0 to 2", lambda: piece_relations(relations, [[0, 2]])),
+        (AlignmentError, "row_splits: .*got 1 ", lambda: pair_words_of_pieces([0], [0, 1], [0, 1])),
     ]  # fmt: skip
-    for kind, call, message in cases:
-        with pytest.raises(kind) as error:
+    for kind, where, call in cases:
+        with pytest.raises(kind, match=f"^{where}"):
             call()
-        assert str(error.value) == message

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from syntaxformer.base.errors import ConfigError
@@ -97,19 +99,15 @@ def test_unseen_values_are_counted_once_a_word():
 
 
 def test_all_problems_at_once():
+    factors = ["poss", "depth", "predicate", "case", "case", "pos"]
     with pytest.raises(ConfigError) as error:
-        check_factors(
-            ["poss", "depth", "predicate", "case", "case", "pos"],
-            {"upos"},
-            ["tone", "case"],
-            annotator="tagger",
-        )
-    remedy = "Choose an annotator that gives it, or drop the factor."
-    assert error.value.problems == [
-        "factors: expected each once, got 'case' 2 times.",
-        "user column 'case': expected another name, got that of a built-in factor.",
-        "factors: expected one of pos, case, subword, predicate, deprel, depth, lemma, feats, tone, case, got 'poss'. "
-        "Did you mean 'pos'?",
-        f"factor 'depth': expected governors, got none from tagger. {remedy}",
-        f"factor 'predicate': expected governors, got none from tagger. {remedy}",
+        check_factors(factors, {"upos"}, ["tone", "case"], annotator="tagger")
+    told = [
+        "'case' 2 times",
+        "user column 'case'",
+        "Did you mean 'pos'",
+        "'depth': .* tagger",
+        "'predicate': .* tagger",
     ]
+    assert len(error.value.problems) == len(told)
+    assert all(map(re.search, told, error.value.problems))

@@ -33,31 +33,24 @@ def test_last_line_may_lack_its_end_and_sentences_are_words(factor_file):
 @pytest.mark.parametrize(
     ("content", "line", "problem"),
     [
-        ("a b\n\nc d\n", 1, "expected 3 values, one per word, got 2. Word 3, 'sleeps', is the first "
-         "without a value, after 'b' for 'man'."),
-        ("a b c\nd\ne f\n", 2, "expected 0 values, one per word, got 1. Value 1, 'd', is the first without a "
-         "word."),
-        ("a b c\n\nd e f\n", 3, "expected 2 values, one per word, got 3. Value 3, 'f', is the first "
-         "without a word, after 'e' for 'bark'."),
-        ("\n\nc d\n", 1, "expected 3 values, one per word, got 0. Word 1, 'A', is the first without a value."),
+        ("a b\n\nc d\n", 1, "expected 3 .* got 2. Word 3, 'sleeps', .* after 'b' for 'man'"),
+        ("a b c\nd\ne f\n", 2, "expected 0 .* got 1. Value 1, 'd'"),
+        ("a b c\n\nd e f\n", 3, "expected 2 .* got 3. Value 3, 'f', .* after 'e' for 'bark'"),
+        ("\n\nc d\n", 1, "expected 3 .* got 0. Word 1, 'A'"),
     ],
-)  # fmt: skip
+)
 def test_values_and_words_differ(factor_file, content, line, problem):
     path = factor_file(content)
-    with pytest.raises(AlignmentError) as error:
+    with pytest.raises(AlignmentError, match=f"^{path}:{line}: factor file: {problem}") as error:
         read_user_column(path, WORDS)
-    assert str(error.value) == f"{path}:{line}: factor file: {problem}"
     assert (error.value.path, error.value.line) == (str(path), line)
 
 
 @pytest.mark.parametrize(("content", "n_lines"), [("a b c\n\n", 2), ("", 0), ("a b c\n\nd e\n\n\nf\n", 6)])
 def test_line_counts_differ(factor_file, content, n_lines):
     path = factor_file(content)
-    with pytest.raises(AlignmentError) as error:
+    with pytest.raises(AlignmentError, match=rf"^{path}: .*expected 3 lines, .*train\.en, got {n_lines}\.$"):
         read_user_column(path, iter(WORDS), "train.en")
-    assert str(error.value) == (
-        f"{path}: factor file: expected 3 lines, one for each line of train.en, got {n_lines}."
-    )
 
 
 def test_some_lines_of_the_file(factor_file):

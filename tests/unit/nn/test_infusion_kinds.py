@@ -83,22 +83,12 @@ def test_words_of_a_pos_encoder_are_plain():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"kind": "none", "factors": ["pos"]},
-            r"^infusion\.factors: expected none for kind 'none', got pos\. Choose an infusion\.kind, or leave",
-        ),
-        (
-            {"kind": "sum_then_concat", "widths": {"pos": 3}},
-            r"^infusion\.widths: expected none for kind 'sum_then_concat', got \{'pos': 3\}\. Only these kinds "
-            r"have a width for each factor: concat, concat_pos, learned_concat\.$",
-        ),
-        ({"kind": "onehot_concat", "widths": {"pos": 3}}, r"expected none for kind 'onehot_concat'"),
-        (
-            {"kind": "prepend", "word_width": 20},
-            r"a sum of d_model = 28, got 20 \(word, and pos before each\)",
-        ),
+        ({"kind": "none", "factors": ["pos"]}, r"infusion\.factors: .*'none', got pos\."),
+        ({"kind": "sum_then_concat", "widths": {"pos": 3}}, r"infusion\.widths: .*'sum_then_concat', got \{'pos': 3\}\."),
+        ({"kind": "onehot_concat", "widths": {"pos": 3}}, r"infusion\.widths: .*'onehot_concat'"),
+        ({"kind": "prepend", "word_width": 20}, "infusion widths: .*d_model = 28, got 20 "),
     ],
-)
+)  # fmt: skip
 def test_what_a_kind_has_no_use_for_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         plan_widths(d_model=D, **arguments)

@@ -209,22 +209,6 @@ def test_a_config_of_a_folder_is_that_of_its_host(tmp_path):
 # One model beside others
 
 
-def test_a_config_that_two_models_share_is_not_changed():
-    student, teacher = _plain(), None
-    teacher = hf.BertForSequenceClassification(student.config).eval()
-    late = student.config
-    before = late.to_dict()
-    pieces = torch.randint(4, VOCAB, (BATCH, PIECES))
-    expected = _logits(teacher, {"input_ids": pieces})
-    sf.infuse(student, "masks,lisa")
-    assert late.to_dict() == before
-    assert torch.equal(_logits(teacher, {"input_ids": pieces}), expected)
-    third = hf.BertForSequenceClassification(late).eval()
-    assert _logits(third, {"input_ids": pieces}).isfinite().all()
-    from_student = hf.BertForSequenceClassification(student.config).eval()
-    assert _logits(from_student, {"input_ids": pieces}).isfinite().all()
-
-
 def test_a_subclass_that_infuses_itself_starts_as_documented(tmp_path):
     plain = _plain()
     plain.save_pretrained(tmp_path)

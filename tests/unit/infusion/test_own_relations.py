@@ -149,11 +149,8 @@ def test_names_that_are_unknown_are_refused_with_the_remedy(trees, told):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (
-            {"max_distance": 1},
-            "max_distance: expected 2 or more with many, 7 relations that are no tree, got 1",
-        ),
-        ({"siblings": "all"}, "siblings: expected apart with many, 7 relations that are no tree, got all"),
+        ({"max_distance": 1}, "max_distance: expected 2 or more with many, 7 relations .*got 1"),
+        ({"siblings": "all"}, "siblings: .*many, 7 relations .*got all"),
         ({"init": "distance"}, "init: expected zero with many, got distance"),
         ({"without": ["near"]}, "without: expected some of dependency, .*, many, got 'near'"),
         ({"without": ["many"]}, "without: expected one tree to be left"),

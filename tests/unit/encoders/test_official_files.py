@@ -126,15 +126,15 @@ def test_quora_rows_that_are_broken_are_counted(tmp_path):
 
 
 ERRORS = [
-    ("cola", "gj04\t2\t\tFine .\n", ":1: label: expected one of 0, 1, got '2'."),
-    ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3. Look for a tab or an unclosed quote inside a text."),
-    ("cola", "gj04\t1\t\t \n", ":1: column 'sentence': expected a text, got an empty one. Remove the row."),
-    ("cola", "", ": expected rows, got an empty file."),
-    ("rte", "index\tsentence1\tlabel\n0\tA .\tentailment\n", ": text: expected a column 'sentence2' or 'hypothesis', got 'index', 'sentence1', 'label'."),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n", ": expected at least one example, got none."),
-    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", ":2: score: expected a finite number, got 'nan'."),
-    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tgood\n", ":2: score: expected a finite number, got 'good'."),
-    ("stsb", "sentence1\tsentence2\tscore\nA\tB\t5.5\n", ":2: score: expected 0 to 5, got 5.5."),
+    ("cola", "gj04\t2\t\tFine .\n", ":1: label: expected one of 0, 1, got '2'"),
+    ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3"),
+    ("cola", "gj04\t1\t\t \n", ":1: column 'sentence': "),
+    ("cola", "", ": expected rows, got an empty file"),
+    ("rte", "index\tsentence1\tlabel\n0\tA .\tentailment\n", ": text: expected a column 'sentence2' or 'hypothesis', got "),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n", ": expected at least one example, got none"),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", ":2: score: expected a finite number, got 'nan'"),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tgood\n", ":2: score: expected a finite number, got 'good'"),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\t5.5\n", ":2: score: expected 0 to 5, got 5.5"),
 ]  # fmt: skip
 
 
@@ -142,9 +142,8 @@ ERRORS = [
 def test_files_that_cannot_be_used(tmp_path, task, content, problem):
     path = tmp_path / "train.tsv"
     path.write_text(content)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"^{path}{problem}"):
         read_any_split(TASKS[task], tmp_path, "train")
-    assert str(caught.value) == f"{path}{problem}"
 
 
 def test_bytes_that_are_no_text(tmp_path):
@@ -159,36 +158,19 @@ def test_bytes_that_are_no_text(tmp_path):
         read_any_split(TASKS["snli"], tmp_path, "dev")
 
 
-def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(ConfigError, match="data:"):
-        read_any_split(TASKS["rte"], tmp_path, "train")
-    with pytest.raises(ConfigError, match="data:"):
-        read_any_split(TASKS["rte"], tmp_path / "no", "train")
-    with pytest.raises(ConfigError, match="split:"):
-        read_any_split(TASKS["rte"], tmp_path, "dev_mismatched")
-
-
-@pytest.mark.parametrize(
-    ("name", "task"),
-    [
-        ("CoLA", "cola"),
-        ("sst-2", "sst2"),
-        ("STS-B", "stsb"),
-        ("mnli-m", "mnli"),
-        ("sick-r", "sick_relatedness"),
-    ],
-)
-def test_names_of_tasks(name, task):
-    assert find_task(name) is TASKS[task]
-
-
-def test_no_such_task():
-    with pytest.raises(ConfigError, match="task:"):
-        find_task("collie")
-    with pytest.raises(ConfigError, match="task:"):
-        find_task("clasify")
-    with pytest.raises(ConfigError, match=r"^task: expected one with official files, got 'classify', which "):
-        find_task("classify")
+def test_names_of_tasks_and_splits(tmp_path):
+    names = {"CoLA": "cola", "sst-2": "sst2", "STS-B": "stsb", "mnli-m": "mnli", "sick-r": "sick_relatedness"}
+    assert all(find_task(name) is TASKS[task] for name, task in names.items())
+    for name in ("collie", "clasify", "classify"):
+        with pytest.raises(ConfigError, match=f"^task: .*'{name}'"):
+            find_task(name)
+    for folder, split, key in (
+        (".", "train", "data"),
+        ("no", "train", "data"),
+        (".", "dev_mismatched", "split"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{key}:"):
+            read_any_split(TASKS["rte"], tmp_path / folder, split)
 
 
 def test_smaller_fractions_are_inside_larger_ones_and_phrases_stay_together(tmp_path):

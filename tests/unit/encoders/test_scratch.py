@@ -25,30 +25,7 @@ def build(files, **options):
 
 def test_words_are_cut_as_glove_has_them():
     counts = count_words(["I don't can't isn’t it's we'll O'Neil 3.5 x-y\u00a0(a)"], lowercase=False)
-    assert list(counts) == [
-        *(
-            "I",
-            "do",
-            "n't",
-            "ca",
-            "is",
-            "n’t",
-            "it",
-            "'s",
-            "we",
-            "'ll",
-            "O",
-            "'",
-            "Neil",
-            "3",
-            ".",
-            "5",
-            "x",
-            "-",
-            "y",
-        ),
-        *("(", "a", ")"),
-    ]
+    assert " ".join(counts) == "I do n't ca is n’t it 's we 'll O ' Neil 3 . 5 x - y ( a )"
     assert counts["n't"] == 2
     assert list(count_words(["The THE"], lowercase=True)) == ["the"]
 

@@ -25,14 +25,6 @@ def test_counts_by_hand() -> None:
     ]
 
 
-def test_few_numbers_and_little_added() -> None:
-    counts = [padded_count(n) for n in range(1024, 2048)]
-    assert len(set(counts)) == 9
-    added = [count / n - 1 for n, count in enumerate(counts, 1024)]
-    assert min(added) >= 0
-    assert max(added) < 1 / 8
-
-
 def test_in_fp32_nothing_is_added() -> None:
     states = torch.randn(3, 7, 5)
     assert to_rows(states).shape == (3, 7, 5)

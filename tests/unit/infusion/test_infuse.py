@@ -17,15 +17,11 @@ import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.infusion import ForwardRecord
-
-SIZES = {
-    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
-    "vocab_size": 31, "max_position_embeddings": 23,
-}  # fmt: skip
+from tiny_hosts import BERT
 
 
 def _bert(**more):
-    return hf.BertForSequenceClassification(hf.BertConfig(**{**SIZES, **more}))
+    return hf.BertForSequenceClassification(hf.BertConfig(**{**BERT, **more}))
 
 
 def _refused(model, names="masks", **fields):
@@ -52,16 +48,16 @@ _BART = {
 @pytest.mark.parametrize(
     ("make", "sizes", "names", "told"),
     [
-        (hf.SplinterModel, SIZES, "masks", "model: .*SplinterModel of the kind 'splinter'.*family=Family"),
+        (hf.SplinterModel, BERT, "masks", "model: .*SplinterModel of the kind 'splinter'.*family=Family"),
         (hf.GPT2LMHeadModel, _GPT2, "masks", "model: .*decoder-only GPT2LMHeadModel"),
         (hf.GPT2Model, _GPT2, "masks", "model: .*decoder-only GPT2Model"),
-        (hf.BertModel, SIZES | {"is_decoder": True}, "masks", "model: .*decoder-only BertModel"),
-        (hf.BertLMHeadModel, SIZES | {"is_decoder": True}, "masks", "model: .*decoder-only BertLMHeadModel"),
+        (hf.BertModel, BERT | {"is_decoder": True}, "masks", "model: .*decoder-only BertModel"),
+        (hf.BertLMHeadModel, BERT | {"is_decoder": True}, "masks", "model: .*decoder-only BertLMHeadModel"),
         (hf.LlamaForSequenceClassification, _LLAMA, "masks", "model: .*decoder-only Llama"),
         (hf.Qwen2ForTokenClassification, _LLAMA | {"num_key_value_heads": 2}, "masks", "model: .*decoder-only Qwen2"),
         (hf.BloomModel, _BLOOM, "masks", "model: .*decoder-only BloomModel"),
         (hf.BartForCausalLM, _BART, "masks", "model: .*decoder-only BartForCausalLM"),
-        (hf.RobertaForTokenClassification, SIZES, "let", "embedding: .*got RobertaForTokenClassification"),
+        (hf.RobertaForTokenClassification, BERT, "let", "embedding: .*got RobertaForTokenClassification"),
     ],
 )  # fmt: skip
 def test_models_that_cannot_be_infused_are_refused_by_name(make, sizes, names, told):
@@ -76,7 +72,7 @@ def test_what_is_no_model_or_infused_already_is_refused():
     assert _refused(_bert(), "none", lisa={"head": "added"}).startswith(
         "lisa.head: expected replaced in Bert"
     )
-    unpooled = hf.BertModel(hf.BertConfig(**SIZES), add_pooling_layer=False)
+    unpooled = hf.BertModel(hf.BertConfig(**BERT), add_pooling_layer=False)
     assert re.match("embedding: .*got BertModel", _refused(unpooled, "let"))
 
 
@@ -94,7 +90,7 @@ def test_variants_and_shards_are_read_by_themselves(options, tmp_path):
 
 def test_a_part_of_an_infused_model_is_not_made_alone(tmp_path):
     model = sf.infuse(_bert(), "masks")
-    hf.BertModel(hf.BertConfig(**SIZES)).save_pretrained(tmp_path)
+    hf.BertModel(hf.BertConfig(**BERT)).save_pretrained(tmp_path)
     for make in (lambda: type(model.bert).from_pretrained(tmp_path), lambda: type(model.bert)(model.config)):
         with pytest.raises(ValueError, match=r"^BertModel:"):
             make()
@@ -102,7 +98,7 @@ def test_a_part_of_an_infused_model_is_not_made_alone(tmp_path):
 
 @pytest.mark.parametrize("make", [hf.MPNetModel, hf.DebertaModel, hf.DebertaV2Model])
 def test_layers_without_the_attention_interface_take_no_syntax(make):
-    model = make(make.config_class(**SIZES))
+    model = make(make.config_class(**BERT))
     for names in ("masks", "relation_bias", "lisa", "masks,relation_bias,lisa"):
         told = [f"{name}: expected none in {make.__name__}, got one: .*" for name in names.split(",")]
         assert re.fullmatch("; ".join(told), _refused(model, f"{names},pos_add"))
@@ -120,7 +116,7 @@ def test_an_encoder_of_the_code_of_a_decoder_is_taken():
 
 
 def test_a_base_model_with_a_pooler_that_it_is_not_asked_for_by_itself(tmp_path):
-    model = hf.NomicBertModel(hf.NomicBertConfig(**{**SIZES, "hidden_size": 24}), add_pooling_layer=True)
+    model = hf.NomicBertModel(hf.NomicBertConfig(**{**BERT, "hidden_size": 24}), add_pooling_layer=True)
     sf.infuse(model, "let").save_pretrained(tmp_path)
     assert torch.equal(sf.load(tmp_path).pooler.dense.weight, model.pooler.dense.weight)
 
@@ -260,7 +256,7 @@ def test_folders_that_are_not_whole(tmp_path):
 
 def test_what_has_no_pooler_comes_back_without(tmp_path):
     model = sf.infuse(
-        hf.BertModel(hf.BertConfig(**SIZES), add_pooling_layer=False), sf.InfusionConfig.parse("lisa")
+        hf.BertModel(hf.BertConfig(**BERT), add_pooling_layer=False), sf.InfusionConfig.parse("lisa")
     )
     model.save_pretrained(tmp_path)
     assert sf.load(tmp_path).pooler is None
@@ -310,7 +306,7 @@ OTHERS = Family(
 
 
 def _other():
-    return hf.RobertaPreLayerNormForSequenceClassification(hf.RobertaPreLayerNormConfig(**SIZES)).eval()
+    return hf.RobertaPreLayerNormForSequenceClassification(hf.RobertaPreLayerNormConfig(**BERT)).eval()
 
 
 def test_a_family_of_ones_own_is_stored_and_read(tmp_path):

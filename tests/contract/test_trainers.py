@@ -10,7 +10,7 @@ import transformers as hf
 from torch.testing import assert_close
 
 import syntaxformer as sf
-from tiny_hosts import host_of
+from tiny_hosts import BERT, host_of
 
 # PEFT asks transformers by a name that transformers calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -135,10 +135,6 @@ def test_lora_on_the_output_counts_in_the_loss(translator):
     assert float(head.lora_B["default"].weight.grad.abs().max()) > 0
 
 
-_BERT = {
-    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29, "vocab_size": 31,
-    "max_position_embeddings": 41,
-}  # fmt: skip
 _OWN = {
     "vocab_size": 31, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 2, "decoder_layers": 2,
     "dropout": 0.0, "attention_dropout": 0.0,
@@ -169,7 +165,7 @@ HEADS = {
 def test_an_update_is_the_same_however_it_is_divided(name, tmp_path):
     """1 × 16 and 8 × 2 rows; a loss is a mean over labels, of which the rows of a mask or of tags differ in number."""
     kind, make, changes, *targets = HEADS[name]
-    sizes = (host_of(kind, _BERT)[2] if kind else _OWN) | changes
+    sizes = (host_of(kind, BERT)[2] if kind else _OWN) | changes
     drawn = torch.Generator().manual_seed(1)
     shape = (2, 9) if name == "choices" else (9,)
     rows = []

@@ -204,7 +204,7 @@ def test_refuses_unknown_names(function, arguments: dict, text: str) -> None:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_refuses_networks_that_are_all_off_or_too_few(function) -> None:
     n_networks = _relations().shape[1] * (3 * MAX_DISTANCE + 1)
-    for active in ([False] * n_networks, [True] * (n_networks - 1), []):
+    for active in ([False] * n_networks, [True] * (n_networks - 1), [True] * (n_networks + 1), []):
         expected = f"active: expected one entry for each of {n_networks} sub-networks, .* got {len(active)} "
         with pytest.raises(ValueError, match=expected):
             function(*_states(), _relations(), _topical(), max_distance=MAX_DISTANCE, active=active)

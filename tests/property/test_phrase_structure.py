@@ -29,23 +29,8 @@ RELATION_NAMES = (
 TAG_NAMES = "NOUN PROPN PRON VERB AUX ADJ ADV ADP DET NUM SYM PART SCONJ CCONJ INTJ X PUNCT made-up"
 RELATIONS, TAGS = RELATION_NAMES.split(), TAG_NAMES.split()
 WORDS = [
-    "w",
-    "who",
-    "that",
-    "das",
-    "to",
-    "according",
-    "``",
-    "''",
-    '"',
-    ",",
-    ".",
-    "?",
-    "(",
-    ")",
-    "--",
-    "\u00a0",
-]
+    "w", "who", "that", "das", "to", "according", "``", "''", '"', ",", ".", "?", "(", ")", "--", "\u00a0",
+]  # fmt: skip
 
 
 @st.composite

@@ -36,13 +36,7 @@ _LLAMA = {
 }  # fmt: skip
 _GPT2 = {"n_embd": 22, "n_layer": 1, "n_head": 2, "vocab_size": 31}
 _BLOOM = {"hidden_size": 22, "n_layer": 1, "n_head": 2, "vocab_size": 31}
-_BART = {
-    "d_model": 22,
-    "decoder_layers": 1,
-    "decoder_attention_heads": 2,
-    "decoder_ffn_dim": 7,
-    "vocab_size": 31,
-}
+_BART = {"d_model": 22, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 7}
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ test-slow: $(STAMP)  ## the other tests: whole trainings, other processes, the b
 
 test-long: $(STAMP)  ## what takes too long for CI: every kind learns, all pairs of the contract, Inductor, whole Trainer runs, the notebooks
 	SYNTAXFORMER_EXHAUSTIVE=1 $(PYTEST) $(PARALLEL) \
-	  tests/contract tests/parity/infused tests/integration/test_digits_kinds.py tests/integration/test_kinds.py \
-	  tests/integration/test_annotate_memory.py tests/integration/test_notebook.py tests/integration/test_ray_experiment.py \
+	  tests/contract tests/parity/infused tests/integration/test_kinds.py \
+	  tests/integration/test_annotate_memory.py tests/integration/test_notebook.py tests/integration/test_ray.py \
 	  tests/unit/encoders/test_export_onnx.py
 
 check: $(STAMP)  ## lint, format and types

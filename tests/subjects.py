@@ -15,22 +15,18 @@ import transformers as hf
 import syntaxformer as sf
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
 from syntaxformer.translation.model import SyntaxTransformerConfig
-from tiny_hosts import ATTENDING, EXHAUSTIVE, WRITING, host_of
+from tiny_hosts import ATTENDING, BERT, EXHAUSTIVE, WRITING, host_of
 
-BATCH, PIECES, TARGETS, VOCAB, EOS = 3, 7, 5, 31, 1
+BATCH, PIECES, TARGETS, VOCAB, EOS = 3, 7, 5, BERT["vocab_size"], 1
 
-_BERT = {
-    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
-    "vocab_size": VOCAB, "max_position_embeddings": 23,
-}  # fmt: skip
 _IN_FULL = ["bert", "roberta", "electra", "distilbert", "albert", "modernbert", "t5"]
 _MORE = [
     kind
     for kind in ATTENDING
-    if kind not in _IN_FULL and host_of(kind, _BERT)[2].keys() == host_of("bert", _BERT)[2].keys()
+    if kind not in _IN_FULL and host_of(kind, BERT)[2].keys() == host_of("bert", BERT)[2].keys()
 ]
 """Of BERT's shape. Others have habits of their own, also where they are plain: see tests/parity/infused."""
-_HOSTS = {kind: host_of(kind, _BERT) for kind in (*_IN_FULL, *_MORE)}
+_HOSTS = {kind: host_of(kind, BERT) for kind in (*_IN_FULL, *_MORE)}
 
 _SINGLE = ["masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let"]
 _COMBINED = ["masks,lisa,pos_add", "relation_bias,lisa", "masks,let"]

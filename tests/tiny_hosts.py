@@ -27,6 +27,11 @@ WRITING = [kind for kind in KINDS if FAMILIES[kind].stack]
 FIVE = ("bert", "albert", "modernbert", "t5", "marian")
 """One of each shape: the usual one, shared layers, local attention, biases of positions, a decoder beside it."""
 
+BERT = {
+    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29, "vocab_size": 31,
+    "max_position_embeddings": 23,
+}  # fmt: skip
+"""Sizes of a BERT that is tiny."""
 _BERT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_labels": 3}
 _RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 _MORE: dict[str, dict[str, Any]] = {

@@ -22,6 +22,7 @@ from transformers import masking_utils
 
 import syntaxformer as sf
 from syntaxformer.nn.kernels.on_cpu import plain_operations
+from tiny_hosts import BERT
 
 DEVICE = torch.device(os.environ.get("SYNTAXFORMER_DEVICE", "cpu"))
 READING = {"_local_scalar_dense", "nonzero", "masked_select", "unique2", "_unique2", "equal", "is_nonzero"}
@@ -176,10 +177,7 @@ def test_atomic_additions_are_seen() -> None:
 def test_a_step_with_trees_left_out_reads_nothing(names: str) -> None:
     import transformers as hf
 
-    config = hf.BertConfig(
-        hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=29, vocab_size=31
-    )
-    model = sf.infuse(hf.BertForSequenceClassification(config), names)
+    model = sf.infuse(hf.BertForSequenceClassification(hf.BertConfig(**BERT)), names)
     model.infusion.leave_out("constituency", "sibling")
     batch = {
         "input_ids": torch.ones(3, 7, dtype=torch.int64),

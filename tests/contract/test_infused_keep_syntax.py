@@ -15,15 +15,13 @@ from torch.testing import assert_close
 import syntaxformer as sf
 from subjects import stirred, subject_of
 from syntaxformer.base.errors import CheckpointError, ConfigError
+from tiny_hosts import BERT, EXHAUSTIVE
 
 # PEFT asks transformers by a name that transformers calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 
-BATCH, PIECES, VOCAB = 3, 7, 31
-SIZES = {
-    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
-    "vocab_size": VOCAB, "max_position_embeddings": 23, "num_labels": 3,
-}  # fmt: skip
+BATCH, PIECES, VOCAB = 3, 7, BERT["vocab_size"]
+SIZES = BERT | {"num_labels": 3}
 COMBINED = ("masks", "masks,lisa,pos_add", "relation_bias,lisa", "masks,let")
 
 
@@ -98,9 +96,7 @@ def test_a_part_is_not_saved_without_the_syntax(tmp_path):
     bert, marian = _infused("masks"), sf.infuse(_marian(), "masks")
     for part in (bert.bert, marian.model, marian.get_encoder()):
         name = type(part).__name__
-        with pytest.raises(
-            ValueError, match=rf"^save_pretrained: expected the whole infused model, got its {name}"
-        ):
+        with pytest.raises(ValueError, match=f"^save_pretrained: .*got its {name}"):
             part.save_pretrained(tmp_path / name)
         assert not (tmp_path / name).exists()
     alone = sf.infuse(hf.BertModel(bert.config), "masks")  # the encoder is the whole
@@ -141,9 +137,7 @@ def test_a_class_of_ones_own_comes_back_as_itself(own, tmp_path, caplog):
     for loaded in (sf.load(tmp_path, model_class=own), type(model).from_pretrained(tmp_path)):
         assert type(loaded) is type(model)
         assert_close(_logits(loaded.eval(), batch), _logits(model, batch), atol=1e-6, rtol=0)
-    with pytest.raises(
-        CheckpointError, match=rf"expected its class {own.__name__}, .* Give it to syntaxformer\.load"
-    ):
+    with pytest.raises(CheckpointError, match=f"its class {own.__name__}, .*syntaxformer.load"):
         sf.load(tmp_path)
     hf.AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert f"expected its class {own.__name__}, which is not of transformers, got AutoModelFor" in caplog.text
@@ -207,22 +201,6 @@ def test_a_config_of_a_folder_is_that_of_its_host(tmp_path):
 
 
 # One model beside others
-
-
-def test_a_config_that_two_models_share_is_not_changed():
-    student, teacher = _plain(), None
-    teacher = hf.BertForSequenceClassification(student.config).eval()
-    late = student.config
-    before = late.to_dict()
-    pieces = torch.randint(4, VOCAB, (BATCH, PIECES))
-    expected = _logits(teacher, {"input_ids": pieces})
-    sf.infuse(student, "masks,lisa")
-    assert late.to_dict() == before
-    assert torch.equal(_logits(teacher, {"input_ids": pieces}), expected)
-    third = hf.BertForSequenceClassification(late).eval()
-    assert _logits(third, {"input_ids": pieces}).isfinite().all()
-    from_student = hf.BertForSequenceClassification(student.config).eval()
-    assert _logits(from_student, {"input_ids": pieces}).isfinite().all()
 
 
 def test_a_subclass_that_infuses_itself_starts_as_documented(tmp_path):
@@ -350,3 +328,41 @@ def test_sentence_transformers_calls_it_with_its_syntax(tmp_path, word_tokenizer
     assert_close(found, (states * counted).sum(1) / counted.sum(1), atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match=r"^syntax: expected a tensor of shape .*, got none\."):
         encoder.encode(["a b c"])
+
+
+def _ran(code):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    torch.manual_seed(1)
+    shape = {
+        "vocab_size": 31, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 1, "decoder_layers": 1,
+    }  # fmt: skip
+    translator = tmp_path_factory.mktemp("translator")
+    sf.SyntaxTransformer(sf.translation.model.SyntaxTransformerConfig(**shape)).save_pretrained(translator)
+    infused = tmp_path_factory.mktemp("infused")
+    sizes = {"hidden_size": 22, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 29}
+    sf.infuse(hf.BertModel(hf.BertConfig(vocab_size=31, **sizes)), "pos_add").save_pretrained(infused)
+    return {"translator": translator, "infused": infused}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["", *["transformers.models.auto.configuration_auto, "] * EXHAUSTIVE])
+def test_both_kinds_are_known_after_import(before, folders):
+    seen = _ran(
+        f"import sys, {before}syntaxformer\n"
+        "print('torch' in sys.modules or 'transformers' in sys.modules)\n"
+        "from transformers import AutoTokenizer\n"
+        "print('syntaxformer.translation.model' in sys.modules)\n"
+        "from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM\n"
+        f"print(type(AutoConfig.from_pretrained({str(folders['translator'])!r})).__name__)\n"
+        f"print(type(AutoModelForSeq2SeqLM.from_pretrained({str(folders['translator'])!r})).__name__)\n"
+        f"print(hasattr(AutoModel.from_pretrained({str(folders['infused'])!r}), 'infusion'))\n"
+    )
+    assert seen == [str(bool(before)), "False", "SyntaxTransformerConfig", "SyntaxTransformer", "True"]

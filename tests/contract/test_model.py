@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers as hf
 from accelerate import cpu_offload
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.testing import assert_close
 
@@ -21,6 +22,7 @@ import own_process
 import syntaxformer as sf
 from syntaxformer import SyntaxTransformer
 from syntaxformer.base.errors import CheckpointError
+from syntaxformer.nn import plan_widths
 from syntaxformer.translation.model_config import SyntaxTransformerConfig
 from tiny_hosts import EXHAUSTIVE
 
@@ -50,10 +52,6 @@ def _same(first, second, atol=0.0):
     assert list(first) == list(second)
     for name, tensor in first.items():
         assert_close(second[name], tensor, atol=atol, rtol=0, msg=lambda text, name=name: f"{name}: {text}")
-
-
-def _rows_of(tensor):
-    return tensor.detach().clone()
 
 
 # Folders and configs
@@ -162,18 +160,11 @@ def test_our_model_is_infused_within_peft(tmp_path):
 @pytest.mark.parametrize("new", ["lisa", "masks", "relation_bias"])
 def test_parts_of_syntax_that_a_folder_lacks_start_as_documented(new, tmp_path):
     """LISA's U at I / √d_head, topical W_V at I, gates and biases at 0."""
-    from syntaxformer.translation.model import SyntaxTransformerConfig
-
-    shape = {
-        "vocab_size": VOCAB, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 1,
-        "decoder_layers": 1,
-    }  # fmt: skip
-    SyntaxTransformer(SyntaxTransformerConfig(**shape)).save_pretrained(tmp_path)
+    SyntaxTransformer(SyntaxTransformerConfig(**_OWN)).save_pretrained(tmp_path)
     poison = [torch.full((64, 64), torch.nan) for _ in range(50)]
     del poison  # memory that is handed out again is not zero by chance
-    loaded = SyntaxTransformer.from_pretrained(
-        tmp_path, **{new: {"max_distance": 3} if new != "lisa" else {}}
-    )
+    section = {"max_distance": 3} if new != "lisa" else {}
+    loaded = SyntaxTransformer.from_pretrained(tmp_path, **{new: section})
     added = {name: one.detach() for name, one in loaded.named_parameters() if ".infusion." in name}
     assert added
     for name, parameter in added.items():
@@ -190,23 +181,16 @@ def test_parts_of_syntax_that_a_folder_lacks_start_as_documented(new, tmp_path):
 @pytest.mark.parametrize("settings", [{"masks": {}}, {"lisa": {}}, {"kind": "pos_encoder"}, {"kind": "add"}])
 def test_a_folder_whose_weights_lack_its_infusion_is_refused(settings, tmp_path):
     """An older version called them otherwise: they must not start at random behind a warning."""
-    from safetensors.torch import load_file, save_file
-
-    from syntaxformer.nn import plan_widths
-    from syntaxformer.translation.model import SyntaxTransformerConfig
-
     settings = dict(settings)
     plan = plan_widths(settings.pop("kind", "none"), 22)
-    shape = {"vocab_size": VOCAB, "d_model": 22, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    config = SyntaxTransformerConfig(**shape, infusion=plan.as_dict(), factor_sizes={"pos": 20}, **settings)
+    config = SyntaxTransformerConfig(**_OWN, infusion=plan.as_dict(), factor_sizes={"pos": 20}, **settings)
     SyntaxTransformer(config).save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
-    older = {"infusion": "syntax", "tags.tables": "tag_tables", "factors": "features"}
-    for new, old in older.items():
+    for new, old in {"infusion": "syntax", "tags.tables": "tag_tables", "factors": "features"}.items():
         weights = {name.replace(new, old): value for name, value in weights.items()}
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     for auto in (SyntaxTransformer, hf.AutoModel, hf.AutoModelForSeq2SeqLM):
-        with pytest.raises(CheckpointError, match=r"got none for encoder\..* Train the model again\.$"):
+        with pytest.raises(CheckpointError, match=r"got none for encoder\."):
             auto.from_pretrained(tmp_path)
 
 
@@ -233,11 +217,8 @@ def test_resize_keeps_the_rows_and_what_is_tied(subject, change, tmp_path):
         return
     model, batch = subject.model(), subject.unlabelled()
     batch = {name: one.clamp(max=VOCAB - 4) if "input_ids" in name else one for name, one in batch.items()}
-    table, tied, before = (
-        _rows_of(model.get_input_embeddings().weight),
-        _tied(model),
-        subject.scores(model, batch),
-    )
+    tied, before = _tied(model), subject.scores(model, batch)
+    table = model.get_input_embeddings().weight.detach().clone()
     resized = model.resize_token_embeddings(VOCAB + change)
     assert resized is model.get_input_embeddings()
     assert len(resized.weight) == model.config.vocab_size == VOCAB + change
@@ -314,16 +295,12 @@ def test_tables_that_are_not_tied(translator, tmp_path):
     _same(_outputs(loose, batch), _outputs(loaded, batch), atol=1e-5)
     new = nn.Embedding(*loose.get_input_embeddings().weight.shape)
     if type(loose.get_input_embeddings()) is nn.Embedding:
-        target = _rows_of(loose.decoder.embedding.weight)
+        target = loose.decoder.embedding.weight.detach().clone()
         loose.set_input_embeddings(new)
         assert_close(loose.decoder.embedding.weight.detach(), target, atol=0, rtol=0)
 
 
 # Outputs
-
-
-def _n_source(subject):
-    return 14 if subject.name == "translator-prepend" else 7
 
 
 def test_hidden_states_where_they_are_wanted(subject):
@@ -492,15 +469,13 @@ def test_a_cache_beside_gradient_checkpointing_is_refused(translator):
 # Copies, types, devices
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "how", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["copy", "pickle"]
+)
 def test_copies_are_equal_and_apart(subject, how):
-    _copied(subject, copy.deepcopy if how == "deepcopy" else lambda model: pickle.loads(pickle.dumps(model)))
-
-
-def _copied(subject, duplicate):
     model, batch = subject.model(), subject.batch()
     expected = _outputs(model, batch)
-    twin = duplicate(model)
+    twin = how(model)
     assert _tied(twin) == _tied(model)
     _same(expected, _outputs(twin, batch), atol=1e-5)
     with torch.no_grad():
@@ -510,24 +485,19 @@ def _copied(subject, duplicate):
 
 
 def test_bfloat16(subject, tmp_path):
-    _halved(subject, torch.bfloat16, tmp_path)
-
-
-def _halved(subject, dtype, tmp_path):
     """A folder of halves comes back as halves, bit by bit; new parts of infused encoders stay exact."""
     model, batch = subject.model(), subject.batch()
     expected = subject.scores(model, batch)
-    half = model.to(dtype)
+    half = model.to(torch.bfloat16)
     assert_close(subject.scores(half, batch).float(), expected, atol=0.6, rtol=0.1)
     half.save_pretrained(tmp_path)
     loaded = subject.auto.from_pretrained(tmp_path).eval()
-    ours = [name for name, _ in loaded.named_parameters() if "infusion." in name]
-    # transformers keeps one map of T5 exact in float16
-    exact = [
-        name for name, _ in loaded.named_parameters() if subject.name.startswith("t5") and ".wo." in name
-    ]
-    assert {one.dtype for name, one in loaded.named_parameters() if name not in (*ours, *exact)} == {dtype}
-    assert {one.dtype for name, one in loaded.named_parameters() if name in ours} <= {torch.float32}
+    types = {name: one.dtype for name, one in loaded.named_parameters()}
+    ours = [name for name in types if "infusion." in name]
+    # transformers keeps one map of T5 exact
+    exact = [name for name in types if subject.name.startswith("t5") and ".wo." in name]
+    assert {kind for name, kind in types.items() if name not in (*ours, *exact)} == {torch.bfloat16}
+    assert {types[name] for name in ours} <= {torch.float32}
     assert_close(subject.scores(loaded, batch).float(), expected, atol=0.6, rtol=0.1)
     if not ours:
         _same(_outputs(half, batch), _outputs(loaded, batch))
@@ -536,13 +506,9 @@ def _halved(subject, dtype, tmp_path):
 
 
 def test_offloaded_weights_compute_the_same(subject):
-    _offloaded(subject, lambda model: cpu_offload(model, execution_device=torch.device("cpu")))
-
-
-def _offloaded(subject, offload):
     model, batch = subject.model(), subject.batch()
     expected = _outputs(model, batch)
-    offload(model)
+    cpu_offload(model, execution_device=torch.device("cpu"))
     assert {one.device.type for one in model.parameters()} == {"meta"}
     _same(expected, _outputs(model, batch), atol=1e-5)
 

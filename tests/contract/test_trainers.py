@@ -10,6 +10,7 @@ import transformers as hf
 from torch.testing import assert_close
 
 import syntaxformer as sf
+from tiny_hosts import BERT, host_of
 
 # PEFT asks transformers by a name that transformers calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -134,42 +135,37 @@ def test_lora_on_the_output_counts_in_the_loss(translator):
     assert float(head.lora_B["default"].weight.grad.abs().max()) > 0
 
 
-_SIZES = {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
-          "vocab_size": 31, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # fmt: skip
-_MODERN = {**_SIZES, "hidden_size": 24, "embedding_dropout": 0.0, "mlp_dropout": 0.0, "attention_dropout": 0.0,
-           "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
-_T5 = {"d_model": 22, "d_kv": 7, "d_ff": 29, "num_layers": 2, "num_heads": 3, "vocab_size": 31, "dropout_rate": 0.0,
-       "decoder_start_token_id": 0}  # fmt: skip
-_BART = {"d_model": 22, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "vocab_size": 31,
-         "decoder_attention_heads": 2, "encoder_ffn_dim": 29, "decoder_ffn_dim": 29, "dropout": 0.0}  # fmt: skip
-_OWN = {"vocab_size": 31, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 2, "decoder_layers": 2,
-        "dropout": 0.0, "attention_dropout": 0.0}  # fmt: skip
+_OWN = {
+    "vocab_size": 31, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 2, "decoder_layers": 2,
+    "dropout": 0.0, "attention_dropout": 0.0,
+}  # fmt: skip
 _SEVERAL = {"num_labels": 3, "problem_type": "multi_label_classification"}
 _CLASSES, _TAGS, _SCORES, _LABELS = (
     ("labels", 3, ()), ("labels", 3, (9,)), ("labels", 0.0, ()), ("labels", 0.0, (3,)),
 )  # fmt: skip
 HEADS = {
-    "classes": (hf.BertForSequenceClassification, _SIZES | {"num_labels": 3}, _CLASSES),
-    "scores": (hf.BertForSequenceClassification, _SIZES | {"num_labels": 1}, _SCORES),
-    "several-labels": (hf.BertForSequenceClassification, _SIZES | _SEVERAL, _LABELS),
-    "tags": (hf.BertForTokenClassification, _SIZES | {"num_labels": 3}, _TAGS),
-    "choices": (hf.BertForMultipleChoice, _SIZES, _CLASSES),
-    "answers": (hf.BertForQuestionAnswering, _SIZES, ("start_positions", 9, ()), ("end_positions", 9, ())),
-    "masked": (hf.BertForMaskedLM, _SIZES, _TAGS),
-    "masked-modernbert": (hf.ModernBertForMaskedLM, _MODERN, _TAGS),
-    "tags-modernbert": (hf.ModernBertForTokenClassification, _MODERN | {"num_labels": 3}, _TAGS),
-    "scores-modernbert": (hf.ModernBertForSequenceClassification, _MODERN | {"num_labels": 1}, _SCORES),
-    "several-modernbert": (hf.ModernBertForSequenceClassification, _MODERN | _SEVERAL, _LABELS),
-    "t5": (hf.T5ForConditionalGeneration, _T5, _TAGS),
-    "bart": (hf.BartForConditionalGeneration, _BART, _TAGS),
-    "translator": (sf.SyntaxTransformer, _OWN, _TAGS),
+    "classes": ("bert", hf.BertForSequenceClassification, {}, _CLASSES),
+    "scores": ("bert", hf.BertForSequenceClassification, {"num_labels": 1}, _SCORES),
+    "several-labels": ("bert", hf.BertForSequenceClassification, _SEVERAL, _LABELS),
+    "tags": ("bert", hf.BertForTokenClassification, {}, _TAGS),
+    "choices": ("bert", hf.BertForMultipleChoice, {}, _CLASSES),
+    "answers": ("bert", hf.BertForQuestionAnswering, {"num_labels": 2}, ("start_positions", 9, ()), ("end_positions", 9, ())),
+    "masked": ("bert", hf.BertForMaskedLM, {}, _TAGS),
+    "masked-modernbert": ("modernbert", hf.ModernBertForMaskedLM, {}, _TAGS),
+    "tags-modernbert": ("modernbert", hf.ModernBertForTokenClassification, {}, _TAGS),
+    "scores-modernbert": ("modernbert", hf.ModernBertForSequenceClassification, {"num_labels": 1}, _SCORES),
+    "several-modernbert": ("modernbert", hf.ModernBertForSequenceClassification, _SEVERAL, _LABELS),
+    "t5": ("t5", hf.T5ForConditionalGeneration, {}, _TAGS),
+    "bart": ("bart", hf.BartForConditionalGeneration, {}, _TAGS),
+    "translator": (None, sf.SyntaxTransformer, {}, _TAGS),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_an_update_is_the_same_however_it_is_divided(name, tmp_path):
     """1 × 16 and 8 × 2 rows; a loss is a mean over labels, of which the rows of a mask or of tags differ in number."""
-    make, sizes, *targets = HEADS[name]
+    kind, make, changes, *targets = HEADS[name]
+    sizes = (host_of(kind, BERT)[2] if kind else _OWN) | changes
     drawn = torch.Generator().manual_seed(1)
     shape = (2, 9) if name == "choices" else (9,)
     rows = []

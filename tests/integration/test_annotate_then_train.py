@@ -1,22 +1,32 @@
-"""A training that takes what `annotate` made, not tagging a line of it again."""
+"""A training whose lines were annotated before: by `annotate`, or elsewhere, with a parsed file for each split."""
 
 import pytest
 
+from syntaxformer.annotate import load_annotator
+from syntaxformer.trees import write_conllu
+
 SETTINGS = (
-    "model.encoder_layers=1", "model.decoder_layers=1", "training.max_steps=2", "training.eval_every=2", "subwords.vocab_size=301",
+    "model.encoder_layers=1", "model.decoder_layers=1", "training.max_steps=4", "training.eval_every=2", "subwords.vocab_size=301",
     "training.max_batch_tokens=200", "infusion.kind=concat_pos", "infusion.width=10", "training.precision=fp32", "data.dev=dev",
     "data.src=en", "data.tgt=de",
 )  # fmt: skip
 
 
-@pytest.mark.slow
-def test_lines_that_were_annotated_before_are_not_tagged_again(cli, tmp_path, monkeypatch):
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
+@pytest.fixture
+def splits(tmp_path):
+    """Files of a small corpus; returns its English lines. Five of dev are in train."""
     lines = [f"The dog saw {number} cats." for number in range(60)]
-    for split, part in (("train", lines[:45]), ("dev", lines[40:])):
-        for side in ("en", "de"):
-            written = part if side == "en" else [line.replace("The dog", "Der Hund") for line in part]
-            (tmp_path / f"{split}.{side}").write_text("\n".join(written) + "\n")
+    parts = {"train": lines[:45], "dev": lines[40:]}
+    for split, part in parts.items():
+        (tmp_path / f"{split}.en").write_text("\n".join(part) + "\n")
+        german = [line.replace("The dog", "Der Hund") for line in part]
+        (tmp_path / f"{split}.de").write_text("\n".join(german) + "\n")
+    return parts
+
+
+@pytest.mark.slow
+def test_lines_that_were_annotated_before_are_not_tagged_again(cli, splits, tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
     where = (f"data.dir={tmp_path}", f"annotation.annotated=[{tmp_path / 'train.parquet'}]")
     monkeypatch.chdir(tmp_path)
     done = cli("annotate", "train.en", "-o", "train.parquet")
@@ -32,9 +42,7 @@ def test_lines_that_were_annotated_before_are_not_tagged_again(cli, tmp_path, mo
     assert weights[0] == weights[1]
 
 
-def test_a_file_of_another_annotator_is_refused(cli, tmp_path):
-    for name in ("train.en", "train.de", "dev.en", "dev.de"):
-        (tmp_path / name).write_text(f"The dog saw it.\nIt rains in {name}.\n")
+def test_a_file_of_another_annotator_is_refused(cli, splits, tmp_path):
     done = cli("annotate", tmp_path / "train.de", "-o", tmp_path / "a.parquet", "--annotator", "de")
     assert done.code == 0, done.err
     where = (f"data.dir={tmp_path}", f"annotation.annotated=[{tmp_path / 'a.parquet'}]")
@@ -42,3 +50,45 @@ def test_a_file_of_another_annotator_is_refused(cli, tmp_path):
     assert done.code == 2
     (line,) = done.err.strip().splitlines()
     assert line.startswith("error: annotation.annotated: expected files by en ")
+
+
+@pytest.mark.slow
+def test_train_and_dev_have_their_own_parses(cli, splits, tmp_path):
+    english = load_annotator("en")
+    for split, lines in splits.items():
+        write_conllu(tmp_path / f"{split}.conllu", english.annotate(lines))
+    annotator = f"annotation.annotator=conllu:{tmp_path}/{{split}}.conllu"
+    command = ("train", "tiny", f"data.dir={tmp_path}", *SETTINGS, annotator)
+    done = cli(*command, f"output={tmp_path / 'run'}")
+    assert done.code == 0, done.err
+    _use_on_other_text(cli, tmp_path)
+    (tmp_path / "dev.conllu").unlink()
+    done = cli(*command, f"output={tmp_path / 'other'}")
+    assert done.code == 2
+    assert f"{tmp_path}/dev.conllu: expected the parsed file of the split 'dev'" in done.err
+
+
+def _use_on_other_text(cli, folder):
+    """Its annotator knows the lines of training alone: other text needs another."""
+    model = folder / "run"
+    for side in ("en", "de"):
+        (folder / f"other.{side}").write_text(f"The dog saw cats, {side}.\n")
+    files = ("--src", folder / "other.en", "--ref", folder / "other.de")
+    for verb, option, models in (
+        ("evaluate", "--annotator", (model,)),
+        ("compare", "--model-annotator", (model, folder / "other.de")),
+    ):
+        for more, told in (
+            ((), f"got one that would read '{folder}/"),
+            (("--trust-annotator",), "got 'conllu:"),
+        ):
+            refused = cli(verb, *models, *files, *more)
+            assert (refused.code, refused.out) == (2, "")
+            assert "annotator: expected one that " in refused.err
+            assert told in refused.err
+        done = cli(verb, *models, *files, option, "en")
+        assert done.code == 0, done.err
+    refused = cli("serve", model, "--trust-annotator")
+    assert refused.code == 2
+    (line,) = refused.err.splitlines()
+    assert line.startswith(f"error: {model}: expected an annotator of any text, got one that fails on 'a': ")

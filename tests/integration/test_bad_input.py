@@ -11,11 +11,13 @@ import pytest
 import own_process
 
 
-def _refused(done, *lines: str) -> None:
-    """Exit code 2, these lines and no other on stderr, nothing on stdout."""
-    assert done.code == 2, done
-    assert done.err.splitlines() == [f"error: {line}" for line in lines]
-    assert done.out == ""
+def _refused(done, *places: object) -> None:
+    """Exit code 2, nothing on stdout, and on stderr a line for each place that is named, and no other."""
+    assert (done.code, done.out) == (2, ""), done
+    lines = done.err.splitlines()
+    assert len(lines) == len(places), lines
+    for line, place in zip(lines, places, strict=True):
+        assert line.startswith(f"error: {place}"), line
 
 
 def _snapshot(folder: Path) -> dict[str, bytes]:
@@ -24,39 +26,31 @@ def _snapshot(folder: Path) -> dict[str, bytes]:
 
 def test_a_missing_file(train, corpus, tmp_path):
     (corpus / "train.de").unlink()
-    missing = corpus / "train.de"
-    _refused(
-        train(),
-        f"data: expected the file {missing} or {missing}.gz, found neither. "
-        "Check data.dir and the names of the split and the languages.",
-    )
+    _refused(train(), f"data: expected the file {corpus / 'train.de'} or {corpus / 'train.de.gz'},")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("content", "place", "message"),
+    ("content", "place"),
     [
-        (b"a\nb\n", "train.en", "expected as many lines as {tgt}, got 3 and 2. Line n of one file must translate line n of the other."),
-        (b"a\nb\xff\nc\n", "train.de:2", "expected UTF-8, got byte 0xff at byte 2 of the line (4 of the file). Convert the file to UTF-8."),
-        (b"a\nb\nc\0\n", "train.de:3", "expected text, got a NUL at byte 2 of the line (6 of the file)."),
-        ("a\nb\nc\n".encode("utf-16"), "train.de:1", "expected UTF-8, got UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
-        (b"a\tx\nb\nc\n", "train.de:1", "expected one sentence, got a tab at character 2. If the file is not a table, set data.tabs=space to read tabs as spaces."),
-        (b"\n\n\n", "train.en", "expected at least one pair of lines with text, got 3 lines without text."),
+        (b"a\nb\n", "train.en: expected as many lines as {tgt}, got 3 and 2"),
+        (b"a\nb\xff\nc\n", "train.de:2: expected UTF-8, got byte 0xff at byte 2 of the line (4 of the file)"),
+        (b"a\nb\nc\0\n", "train.de:3: expected text, got a NUL at byte 2 of the line (6 of the file)"),
+        ("a\nb\nc\n".encode("utf-16"), "train.de:1: expected UTF-8, got UTF-16"),
+        (b"a\tx\nb\nc\n", "train.de:1: expected one sentence, got a tab at character 2"),
+        (b"\n\n\n", "train.en: expected at least one pair of lines with text, got 3"),
     ],
-)  # fmt: skip
-def test_a_corpus_that_cannot_be_used(train, corpus, tmp_path, content, place, message):
+)
+def test_a_corpus_that_cannot_be_used(train, corpus, tmp_path, content, place):
     (corpus / "train.de").write_bytes(content)
-    _refused(train(), f"{corpus / place}: {message.format(tgt=corpus / 'train.de')}")
+    _refused(train(), corpus / place.format(tgt=corpus / "train.de"))
     assert not (tmp_path / "run").exists()
 
 
 def test_an_empty_corpus(train, corpus, tmp_path):
     (corpus / "train.en").write_bytes(b"")
     (corpus / "train.de").write_bytes(b"")
-    _refused(
-        train(),
-        f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0 lines without text.",
-    )
+    _refused(train(), f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0")
     assert not (tmp_path / "run").exists()
 
 
@@ -66,10 +60,7 @@ def test_a_factor_file_that_slips_by_one_word(train, corpus, tmp_path):
     done = train(*settings)
     assert done.code == 2
     *progress, line = done.err.splitlines()
-    assert line == (
-        f"error: {corpus / 'train.tone'}:2: factor file: expected 4 values, one per word, got 3. "
-        "Word 4, '.', is the first without a value, after 'h' for 'runs'."
-    )
+    assert line.startswith(f"error: {corpus / 'train.tone'}:2: factor file: expected 4 values, ")
     assert not any(one.startswith("error") for one in progress)
     assert not (tmp_path / "run").exists()
 
@@ -87,68 +78,59 @@ def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, t
     assert told == []
     arguments = ("evaluate", tmp_path / "run", "--src", source, "--ref", corpus / "train.de")
     assert cli(*arguments, "--factor", factors).code == 0
-    _refused(
-        cli("translate", tmp_path / "run", source),
-        "user factors: expected values of tone for the words of every line, got none. "
-        "Give them with --factor tone=FILE.",
-    )
+    _refused(cli("translate", tmp_path / "run", source), "user factors: expected values of tone ")
     (corpus / "train.tone").write_text("h l h l\nh l l\nl h l\n")
-    _refused(
-        cli("translate", tmp_path / "run", source, "--factor", factors, "-o", tmp_path / "out"),
-        "line 2: column tone: expected 4 values, one per word, got 3.",
-    )
+    done = cli("translate", tmp_path / "run", source, "--factor", factors, "-o", tmp_path / "out")
+    _refused(done, "line 2: column tone: expected 4 values, one per word, got 3")
     assert not (tmp_path / "out").exists()
 
 
-def test_unknown_keys_and_sums(train, tmp_path, tiny):
+def test_unknown_keys_and_sums(train, tmp_path):
+    done = train("training.lerning_rate=1", "modle.d_ff=3")
     _refused(
-        train("training.lerning_rate=1", "modle.d_ff=3"),
-        "command line: training.lerning_rate: unknown key. Nearest: learning_rate.",
-        "command line: modle: unknown key. Nearest: model.",
+        done,
+        "command line: training.lerning_rate: unknown key. Nearest: l",
+        "command line: modle: unknown key",
     )
+    done = train("infusion.kind=sum_then_concat", "infusion.word_width=11")
     _refused(
-        train("infusion.kind=sum_then_concat", "infusion.word_width=11"),
-        "command line: infusion widths: expected a word width of at least 1 and a sum of d_model = 12, got 11 (word) + "
-        "5 (pos + case + subword, summed) = 16. Change infusion.width, infusion.widths or infusion.word_width.",
+        done,
+        "command line: infusion widths: expected a word width of at least 1 and a sum of d_model = 12, got 11",
     )
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("annotator", "place"),
     [
-        (("annotation.annotator=ne",), "annotator: expected de, de_lower, en, spaces, FOLDER, spacy:NAME_OR_PATH, stanza:LANG, corenlp:URL, conllu:PATH, ptb:PATH, random_tree(ANNOTATOR), chain(ANNOTATOR), other_sentence(ANNOTATOR) or permuted(ANNOTATOR), got 'ne'. Did you mean 'stanza:ne'? If it is the name of an object, give the object itself (annotator=…, in Python)."),
-        (("annotation.annotator=spacy:xx_none",), "the spaCy pipeline 'xx_none' is not installed. Run: python -m spacy download xx_none  # 12 MB for sm to 600 MB for lg"),
-        (("annotation.annotator=conllu:/none.conllu",), "/none.conllu: expected a readable file, got: No such file or directory."),
+        ("ne", "annotator: expected de, de_lower, en, "),
+        (
+            "spacy:xx_none",
+            "the spaCy pipeline 'xx_none' is not installed. Run: python -m spacy download xx_none",
+        ),
+        ("conllu:/none.conllu", "/none.conllu: expected a readable file, "),
     ],
-)  # fmt: skip
-def test_an_annotator_that_is_not_there(train, tmp_path, settings, message):
-    done = train("infusion.kind=add", *settings)
-    _refused(done, message)
+)
+def test_an_annotator_that_is_not_there(train, tmp_path, annotator, place):
+    _refused(train("infusion.kind=add", f"annotation.annotator={annotator}"), place)
     assert not (tmp_path / "run").exists()
 
 
-def test_an_annotator_that_lacks_what_a_factor_needs(train, corpus, tmp_path):
+def test_an_annotator_that_lacks_what_a_factor_needs(train, tmp_path):
     trees = tmp_path / "trees.ptb"
     trees.write_text("(S (NN The) (NN cat) (NN sat) (. .))\n")
     done = train("infusion.kind=add", f"annotation.annotator=ptb:{trees}")
-    _refused(
-        done,
-        f"factor 'pos': expected upos, got none from ptb:{trees}. Choose an annotator that gives it, or drop the factor.",
-    )
+    _refused(done, f"factor 'pos': expected upos, got none from ptb:{trees}.")
 
 
 def test_an_occupied_output_folder(train, tmp_path):
     assert train().code == 0
     before = _snapshot(tmp_path / "run")
     _refused(
-        train(),
-        f"output: expected a new or empty folder, got {tmp_path / 'run'}, which holds another run. "
-        "Choose another output, or give --resume or --overwrite.",
+        train(), f"output: expected a new or empty folder, got {tmp_path / 'run'}, which holds another run."
     )
     _refused(
-        train("seed=2", flags=("--resume",)),
-        "resume: expected seed=1 as in the interrupted run, got 2.",
+        train("seed=2", flags=("--resume",)), "resume: expected seed=1 as in the interrupted run, got 2."
     )
     # Bad data is found before the old run is deleted.
     done = train("data.dev=none", flags=("--overwrite",))
@@ -157,29 +139,25 @@ def test_an_occupied_output_folder(train, tmp_path):
     assert train("seed=2", flags=("--overwrite",)).code == 0
 
 
-def test_other_data_is_not_resumed(train, corpus, tmp_path):
-    assert train().code == 0
-    (corpus / "train.en").write_text("The cat sat.\nA dog runs.\nCats eat.\n")
-    done = train("training.max_steps=3", flags=("--resume",))
-    assert done.code == 2
-    assert done.err.splitlines()[-2:] == [
-        f"error: resume: expected the {split} text of the interrupted run, got another: its sha256 differs."
-        for split in ("train", "dev")
-    ]
-
-
-def test_other_factors_are_not_resumed(train, corpus):
+def test_other_data_and_factors_are_not_resumed(train, corpus):
     settings = ("infusion.kind=add", "infusion.factors=[pos, tone]", "data.factor_files={tone: tone}")
     (corpus / "train.tone").write_text("a b c d\na b c d\na b c\n")
     done = train(*settings)
     assert done.code == 0, done.err
+
+    def told():
+        done = train(*settings, "training.max_steps=3", flags=("--resume",))
+        assert done.code == 2
+        return [line for line in done.err.splitlines() if line.startswith("error: ")]
+
     (corpus / "train.tone").write_text("a b c a\na b c d\na b c\n")
-    done = train(*settings, "training.max_steps=3", flags=("--resume",))
-    assert done.code == 2
-    assert done.err.splitlines()[-1] == (
-        "error: resume: expected the annotation (annotator, its files, factor files) of the interrupted run, "
-        "got another: its sha256 differs."
-    )
+    (line,) = told()
+    assert line.startswith("error: resume: expected the annotation ")
+    (corpus / "train.en").write_text("The cat sat.\nA dog runs.\nCats eat.\n")
+    lines = told()
+    for line, split in zip(lines, ("train", "dev"), strict=False):
+        assert line.startswith(f"error: resume: expected the {split} text of the interrupted run,")
+    assert len(lines) >= 2
 
 
 def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(train, tmp_path):
@@ -210,45 +188,25 @@ def test_tampered_checkpoints_are_skipped_with_a_word(train, tmp_path):
 @pytest.mark.parametrize("limit", [9_000, 30_000])
 def test_a_disk_that_fills_in_training(corpus, tmp_path, limit, full_disk, tiny):
     """No file may grow over a limit: with the lower one the subwords fail, with the higher the first checkpoint."""
-    arguments = [
-        "--quiet",
-        "train",
-        "tiny",
-        f"data.dir={corpus}",
-        f"output={tmp_path / 'run'}",
-        *tiny,
-        "model.d_ff=2003",
-    ]
-    done = own_process.run(full_disk, limit, *arguments)
+    where = (f"data.dir={corpus}", f"output={tmp_path / 'run'}")
+    done = own_process.run(full_disk, limit, "--quiet", "train", "tiny", *where, *tiny, "model.d_ff=2003")
     assert done.returncode == 2, done.stderr
     told, line = done.stderr.splitlines()
     assert "100% of the pairs are also in train." in told  # dev of `tiny` is train
     assert line.startswith(f"error: {tmp_path / 'run'}")
     assert "File too large" in line
-    left = [
-        path for path in (tmp_path / "run").rglob("*") if "partial" in path.name or "checkpoint-" in path.name
-    ]
-    assert left == []
-    assert not (tmp_path / "run" / "manifest.json").exists()
+    names = [path.name for path in (tmp_path / "run").rglob("*")]
+    assert [name for name in names if "partial" in name or "checkpoint-" in name] == []
+    assert "manifest.json" not in names
 
 
 def test_a_disk_that_fills_under_the_translations(digits, tmp_path, full_disk):
-    source = tmp_path / "in.en"
+    source, output = tmp_path / "in.en", tmp_path / "out.de"
     source.write_text("3 1 7\n" * 200)
-    arguments = [
-        "translate",
-        str(digits.none),
-        str(source),
-        "-o",
-        str(tmp_path / "out.de"),
-        "--beam-size",
-        "1",
-    ]
-    done = own_process.run(full_disk, 600, *arguments)
+    done = own_process.run(full_disk, 600, "translate", digits.none, source, "-o", output, "--beam-size", "1")
     assert done.returncode == 2, done.stderr
-    assert done.stderr.splitlines()[-1] == (
-        f"error: {tmp_path / 'out.de'}: expected to write the file, got: File too large. Nothing was written."
-    )
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"error: {output}: expected to write the file, got: File too large.")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en"]
 
 
@@ -259,30 +217,23 @@ def _copy(folder: Path, tmp_path: Path) -> Path:
 
 
 def test_a_truncated_and_a_tampered_model(digits, cli, tmp_path):
-    model = _copy(digits.none, tmp_path)
-    weights = model / "model.safetensors"
+    model, output = _copy(digits.none, tmp_path), ("-o", tmp_path / "out.png")
+    weights, source, reference = (
+        model / "model.safetensors",
+        *(digits.corpus / f"test.{side}" for side in ("en", "de")),
+    )
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-100])
-    truncated = f"{weights}: expected {len(whole)} bytes, got {len(whole) - 100}. It is truncated."
     for arguments in (
-        ("translate", model, digits.corpus / "test.en", "-o", tmp_path / "out"),
-        (
-            "evaluate",
-            model,
-            "--src",
-            digits.corpus / "test.en",
-            "--ref",
-            digits.corpus / "test.de",
-            "-o",
-            tmp_path / "out",
-        ),
-        ("attend", model, "3 1 7", "-o", tmp_path / "out.png"),
+        ("translate", model, source),
+        ("evaluate", model, "--src", source, "--ref", reference),
+        ("attend", model, "3 1 7"),
     ):
-        _refused(cli(*arguments), truncated)
+        done = cli(*arguments, *output)
+        _refused(done, f"{weights}: expected {len(whole)} bytes, got {len(whole) - 100}. It is truncated.")
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     _refused(
-        cli("translate", model, digits.corpus / "test.en"),
-        f"{weights}: expected the content that was written, got another. It was altered.",
+        cli("translate", model, source), f"{weights}: expected the content that was written, got another."
     )
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -310,30 +261,19 @@ def test_a_model_without_its_annotator(digits, cli, tmp_path):
 def test_an_unfinished_model(digits, cli, tmp_path):
     model = _copy(digits.none, tmp_path)
     (model / "manifest.json").unlink()
-    _refused(
-        cli("translate", model, digits.corpus / "test.en"),
-        f"{model}: expected a finished model, got a run that is not finished. "
-        "Wait for it, or continue it with `syntaxformer train … --resume`.",
-    )
+    done = cli("translate", model, digits.corpus / "test.en")
+    _refused(done, f"{model}: expected a finished model, got a run that is not finished.")
 
 
-def test_standard_input_that_is_no_text(digits, cli):
+def test_what_cannot_be_translated(digits, cli, tmp_path):
     done = cli("translate", digits.none, stdin=b"3 1\n2\xc3")
-    assert done.code == 2
-    assert done.err.startswith("error: standard input:2: expected UTF-8, got byte 0xc3 at byte 2")
-    assert done.err.count("\n") == 1
-
-
-def test_files_to_translate_that_are_no_text(digits, cli, tmp_path):
+    _refused(done, "standard input:2: expected UTF-8, got byte 0xc3 at byte 2")
     bad = tmp_path / "bad.en"
     bad.write_bytes(b"3 1\n\xff\n")
+    done = cli("translate", digits.none, bad, "-o", tmp_path / "out")
+    _refused(done, f"{bad}:2: expected UTF-8, got byte 0xff at byte 1 of the line (5 of the file).")
     _refused(
-        cli("translate", digits.none, bad, "-o", tmp_path / "out"),
-        f"{bad}:2: expected UTF-8, got byte 0xff at byte 1 of the line (5 of the file). Convert the file to UTF-8.",
-    )
-    _refused(
-        cli("translate", digits.none, tmp_path / "none"),
-        f"{tmp_path / 'none'}: expected a readable file, got: No such file or directory.",
+        cli("translate", digits.none, tmp_path / "none"), f"{tmp_path / 'none'}: expected a readable file, "
     )
     assert [path.name for path in tmp_path.iterdir()] == ["bad.en"]
 
@@ -353,10 +293,8 @@ def test_the_language_of_a_side_by_its_name(digits, cli, tmp_path):
 
 def test_evaluation_of_files_that_do_not_fit(digits, cli):
     src, ref = digits.corpus / "test.en", digits.corpus / "dev.de"
-    _refused(
-        cli("evaluate", digits.none, "--src", src, "--ref", ref),
-        f"{ref}: expected as many lines as {src}, at least one; got 101 and 103.",
-    )
+    done = cli("evaluate", digits.none, "--src", src, "--ref", ref)
+    _refused(done, f"{ref}: expected as many lines as {src}, at least one; got 101 and 103.")
 
 
 @pytest.mark.parametrize(
@@ -381,26 +319,23 @@ def test_options_that_do_not_fit(digits, cli, arguments, message):
 
 
 def test_a_picture_of_an_unknown_kind(digits, cli, tmp_path):
-    done = cli("attend", digits.none, "3 1", "-o", tmp_path / "x.xyz")
-    assert done.code == 2
-    assert done.err.startswith("error: figure: expected a file ending of ")
-    assert done.err.endswith(", got x.xyz. Use .png.\n")
+    _refused(
+        cli("attend", digits.none, "3 1", "-o", tmp_path / "x.xyz"), "figure: expected a file ending of "
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_demo_needs_an_empty_folder(cli, tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     (tmp_path / "corpus").mkdir()
+    told = f"output: expected a new or empty folder, got {tmp_path}, which holds "
     for flags in ((), ("--overwrite",)):
-        _refused(
-            cli("demo", "-o", tmp_path, *flags),
-            f"output: expected a new or empty folder, got {tmp_path}, which holds corpus, thesis.tex. "
-            "Choose another.",
-        )
+        _refused(cli("demo", "-o", tmp_path, *flags), f"{told}corpus, thesis.tex. Choose another.")
     (tmp_path / "thesis.tex").unlink()
-    _refused(
-        cli("demo", "-o", tmp_path),
-        f"output: expected a new or empty folder, got {tmp_path}, which holds corpus. "
-        "Choose another or give --overwrite.",
-    )
+    _refused(cli("demo", "-o", tmp_path), f"{told}corpus. Choose another or give --overwrite.")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+@pytest.mark.parametrize("verb", ["annotate in.txt -o out.parquet", "experiment run spec.yaml"])
+def test_an_address_without_its_engine(cli, verb):
+    _refused(cli(*verb.split(), "--address", "auto"), "--address: expected --engine ray with it, ")

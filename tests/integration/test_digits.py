@@ -10,8 +10,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 import yaml
 from sacrebleu.metrics import BLEU, CHRF, TER
+from safetensors.torch import load_file
 
 KINDS = ("none", "sum_then_concat")
 
@@ -181,3 +183,33 @@ def test_what_a_trained_folder_costs(digits, cli):
     done = cli("cost", digits.sum_then_concat, "--pieces", "5", "--rounds", "1", "--json")
     assert done.code == 0
     assert json.loads(done.out)["parameters"]["source words and factors"] > 0
+
+
+SMALL = (
+    "data.dev=dev", "subwords.vocab_size=301", "infusion.kind=sum_then_concat", "infusion.width=5", "model.d_model=24",
+    "model.d_ff=31", "model.n_heads=2", "model.dropout=0.2", "training.eval_every=10", "training.precision=fp32",
+    "training.tensorboard=false",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["data.on_disk=true", "subwords.dropout=0.5"])
+def test_stopped_and_resumed(digits, cli, tmp_path, setting):
+    """With its pairs on the disk or cut by BPE-dropout, it is the run that was never stopped."""
+    always = [setting] if "dropout" in setting else []
+
+    def train(name: str, max_steps: int, *flags: str) -> None:
+        where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
+        done = cli("--quiet", "train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags)
+        assert (done.code, done.err) == (0, "")
+
+    train("unbroken", 30, *always)
+    train("stopped", 17, setting)
+    train("stopped", 30, setting, "--resume")
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "stopped"))
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, atol=1e-5, rtol=0)
+    reports = [json.loads((tmp_path / name / "run.json").read_text()) for name in ("unbroken", "stopped")]
+    assert abs(reports[0]["dev_loss"] - reports[1]["dev_loss"]) < 1e-5
+    assert [report["last_step"] for report in reports] == [30, 30]

@@ -39,18 +39,8 @@ runpy.run_path({str(ROOT / "benchmarks" / "gpu.py")!r}, run_name="__main__")
 @pytest.mark.slow
 def test_the_page_is_written_with_little_installed(tmp_path):
     page = tmp_path / "page.md"
-    command = [
-        sys.executable,
-        "-W",
-        "error",
-        "-c",
-        BARE,
-        "--device",
-        "cpu",
-        "--smallest",
-        "--output",
-        str(page),
-    ]
+    options = ("--device", "cpu", "--smallest", "--output", str(page))
+    command = [sys.executable, "-W", "error", "-c", BARE, *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text = page.read_text("utf-8")
@@ -68,9 +58,7 @@ def test_the_page_is_written_with_little_installed(tmp_path):
 def test_a_device_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--device", "cuda:99"])
-    with pytest.raises(
-        SystemExit, match=r"^error: DEVICE: expected a device of this machine, got cuda:99. PyTorch says: "
-    ):
+    with pytest.raises(SystemExit, match=r"^error: DEVICE: .*got cuda:99"):
         runpy.run_path(str(ROOT / "benchmarks" / "gpu.py"), run_name="__main__")
 
 

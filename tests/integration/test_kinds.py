@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from syntaxformer.nn import INFUSION_KINDS
 from syntaxformer.translation.translator import Translator
 from toy_grammar import toy_pairs, write_pairs
 
@@ -146,3 +147,30 @@ def test_a_supervised_head_finds_the_gold_governors(cli, tmp_path):
     done = cli("--quiet", "train", "tiny", *settings)
     assert (done.code, done.err) == (0, "")
     assert json.loads((tmp_path / "model" / "run.json").read_text())["dev_governor_accuracy"] > 0.85
+
+
+SETTINGS = (
+    "data.dev=dev", "subwords.vocab_size=301", "model.d_model=64", "model.d_ff=127", "model.dropout=0.0",
+    "training.max_steps=480", "training.max_batch_tokens=521", "training.learning_rate=0.003",
+    "training.warmup_steps=100", "training.eval_every=240", "training.precision=fp32", "decoding.beam_size=2",
+    "training.tensorboard=false", "lisa={}", "masks.max_distance=5",
+)  # fmt: skip
+
+
+@pytest.mark.skipif("SYNTAXFORMER_EXHAUSTIVE" not in os.environ, reason="half a minute each: make test-long")
+@pytest.mark.parametrize("kind", list(INFUSION_KINDS))
+def test_reversal_is_learned_with_syntax_inside(digits, cli, tmp_path, kind):
+    folder = tmp_path / kind
+    where = (f"data.dir={digits.corpus}", f"output={folder}", f"infusion.kind={kind}")
+    done = cli("--quiet", "train", "tiny", *where, *SETTINGS)
+    assert (done.code, done.err) == (0, ""), done.err
+    done = cli("translate", folder, digits.corpus / "test.en")
+    assert done.err == ""
+    found, expected = done.out.splitlines(), Path(digits.corpus / "test.de").read_text().splitlines()
+    assert len(found) == len(expected)
+    assert sum(map(str.__eq__, found, expected)) / len(expected) > 0.95
+    # Chance is some 0.2; more than 0.7 is not in these trees, a tagger's idea of digits.
+    assert json.loads((folder / "run.json").read_text())["dev_governor_accuracy"] > 0.3
+    figure = tmp_path / "attention.png"
+    done = cli("attend", folder, "3 1 7", "-o", figure)
+    assert (done.code, done.out.splitlines()[0]) == (0, f"{folder}: 7 1 3")

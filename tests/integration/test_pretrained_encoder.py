@@ -11,7 +11,6 @@ from torch.testing import assert_close
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import syntaxformer as sf
-from syntaxformer.annotate.controls import Control
 
 TEXTS = [
     "John slipped in front of anyone who was there.",
@@ -79,14 +78,3 @@ def test_a_checkpoint_is_infused_trained_saved_and_loaded(checkpoint, sentences,
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
     right, words = model.infusion.seen.governor_hits()[5]
     assert 0 < right <= words == sum(len(one.words) for one in sentences)
-
-
-def test_relations_change_what_an_opened_checkpoint_says(checkpoint, sentences):
-    tokenizer, model = AutoTokenizer.from_pretrained(checkpoint), _model(checkpoint)
-    config = sf.InfusionConfig(preset="paper", masks={})
-    batch = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((one,)) for one in sentences])
-    wrong = Control(sf.load_annotator("en+phrases"), "random_tree").change(sentences)
-    shuffled = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((one,)) for one in wrong])
-    sf.infuse(model, config)
-    with torch.no_grad():
-        assert float((model(**batch).logits - model(**shuffled).logits).abs().max()) > 1e-4

@@ -60,19 +60,33 @@ def _recipe(start: Path, everyday: Path, output: Path, *settings: str) -> Any:
     return load_recipe("finetune_translator", [*where, *SMALL, *settings])
 
 
+@pytest.fixture
+def recipe_of(checkpoints, everyday, tmp_path):
+    """The recipe of a short run, from a checkpoint of a kind or in a folder."""
+
+    def make(start, *settings, output="out", data=everyday):
+        return _recipe(checkpoints.get(start, start), data, tmp_path / output, *settings)
+
+    return make
+
+
+@pytest.fixture
+def tune(recipe_of):
+    """Train such a run; returns its folder."""
+    return lambda *settings, **where: train_translator(recipe_of(*settings, **where))
+
+
 def _texts(translator: Translator, lines: list[str], **options: Any) -> list[str]:
     return [best[0].text for best in translator.translate(lines, **options)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_untrained_it_translates_as_the_checkpoint(
-    kind: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
-) -> None:
+def test_untrained_it_translates_as_the_checkpoint(kind, checkpoints, tune):
     """With tags, biases and LISA in it, at a rate of nothing: transformers' own search gives the same text."""
     syntax = SYNTAX[:3]  # LISA replaces a head, which changes what is computed
     rates = ("training.learning_rate=1e-20", "training.infusion_learning_rate=1e-20")
-    folder = train_translator(_recipe(checkpoints[kind], everyday, tmp_path / "out", *syntax, *rates))
+    folder = tune(kind, *syntax, *rates)
     translator = Translator.load(folder)
     model, tokenizer = (
         AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).eval(),
@@ -122,16 +136,14 @@ def test_untrained_it_translates_as_the_checkpoint(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["marian", "nllb"])
-def test_generate_of_transformers_searches_as_the_recipe_says(
-    kind: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
-) -> None:
+def test_generate_of_transformers_searches_as_the_recipe_says(kind, tune):
     """Not greedily, and not up to twenty pieces, which are transformers' own defaults."""
     settings = (
         "decoding.length_penalty=0.6",
         "decoding.no_repeat_ngram_size=3",
         "training.learning_rate=0.003",
     )
-    folder = train_translator(_recipe(checkpoints[kind], everyday, tmp_path / "out", *settings))
+    folder = tune(kind, *settings)
     model = AutoModelForSeq2SeqLM.from_pretrained(folder)
     kept = model.generation_config
     assert (kept.num_beams, kept.length_penalty, kept.no_repeat_ngram_size) == (2, 0.6, 3)
@@ -155,7 +167,7 @@ def tuned(checkpoints: dict[str, Path], everyday: Path, tmp_path_factory: pytest
 
 
 @pytest.mark.slow
-def test_every_verb_takes_it(tuned: Path, everyday: Path, cli: Any, tmp_path: Path) -> None:
+def test_every_verb_takes_it(tuned, everyday, cli, tmp_path):
     """Translate, evaluate, attend; LISA's heads take the parser's governors; an export says why not."""
     source, reference = everyday / "dev.en", everyday / "dev.de"
     done = cli("translate", tuned, source, "-o", tmp_path / "out.de")
@@ -175,7 +187,7 @@ def test_every_verb_takes_it(tuned: Path, everyday: Path, cli: Any, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_attention_is_a_distribution_over_the_source(tuned: Path) -> None:
+def test_attention_is_a_distribution_over_the_source(tuned):
     """Of a pretrained decoder, whose fast attention gives none."""
     seen = cross_attention(Translator.load(tuned), "I see a cat.", translation="Ich sehe eine Katze.")
     torch.testing.assert_close(torch.from_numpy(seen.weights.sum(-1)), torch.ones(seen.weights.shape[:-1]))
@@ -183,7 +195,7 @@ def test_attention_is_a_distribution_over_the_source(tuned: Path) -> None:
     assert set(seen.factors) == {"pos", "case"}
 
 
-def test_the_service_takes_it(tuned: Path) -> None:
+def test_the_service_takes_it(tuned):
     """The engine shows its tags, its shape, and for the explorer its attention and trees."""
     from syntaxformer.serve.engines import TranslatorEngine
     from syntaxformer.serve.schemas import ExplainSettings, TranslateSettings
@@ -200,7 +212,7 @@ def test_the_service_takes_it(tuned: Path) -> None:
 
 @pytest.mark.slow
 @needs_chromium
-def test_the_explorer_shows_it_like_our_own(tuned: Path) -> None:
+def test_the_explorer_shows_it_like_our_own(tuned):
     """In the browser: pieces of its own tokenizer with tags, its alignment, the parser's trees."""
     from syntaxformer.serve import ServiceConfig, create_app
     from syntaxformer.serve.engines import TranslatorEngine
@@ -238,9 +250,7 @@ def test_the_explorer_shows_it_like_our_own(tuned: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_encoder_is_probed_and_it_is_compared(
-    tuned: Path, everyday: Path, cli: Any, tmp_path: Path
-) -> None:
+def test_its_encoder_is_probed_and_it_is_compared(tuned, everyday, cli, tmp_path):
     """States of words come from each layer; sentence by sentence it is compared like our own."""
     from syntaxformer.study.word_states import translator_words
 
@@ -259,14 +269,12 @@ EXPORTS = [(kind, infusion) for kind in KINDS for infusion in ("none", "add", "c
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "infusion"), EXPORTS)
-def test_export_to_ctranslate2_translates_the_same(
-    kind: str, infusion: str, checkpoints: dict[str, Path], everyday: Path, cli: Any, tmp_path: Path
-) -> None:
+def test_export_to_ctranslate2_translates_the_same(kind, infusion, checkpoints, cli, tmp_path, tune):
     """Plain, and with tags as a second source stream; log-probabilities are compared on the way."""
     pytest.importorskip("ctranslate2")
     settings = (f"infusion.kind={infusion}", "training.learning_rate=0.003")
     start = checkpoints[kind] if kind != "marian" else make_translator(kind, tmp_path / "start", padding=True)
-    folder = train_translator(_recipe(start, everyday, tmp_path / "trained", *settings))
+    folder = tune(start, *settings, output="trained")
     done = cli("export", folder, tmp_path / "export")
     assert (done.code, done.err.count("error")) == (0, 0), done.err
     assert json.loads((tmp_path / "export" / "export.json").read_text())["largest_difference"] < 1e-3
@@ -275,9 +283,7 @@ def test_export_to_ctranslate2_translates_the_same(
 
 
 @pytest.mark.slow
-def test_adapters_are_merged_and_saved_apart(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
-) -> None:
+def test_adapters_are_merged_and_saved_apart(checkpoints, recipe_of):
     """Only they and the infusion are trained; PEFT reads what was saved, and computes what the merge does."""
     from peft import PeftModel
 
@@ -288,7 +294,7 @@ def test_adapters_are_merged_and_saved_apart(
         "training.learning_rate=0.01",
     )
     start = checkpoints["marian"]
-    recipe = _recipe(start, everyday, tmp_path / "out", *settings)
+    recipe = recipe_of(start, *settings)
     folder = train_translator(recipe)
     merged = sf.load(folder).eval()
     original = AutoModelForSeq2SeqLM.from_pretrained(start)
@@ -305,7 +311,7 @@ def test_adapters_are_merged_and_saved_apart(
 
 
 @pytest.mark.slow
-def test_stopped_and_resumed(checkpoints: dict[str, Path], everyday: Path, cli: Any, tmp_path: Path) -> None:
+def test_stopped_and_resumed(checkpoints, everyday, cli, tmp_path):
     """A run with adapters and syntax that was stopped ends as one that was not."""
 
     def train(name: str, max_steps: int, *flags: str) -> None:
@@ -328,7 +334,7 @@ def test_stopped_and_resumed(checkpoints: dict[str, Path], everyday: Path, cli: 
 
 
 @pytest.mark.slow
-def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path: Path) -> None:
+def test_characters_that_the_tokenizer_lacks(everyday, cli, tmp_path):
     """Counted with lines and said; learned when that is asked, and then read and written."""
     start = make_translator("marian", tmp_path / "start", without="ßäöüÄÖÜ")
     where = (f"model.init_from={start}", f"data.dir={everyday}")
@@ -364,7 +370,7 @@ def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_translator_of_ours_goes_on_with_other_data(everyday: Path, tmp_path: Path) -> None:
+def test_a_translator_of_ours_goes_on_with_other_data(everyday, tmp_path):
     """From a folder that `train` wrote: its pieces, shape and infusion; masks may be added. Then again."""
     tiny = ("model.d_model=24", "model.d_ff=32", "model.n_heads=2", "subwords.vocab_size=310")
     where = (f"data.dir={everyday}", *SMALL[:1], *SMALL[1:])
@@ -404,21 +410,19 @@ def _child(parent: Path, where: tuple[str, ...], output: Path, *settings: str) -
 
 
 @pytest.mark.slow
-def test_a_tuned_one_goes_on_as_it_is(tuned: Path, everyday: Path, tmp_path: Path) -> None:
+def test_a_tuned_one_goes_on_as_it_is(tuned, recipe_of, tune):
     """What is infused stays, with the values of its factors; more cannot be infused."""
     rates = ("training.learning_rate=1e-20", "training.infusion_learning_rate=1e-20")
-    folder = train_translator(_recipe(tuned, everyday, tmp_path / "again", *rates))
+    folder = tune(tuned, *rates, output="again")
     assert _texts(Translator.load(folder), LINES) == _texts(Translator.load(tuned), LINES)
     with pytest.raises(ConfigError, match=r"infusion: expected that of model\.init_from"):
-        _recipe(tuned, everyday, tmp_path / "more", "masks={max_distance: 3}")
+        recipe_of(tuned, "masks={max_distance: 3}", output="more")
 
 
-def test_a_batch_that_does_not_fit_is_divided(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_a_batch_that_does_not_fit_is_divided(monkeypatch, caplog, recipe_of):
     """Gradients of an update of two batches are the same, though the second fails in its backward pass."""
     dropouts = ("model.dropout=0", "model.attention_dropout=0", "model.activation_dropout=0")
-    recipe = _recipe(checkpoints["marian"], everyday, tmp_path / "o", *dropouts, "training.accumulate=2")
+    recipe = recipe_of("marian", *dropouts, "training.accumulate=2", output="o")
     data = prepare(recipe)
     collate = TranslationCollator(data.train, data.encoder.tokenizer.pad_token_id)
     batches = [collate(range(0, 12)), collate(range(12, 40))]
@@ -475,22 +479,20 @@ def test_a_batch_that_does_not_fit_is_divided(
         (("data.max_pieces=4000", "training.max_batch_tokens=4000"), r"data\.max_pieces: expected up to 128"),
     ],
 )
-def test_what_does_not_go_with_a_checkpoint_is_refused(
-    settings: tuple[str, ...], message: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
-) -> None:
+def test_what_does_not_go_with_a_checkpoint_is_refused(settings, message, tune):
     """By its key, before anything is trained."""
     with pytest.raises(ConfigError, match=message):
-        train_translator(_recipe(checkpoints["marian"], everyday, tmp_path / "out", *settings))
+        tune("marian", *settings)
 
 
 @pytest.mark.parametrize("key", ["model.add_characters=true", "model.prompt=x", "training.lora.r=2"])
-def test_keys_of_a_checkpoint_need_one(key: str, everyday: Path, tmp_path: Path) -> None:
+def test_keys_of_a_checkpoint_need_one(key, everyday, tmp_path):
     """Else they would be passed over."""
     with pytest.raises(ConfigError, match=r"expected model\.init_from beside it"):
         load_recipe("tiny", [f"data.dir={everyday}", f"output={tmp_path}", key])
 
 
-def test_a_folder_whose_infusion_was_taken_away_is_refused(tuned: Path, tmp_path: Path) -> None:
+def test_a_folder_whose_infusion_was_taken_away_is_refused(tuned, tmp_path):
     """It would translate without its syntax."""
     import shutil
 
@@ -503,76 +505,68 @@ def test_a_folder_whose_infusion_was_taken_away_is_refused(tuned: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_a_preset_that_destroys_the_checkpoint_is_warned_of(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
-) -> None:
+def test_a_preset_that_destroys_the_checkpoint_is_warned_of(caplog, tune):
     """As fine-tuning does: with the preset of the paper it is another network from the first step on."""
-    train_translator(_recipe(checkpoints["bart"], everyday, tmp_path / "a", "masks={}"))
+    tune("bart", "masks={}", output="a")
     assert "another network" not in caplog.text
     settings = ("masks={}", "infusion.preset=paper")
-    train_translator(_recipe(checkpoints["bart"], everyday, tmp_path / "b", *settings))
+    tune("bart", *settings, output="b")
     assert "this is another network than the one that was pretrained" in caplog.text
 
 
-def test_t5_has_one_rate_of_dropout(checkpoints: dict[str, Path], everyday: Path, tmp_path: Path) -> None:
+def test_t5_has_one_rate_of_dropout(recipe_of):
     """Another one would have no effect."""
     with pytest.raises(ConfigError, match=r"model\.attention_dropout: expected none in a t5 model"):
-        _recipe(checkpoints["t5"], everyday, tmp_path, "model.attention_dropout=0.3")
+        recipe_of("t5", "model.attention_dropout=0.3")
 
 
-def test_a_second_generation_keeps_what_the_first_was_told(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
-) -> None:
+def test_a_second_generation_keeps_what_the_first_was_told(recipe_of, tune):
     """NLLB's plain quotes and its codes; other languages and codes are refused, not passed over."""
-    folder = train_translator(_recipe(checkpoints["nllb"], everyday, tmp_path / "first"))
-    child = _recipe(folder, everyday, tmp_path / "second")
+    folder = tune("nllb", output="first")
+    child = recipe_of(folder, output="second")
     assert child.data.normalize_punctuation is True
     assert Translator.load(folder).info.normalize_punctuation
     with pytest.raises(ConfigError, match=r"model\.tgt_code: expected none"):
-        _recipe(folder, everyday, tmp_path / "second", "model.tgt_code=zho_Hans")
-    other = _recipe(folder, everyday, tmp_path / "second", "data.tgt_language=fr")
+        recipe_of(folder, "model.tgt_code=zho_Hans", output="second")
+    other = recipe_of(folder, "data.tgt_language=fr", output="second")
     with pytest.raises(ConfigError, match="whose codes or prompt are in its pieces"):
         train_translator(other)
 
 
 @pytest.mark.slow
-def test_a_prompt_and_another_annotator_are_not_passed_on_in_silence(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
-) -> None:
+def test_a_prompt_and_another_annotator_are_not_passed_on_in_silence(caplog, recipe_of, tune):
     """A child for another language would read the parent's prompt; one with other tags says so."""
     tagged = ("infusion.kind=add", "annotation.annotator=de", "annotation.force=true")
     prompt = "model.prompt='translate English to German: '"
-    folder = train_translator(_recipe(checkpoints["t5"], everyday, tmp_path / "first", prompt, *tagged))
-    train_translator(_recipe(folder, everyday, tmp_path / "same", *tagged[1:]))
+    folder = tune("t5", prompt, *tagged, output="first")
+    tune(folder, *tagged[1:], output="same")
     assert "whose tags and trees may differ" not in caplog.text
-    train_translator(_recipe(folder, everyday, tmp_path / "second"))
+    tune(folder, output="second")
     assert "model.init_from was trained with de, this run annotates with en" in caplog.text
-    other = _recipe(folder, everyday, tmp_path / "third", "data.tgt_language=fr")
+    other = recipe_of(folder, "data.tgt_language=fr", output="third")
     with pytest.raises(ConfigError, match="codes or prompt are in its pieces"):
         train_translator(other)
 
 
-def test_an_ending_that_names_no_language_chooses_no_code(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, caplog: Any
-) -> None:
+def test_an_ending_that_names_no_language_chooses_no_code(everyday, tmp_path, caplog, recipe_of):
     """`src` is also Sardinian of Logudoro, for which NLLB has a code; `source` is nothing."""
     for split in ("train", "dev"):
         for ending in ("src", "source"):
             (tmp_path / f"{split}.{ending}").write_bytes((everyday / f"{split}.en").read_bytes())
         (tmp_path / f"{split}.de").write_bytes((everyday / f"{split}.de").read_bytes())
     for ending in ("src", "source"):
-        recipe = _recipe(checkpoints["nllb"], tmp_path, tmp_path / "out", f"data.src={ending}")
+        recipe = recipe_of("nllb", f"data.src={ending}", data=tmp_path)
         with pytest.raises(ConfigError, match=r"model\.src_code: .*unknown language"):
             prepare(recipe)
     told = ("data.src=src", "model.src_code=eng_latn", "model.add_codes=true")
     with caplog.at_level("INFO", "syntaxformer.data"):
-        prepare(_recipe(checkpoints["nllb"], tmp_path, tmp_path / "out", *told))
+        prepare(recipe_of("nllb", *told, data=tmp_path))
     assert "language codes: eng_latn (a new one) → deu_Latn" in caplog.text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["t5", "mt5"])
-def test_an_output_layer_of_its_own_stays(kind: str, everyday: Path, cli: Any, tmp_path: Path) -> None:
+def test_an_output_layer_of_its_own_stays(kind, cli, tmp_path, tune):
     """T5 1.1's and mT5's, though transformers' config says that it is tied: with new pieces, and exported."""
     pytest.importorskip("ctranslate2")
     start = make_translator("t5", tmp_path / "start", without="ßäöüÄÖÜ")
@@ -585,7 +579,7 @@ def test_an_output_layer_of_its_own_stays(kind: str, everyday: Path, cli: Any, t
     config.pop("scale_decoder_outputs", None)
     (start / "config.json").write_text(json.dumps(config))
     settings = ("model.add_characters=true", "training.learning_rate=1e-20", "infusion.kind=add")
-    folder = train_translator(_recipe(start, everyday, tmp_path / "out", *settings))
+    folder = tune(start, *settings)
     output = Translator.load(folder).model.get_output_embeddings().weight
     assert len(output) > n_known
     torch.testing.assert_close(output[:n_known], own)
@@ -593,37 +587,31 @@ def test_an_output_layer_of_its_own_stays(kind: str, everyday: Path, cli: Any, t
     assert done.code == 0, done.err
 
 
-def test_a_stored_recipe_is_read_again(tuned: Path, everyday: Path, tmp_path: Path) -> None:
+def test_a_stored_recipe_is_read_again(tuned, tmp_path, recipe_of):
     """Also where what is infused comes from the folder that it started from."""
-    masks = _recipe(tuned, everyday, tmp_path / "again")
+    masks = recipe_of(tuned, output="again")
     path = tmp_path / "recipe.yaml"
     path.write_text(masks.to_yaml(), "utf-8")
     assert load_recipe(path).infusion == masks.infusion
 
 
 @pytest.mark.slow
-def test_an_infused_folder_without_a_recipe_is_a_start(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
-) -> None:
+def test_an_infused_folder_without_a_recipe_is_a_start(checkpoints, tmp_path, tune):
     """What `infuse` and `save_pretrained` wrote, with the values of its factors."""
     model = AutoModelForSeq2SeqLM.from_pretrained(checkpoints["marian"])
     sf.infuse(model, "masks,pos_add").save_pretrained(tmp_path / "infused")
     AutoTokenizer.from_pretrained(checkpoints["marian"]).save_pretrained(tmp_path / "infused")
-    folder = train_translator(_recipe(tmp_path / "infused", everyday, tmp_path / "out"))
+    folder = tune(tmp_path / "infused")
     translator = Translator.load(folder)
     assert translator.encoder.factors == ("pos",)
     assert translator.model.infusion.config.masks is not None
 
 
-def test_saved_adapters_are_written_again(
-    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
-) -> None:
+def test_saved_adapters_are_written_again(recipe_of):
     """A run that goes on replaces them; their folder can be read like any other."""
     settings = ("training.lora.r=2", "training.lora.keep_adapter=true")
     for steps, resume in ((2, False), (4, True)):
-        recipe = _recipe(
-            checkpoints["marian"], everyday, tmp_path / "o", *settings, f"training.max_steps={steps}"
-        )
+        recipe = recipe_of("marian", *settings, f"training.max_steps={steps}", output="o")
         folder = train_translator(recipe, resume=resume)
     assert (folder / "lora").stat().st_mode & 0o111
     assert json.loads((folder / "run.json").read_text())["last_step"] == 4

@@ -107,13 +107,7 @@ def good(cli, tmp_path_factory):
     for arguments in (
         ("train", "tiny", f"output={home / 'translator'}", "infusion.kind=none", *sizes, *data),
         ("export", home / "translator", home / "exported", "--quantization", "int8"),
-        (
-            "train",
-            "finetune_translator",
-            f"model.init_from={home / 'start'}",
-            f"output={home / 'marian'}",
-            *data,
-        ),
+        ("train", "finetune_translator", f"model.init_from={home / 'start'}", f"output={home}/marian", *data),
         ("finetune", "--task", "classify", "--train", home / "rows.tsv", "--model", home / "encoder", *head),
     ):
         done = cli("--quiet", *arguments)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
 import syntaxformer as sf
 from syntaxformer.cli.main import main
+from tiny_hosts import BERT
 
 PACKAGE = Path(sf.__file__).parent
 
@@ -58,17 +58,8 @@ def test_one_line_through_an_infused_translator(digits, tmp_path, monkeypatch):
 
 def test_one_sentence_through_an_infused_encoder():
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "runs", "."]
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, "[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
-    shape = BertConfig(
-        vocab_size=len(words),
-        hidden_size=12,
-        num_attention_heads=2,
-        num_hidden_layers=1,
-        intermediate_size=17,
-    )
+    fast = BertTokenizerFast(vocab={word: place for place, word in enumerate(words)})
+    shape = BertConfig(**BERT)
 
     def once():
         config = sf.InfusionConfig(masks={})

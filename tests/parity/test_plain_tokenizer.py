@@ -29,18 +29,8 @@ TEXT = [
 ODD = [
     *("", " ", "   ", "\t", "a  b", " a", "a ", "\u00a0", "x\u200by", "e\u0301 é", "İstanbul ﬁnden ﬀ"),
     *("</s>", "<s> a </s>", "<pad>", "<unk><unk>", "a<s>b", "<0x0A>", "▁", "▁a▁", "a▁b", "￨ % @@"),
-    *(
-        "👍🏽 👩‍👩‍👧",
-        "\U0001d518",
-        "\ufeffa",
-        "\u202eabc",
-        "\x01\x7f",
-        "\ufffd",
-        "a" * 999,
-        "🙂" * 50,
-        "-- ... !!!",
-    ),
-]
+    *("👍🏽 👩‍👩‍👧", "\U0001d518", "\ufeffa", "\u202eabc", "\x01\x7f", "\ufffd", "a" * 999, "🙂" * 50, "-- ... !!!"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["own", "marian", "mbart"])

@@ -1,4 +1,4 @@
-"""The collapsed syntax attention is the loop over masks: values and all gradients, in every mode."""
+"""The collapsed syntax attention is the loop over masks: values and all gradients; its graph for export in values."""
 
 from __future__ import annotations
 
@@ -59,12 +59,16 @@ def _run(function: Any, arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _assert_same(arguments: dict[str, Any], tolerance: float = 1e-5) -> None:
-    fast, reference = _run(syntax_attention, arguments), _run(syntax_attention_reference, arguments)
-    for name, expected in reference.items():
-        assert torch.isfinite(fast[name]).all(), name
-        scale = max(1.0, float(expected.abs().max()))
-        difference = float((fast[name].float() - expected.float()).abs().max()) / scale
-        assert difference < tolerance, f"{name}: {difference}"
+    reference = _run(syntax_attention_reference, arguments)
+    with torch.no_grad():
+        graph = dict(zip(("output", "weights"), syntax_attention_graph(**arguments), strict=True))
+    for found in (_run(syntax_attention, arguments), graph):
+        for name, tensor in found.items():
+            expected = reference[name]
+            assert torch.isfinite(tensor).all(), name
+            scale = max(1.0, float(expected.abs().max()))
+            difference = float((tensor.float() - expected.float()).abs().max()) / scale
+            assert difference < tolerance, f"{name}: {difference}"
 
 
 @pytest.mark.parametrize(("mode", "on_empty_row"), MODES)
@@ -209,3 +213,12 @@ def test_a_closed_gate_is_plain_attention_on_rows_far_below_zero() -> None:
         query, key, value = (arguments[name] for name in ("query", "key", "value"))
         plain = torch.nn.functional.scaled_dot_product_attention(query, key, value, bias)
         torch.testing.assert_close(output, plain, atol=2e-5, rtol=0)
+
+
+def test_dropout_of_the_graph_is_of_the_attention() -> None:
+    arguments = _inputs(2)
+    plain, dropped = (syntax_attention_graph(**arguments, dropout=prob)[0] for prob in (0.0, 0.5))
+    assert not torch.equal(plain, dropped)
+    torch.manual_seed(0)
+    drawn = torch.stack([syntax_attention_graph(**arguments, dropout=0.5)[0] for _ in range(600)]).mean(0)
+    assert (drawn - plain).abs().mean() < 0.1 * plain.abs().mean()

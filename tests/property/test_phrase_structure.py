@@ -1,8 +1,14 @@
 """Whatever the parse, its phrases hold every word once, in order; making a tree projective keeps ancestors."""
 
+from dataclasses import replace
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syntaxformer.syntax import WordColumns
+from syntaxformer.syntax.piece_relations import phrases_of, phrases_of_lines
+from syntaxformer.syntax.relations import phrase_columns
 from syntaxformer.trees import (
     ROOT,
     Sentence,
@@ -13,6 +19,7 @@ from syntaxformer.trees import (
     projective_governors,
     tags_of,
 )
+from syntaxformer.trees.phrase_structure import brackets_of_parse
 
 RELATION_NAMES = (
     "nsubj csubj expl obj iobj obl obl:unmarked nmod nmod:poss nmod:desc amod nummod det case mark aux aux:pass "
@@ -22,23 +29,8 @@ RELATION_NAMES = (
 TAG_NAMES = "NOUN PROPN PRON VERB AUX ADJ ADV ADP DET NUM SYM PART SCONJ CCONJ INTJ X PUNCT made-up"
 RELATIONS, TAGS = RELATION_NAMES.split(), TAG_NAMES.split()
 WORDS = [
-    "w",
-    "who",
-    "that",
-    "das",
-    "to",
-    "according",
-    "``",
-    "''",
-    '"',
-    ",",
-    ".",
-    "?",
-    "(",
-    ")",
-    "--",
-    "\u00a0",
-]
+    "w", "who", "that", "das", "to", "according", "``", "''", '"', ",", ".", "?", "(", ")", "--", "\u00a0",
+]  # fmt: skip
 
 
 @st.composite
@@ -90,3 +82,22 @@ def test_words_only_move_up_and_no_further_than_needed(governors):
         for passed in path[: path.index(governor)]:
             between = range(min(word, passed) + 1, max(word, passed))
             assert any(passed not in ancestors(other, governors) for other in between)
+
+
+def same(one, other):
+    return all(map(np.array_equal, one.arrays, other.arrays))
+
+
+@given(parses())
+def test_columns_of_a_parse_are_those_of_its_brackets(parse):
+    lazy = replace(parse, constituency=brackets_of_parse)
+    written = replace(parse, constituency=lazy.constituency)
+    assert lazy == written
+    assert same(phrases_of(lazy), phrases_of(written))
+    assert same(phrases_of(lazy), phrases_of(parse))
+    for governors in (None, parse.governors):
+        assert same(phrase_columns(parse, governors), phrase_columns(written.constituency, governors))
+    lines = [
+        WordColumns.from_sentences([one, replace(one, governors=one.governors)]) for one in (lazy, written)
+    ]
+    assert same(*map(phrases_of_lines, lines))

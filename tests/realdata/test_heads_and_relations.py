@@ -7,8 +7,8 @@ import gzip
 import numpy as np
 import pytest
 
-from syntaxformer.syntax import constituency_relations, dependency_relations
-from syntaxformer.trees import leaves_of, read_conllu, read_ptb, remove_traces, strip_functions
+from syntaxformer.syntax import constituency_relations
+from syntaxformer.trees import leaves_of, read_ptb, remove_traces, strip_functions
 
 pytestmark = pytest.mark.slow
 
@@ -43,10 +43,3 @@ def test_heads_of_the_penn_treebank_sample(data_root):
     # What is left is convention: they take the last conjunct, the last noun in apposition, the verb over "to".
     # 86.7 % was measured.
     assert agreed / n_words > 0.86
-
-
-def test_relations_of_english_ewt(data_root):
-    for sentence in read_conllu(data_root / "ud" / "en_ewt-ud-dev.conllu.gz"):
-        assert sentence.governors is not None
-        found = dependency_relations(sentence.governors)
-        assert governors_of(found, 15) == list(sentence.governors)

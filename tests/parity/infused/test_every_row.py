@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
-import transformers as hf
 from torch.testing import assert_close
 
 import syntaxformer as sf
@@ -81,39 +78,20 @@ def test_what_is_generated(tiny, writer, beams):
         assert torch.equal(steps[0][:, :3].argmax(-1), written[:, 1:4])
 
 
-def test_auto_classes_load_it_with_its_syntax(tiny, any_model, tmp_path):
-    model, batch = _infused(tiny, any_model)
-    model.save_pretrained(tmp_path)
-    kind = type(model).__name__
-    auto = (
-        hf.AutoModelForSequenceClassification if kind.endswith("ForSequenceClassification") else hf.AutoModel
-    )
-    if hasattr(type(model), "generate"):
-        auto = hf.AutoModelForSeq2SeqLM
-    if kind.endswith("EncoderModel"):  # no Auto class of transformers gives an encoder of T5 alone
-        auto = type(model)
-    again = auto.from_pretrained(tmp_path).eval()
-    assert type(again) is type(model)
-    assert again.infusion.family == FAMILIES[model.config.model_type]
-    assert_close(_scores(tiny, again, batch), _scores(tiny, model, batch), atol=1e-5, rtol=1e-5)
-
-
-def test_a_twin_of_the_same_config_stays_plain_and_a_copy_is_one_of_its_own(tiny, any_family):
+def test_models_of_the_same_config_stay_plain(tiny, any_family):
+    """What was made of it before, and what is made of it or of the infused model's afterwards."""
     plain, batch = tiny.model(any_family), tiny.batch(any_family)
-    twin = type(plain)(plain.config).eval()
+    config = plain.config
+    twin = type(plain)(config).eval()
     twin.load_state_dict(plain.state_dict())
-    expected, before = tiny.scores(plain(**batch.inputs)), plain.config.to_dict()
+    expected, before = tiny.scores(plain(**batch.inputs)), config.to_dict()
+    make = type(plain)
     sf.infuse(plain, tiny.all_of(any_family))
     tiny.open(plain)
     assert torch.equal(tiny.scores(twin(**batch.inputs)), expected)
-    assert twin.config.to_dict() == before
-    found, other = _scores(tiny, plain, batch), copy.deepcopy(plain)
-    assert_close(_scores(tiny, other, batch), found, atol=1e-6, rtol=1e-6)
-    with torch.no_grad():
-        for parameter in other.infusion.parameters():
-            parameter.zero_()
-    assert float((_scores(tiny, other, batch) - found).abs().max()) > 1e-4
-    assert_close(_scores(tiny, plain, batch), found, atol=1e-6, rtol=1e-6)
+    assert config.to_dict() == before
+    for late in (config, plain.config):
+        assert bool(tiny.scores(make(late).eval()(**batch.inputs)).isfinite().all())
 
 
 @pytest.mark.parametrize("order", ["infuse first", "adapt first"])

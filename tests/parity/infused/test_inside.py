@@ -43,6 +43,7 @@ def _states_before(model, batch, layer):
         {"preset": "paper", "mode": "additive"},
         {"preset": "paper", "mode": "additive", "on_empty_row": "zero"},
         {"preset": "paper", "per_layer": True},
+        *({"preset": "paper", "topical": False, "summation": way} for way in ("sum", "scaled", "mean")),
     ],
 )
 def test_attention_is_the_reference(tiny, masks):
@@ -55,36 +56,22 @@ def test_attention_is_the_reference(tiny, masks):
         model.bert.encoder.layer[1].attention.self,
         model.bert.encoder.layer[1].attention.output.dense,
     )
-    topical, gate = model.infusion.topical_of(1), model.infusion.gate_of(1)
+    weight, bias, queries, gate = dense.weight, dense.bias, None, None
+    if masks.get("topical", True):
+        topical, gate = model.infusion.topical_of(1), model.infusion.gate_of(1)
+        queries = topical.head_queries(dense.weight)
+        weight, bias = topical.output_layer(dense.weight, dense.bias, gate)
     query, key, value = (
         _heads(linear, seen["before"]) for linear in (module.query, module.key, module.value)
     )
     mixed, _ = syntax_attention_reference(
-        query, key, value, batch.syntax["syntax"], topical.head_queries(dense.weight), batch.mask,
-        mode=masks.get("mode", "multiplicative"), on_empty_row=masks.get("on_empty_row", "full"),
-        include_full="preset" not in masks, gate=gate,
+        query, key, value, batch.syntax["syntax"], queries, batch.mask, mode=masks.get("mode", "multiplicative"),
+        on_empty_row=masks.get("on_empty_row", "full"), include_full="preset" not in masks, gate=gate,
+        summation=masks.get("summation", "scaled"),
     )  # fmt: skip
-    weight, bias = topical.output_layer(dense.weight, dense.bias, gate)
     expected = F.linear(mixed.transpose(1, 2).flatten(2), weight, bias)
-    assert_close(seen["after"][batch.mask], expected[batch.mask], atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("summation", ["sum", "scaled", "mean"])
-def test_simple_summation(tiny, summation):
-    model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig(preset="paper", masks={"topical": False, "summation": summation}))
-    assert sf.infusion_parameters(model) == []
-    seen = _states_before(model, batch, 0)
-    module, dense = (
-        model.bert.encoder.layer[0].attention.self,
-        model.bert.encoder.layer[0].attention.output.dense,
-    )
-    states = (_heads(linear, seen["before"]) for linear in (module.query, module.key, module.value))
-    mixed, _ = syntax_attention_reference(
-        *states, batch.syntax["syntax"], None, batch.mask, summation=summation
-    )
-    expected = dense(mixed.transpose(1, 2).flatten(2))
-    assert_close(seen["after"][batch.mask], expected[batch.mask], atol=1e-4, rtol=1e-5)
+    atol = 1e-4 if queries is None else 1e-5  # of a sum over all
+    assert_close(seen["after"][batch.mask], expected[batch.mask], atol=atol, rtol=1e-5)
 
 
 def test_weights_of_sub_networks_are_read_on_request(tiny, family):

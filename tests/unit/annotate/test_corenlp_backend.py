@@ -206,9 +206,7 @@ def test_no_server():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(
-        BackendMissingError, match=rf"127\.0\.0\.1:{port} \(Connection refused\).*-port {port} "
-    ):
+    with pytest.raises(BackendMissingError, match=rf"127\.0\.0\.1:{port} .*-port {port} "):
         load_annotator(f"corenlp:http://127.0.0.1:{port}")
 
 
@@ -227,55 +225,34 @@ def test_what_is_no_corenlp_is_told(server, answer, request):
     gc.disable()
     request.addfinalizer(gc.enable)
     server.answers = [lambda handler: handler.reply(200, answer)]
-    with pytest.raises(
-        SyntaxformerError, match=r"^corenlp: expected JSON with a list of sentences from http"
-    ):
+    with pytest.raises(SyntaxformerError, match=r"^corenlp: expected JSON .*from http"):
         load(server)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda sentence: sentence.pop("tokens"), "got KeyError: 'tokens'."),
-        (
-            lambda sentence: sentence["tokens"][0].pop("characterOffsetEnd"),
-            "got KeyError: 'characterOffsetEnd'.",
-        ),
-        (
-            lambda sentence: sentence["tokens"][0].update(characterOffsetEnd=99),
-            "offsets within the text, got 0 to 99.",
-        ),
-        (
-            lambda sentence: sentence["tokens"][0].update(characterOffsetEnd="x"),
-            "got ValueError: invalid literal",
-        ),
-        (
-            lambda sentence: sentence["basicDependencies"][0].update(governor=9),
-            "got ValueError: a dependency from 9 to 1",
-        ),
-        (lambda sentence: sentence["basicDependencies"][0].update(governor=2), "analysis of 'a b': "),
-        (
-            lambda sentence: sentence.update(parse="(ROOT (S"),
-            "got TreeError: line 1: tree: expected 2 more closing",
-        ),
-        (
-            lambda sentence: sentence.update(parse="(ROOT (S (NN a)))"),
-            "expected a tree over 2 words, got one over 1.",
-        ),
-        (lambda sentence: sentence.update(tokens=[3]), "got TypeError"),
-    ],
-)
-def test_answers_that_do_not_fit_are_refused(server, change, message):
+CHANGES = {
+    "KeyError: 'tokens'": lambda sentence: sentence.pop("tokens"),
+    "KeyError: 'characterOffsetEnd'": lambda sentence: sentence["tokens"][0].pop("characterOffsetEnd"),
+    "0 to 99": lambda sentence: sentence["tokens"][0].update(characterOffsetEnd=99),
+    "ValueError: invalid": lambda sentence: sentence["tokens"][0].update(characterOffsetEnd="x"),
+    "from 9 to 1": lambda sentence: sentence["basicDependencies"][0].update(governor=9),
+    "analysis of 'a b'": lambda sentence: sentence["basicDependencies"][0].update(governor=2),
+    "TreeError: line 1": lambda sentence: sentence.update(parse="(ROOT (S"),
+    "over 2 words, got one over 1": lambda sentence: sentence.update(parse="(ROOT (S (NN a)))"),
+    "TypeError": lambda sentence: sentence.update(tokens=[3]),
+}
+
+
+@pytest.mark.parametrize("told", CHANGES)
+def test_answers_that_do_not_fit_are_refused(server, told):
     annotator = load(server)
 
     def changed(answer):
-        change(answer["sentences"][0])
+        CHANGES[told](answer["sentences"][0])
         return answer
 
     server.change = changed
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=told):
         annotator.annotate(["a b"])
-    assert message in str(caught.value)
 
 
 def test_secrets_stand_in_no_name_message_or_log(server, caplog, monkeypatch):

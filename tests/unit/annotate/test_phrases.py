@@ -3,7 +3,6 @@ import pytest
 from syntaxformer.annotate import (
     Annotator,
     WithPhrases,
-    annotate_cached,
     load_annotator,
     with_constituency,
 )
@@ -48,15 +47,6 @@ def test_a_word_with_a_space_is_one_leaf(tmp_path):
     (sentence,) = load_annotator(f"conllu:{path}+phrases").annotate(["10 000 men"])
     assert sentence.words == ("10 000", "men")
     assert leaves_of(parse_tree(sentence.constituency)) == ("10\u00a0000", "men")
-
-
-def test_trees_are_stored_and_cached_apart_from_plain_annotation(parsed, tmp_path):
-    lines = ["Dogs bark ."]
-    plain = annotate_cached(lines, load_annotator(parsed), tmp_path / "cache")
-    corpus = annotate_cached(lines, load_annotator(parsed + "+phrases"), tmp_path / "cache")
-    assert plain.path != corpus.path
-    assert corpus[0].constituency == TREE
-    assert "constituency" in corpus.header.columns
 
 
 def test_an_annotator_that_has_trees_keeps_them(tmp_path):

@@ -74,24 +74,15 @@ def test_words_given_with_a_no_break_space_stay_whole(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "place"),
     [
-        (
-            ["the cat", "zum", "the dog"],
-            "line 3 of the text, 'the dog': word 2",
-        ),
-        (
-            ["the cat", "zum", "the cat", "more"],
-            "line 4 of the text, 'more', got the end",
-        ),
-        (
-            ["the cat", "zum"],
-            "one after its 2 lines: 'the cat'",
-        ),
+        (["the cat", "zum", "the dog"], "line 3 of the text, 'the dog': word 2"),
+        (["the cat", "zum", "the cat", "more"], "line 4 of the text, 'more', got the end"),
+        (["the cat", "zum"], "one after its 2 lines: 'the cat'"),
     ],
 )
-def test_what_does_not_fit_is_refused(conllu, lines, message):
-    with pytest.raises(DataError, match=f"a\\.conllu: .*{message}"):
+def test_what_does_not_fit_is_refused(conllu, lines, place):
+    with pytest.raises(DataError, match=f"a\\.conllu: .*{place}"):
         conllu.annotate(lines)
 
 

@@ -152,9 +152,7 @@ def test_an_error_costs_its_shard_only(job, annotator, tmp_path):
     second = replace(job, source=str(tmp_path / "other.txt"), target=tmp_path / "other.parquet")
     choosy = Choosy(annotator)
     seen = []
-    with pytest.raises(
-        DataError, match=r"got 1 that failed, .*in\.txt, lines 21 to 30: RuntimeError: out of"
-    ):
+    with pytest.raises(DataError, match=r"got 1 .*in\.txt, lines 21 to 30: RuntimeError"):
         annotate_sharded([job, second], counting(choosy, seen), lines_per_shard=10)
     assert len(read_annotations(second.target)) == 1
     assert not list(tmp_path.glob(".out.parquet.*.shards/000002.parquet"))

@@ -9,8 +9,6 @@ from syntaxformer.annotate.annotator import MAX_RUN, join_parsed, segments_of
 from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
 from syntaxformer.base.errors import BackendMissingError, DataError
 
-ALL = frozenset({"upos", "governors", "deprels"})
-
 ODD_LINES = {
     "empty": "",
     "white space only": " \t\u00a0\u2028 ",
@@ -41,18 +39,6 @@ def test_one_line_in_one_sentence_out(annotator, line):
     assert len(sentence.upos) == len(sentence.governors) == len(sentence.deprels) == len(sentence)
     assert all(sentence.upos)
     assert bool(sentence.roots) == bool(sentence.words)
-
-
-@pytest.mark.slow
-def test_lines_stay_in_order_whatever_stands_between(annotator):
-    lines = list(ODD_LINES.values())
-    together = annotator.annotate(lines)
-    assert [sentence.text for sentence in together] == lines
-    assert [sentence.words for sentence in together] == [
-        annotator.annotate([line])[0].words for line in lines
-    ]
-    assert annotator.provides == ALL
-    assert annotator.annotate([]) == []
 
 
 def test_version_changes_with_the_content_of_the_folder(annotator, pipeline_folder, tmp_path):
@@ -172,26 +158,16 @@ def test_threads_may_share_an_annotator(annotator):
         )
 
 
-def test_segments_cover_the_line_and_cut_long_runs():
-    line = "short words " + "x" * (2 * MAX_RUN + 5) + " end"
-    segments = list(segments_of(line))
-    assert "".join(text for _, text in segments) == line
-    assert all(line.startswith(text, start) for start, text in segments)
-    assert max(len(run) for _, text in segments for run in text.split()) <= MAX_RUN
-    assert len(list(segments_of("word " * 5000))) == 1
-
-
 def test_text_without_spaces_is_cut_behind_its_marks():
     """Else a Chinese paragraph would be cut every 400 characters, in the middle of words."""
     sentences = ["字" * 150 + "。", "字" * 390 + "，", "字" * 30 + "！", "字" * 500]
     parts = [text for _, text in segments_of("".join(sentences))]
     assert parts == [*sentences[:3], "字" * MAX_RUN, "字" * 100]
+    assert len(list(segments_of("word " * 5000))) == 1
 
 
 def test_a_pipeline_that_is_not_installed_is_one_line_with_its_command():
-    with pytest.raises(
-        BackendMissingError, match=r"^the spaCy pipeline 'xx_none_sm' is not installed\. Run: "
-    ):
+    with pytest.raises(BackendMissingError, match=r"pipeline 'xx_none_sm' .* Run: "):
         load_annotator("spacy:xx_none_sm")
 
 

@@ -95,14 +95,8 @@ def test_the_folder_is_whole_and_holds_no_pickle(learned):
     folder, _ = learned
     verify_manifest(folder)
     names = {path.name for path in folder.iterdir()}
-    assert {
-        "config.json",
-        "model.safetensors",
-        "classifier.json",
-        "collator.json",
-        "recipe.yaml",
-        "run.json",
-    } <= names
+    assert names > {"config.json", "model.safetensors", "classifier.json", "collator.json", "recipe.yaml"}
+    assert "run.json" in names
     assert "checkpoints" not in names
     for path in folder.iterdir():
         assert path.suffix in (".json", ".safetensors", ".yaml", ".txt", ".md"), path.name
@@ -216,14 +210,8 @@ def test_biases_of_relations_do_not_decay(config_of, stopped):
 
 @pytest.mark.slow
 def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
-    folder = finetune(
-        config_of(
-            "training.learning_rate=auto",
-            "training.learning_rates=1e-9,0.01",
-            "training.epochs=6",
-            "training.batch_size=4",
-        )
-    )
+    rates = ("training.learning_rate=auto", "training.learning_rates=1e-9,0.01")
+    folder = finetune(config_of(*rates, "training.epochs=6", "training.batch_size=4"))
     report = json.loads((folder / "run.json").read_text())
     assert [trial["learning_rate"] for trial in report["trials"]] == [1e-9, 0.01]
     assert report["learning_rate"] == 0.01
@@ -403,14 +391,17 @@ def test_a_second_run_needs_leave(config_of):
 
 
 def test_no_checkpoint_at_the_path(config_of, tmp_path):
-    with pytest.raises(ConfigError, match="model:"):
-        finetune(config_of(model=str(tmp_path / "nothing")))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"^model:"):
-        finetune(config_of(model=str(tmp_path / "empty")))
-    (tmp_path / "empty/adapter_config.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"empty, got: adapters in adapter_config\.json\."):
-        finetune(config_of(model=str(tmp_path / "empty")))
+    """Nor one that would be loaded in part."""
+    part = {"adapter_config.json": r"adapters in adapter_config\.json", "infusion.json": "infused"}
+    part |= {None: "", "": "", "syntaxformer.json": "a translator"}
+    for name, told in part.items():
+        folder = tmp_path / f"{name}"
+        if name is not None:
+            folder.mkdir(exist_ok=True)
+        if name:
+            (folder / name).write_text("{}")
+        with pytest.raises(ConfigError, match=f"model: .*{told}"):
+            finetune(config_of(model=str(folder)))
 
 
 def test_weights_of_another_model(config_of, tmp_path, checkpoint):
@@ -454,13 +445,10 @@ def test_a_family_that_cannot_be_infused_still_trains_plain(config_of, tmp_path,
     assert len(Classifier.from_folder(done).predict(["the cat sleeps ."])) == 1
 
 
-def test_more_length_than_positions(config_of):
-    with pytest.raises(ConfigError, match=r"training\.max_length:"):
-        finetune(config_of("training.max_length=65"))
-
-
 def test_positions_are_those_of_the_network(config_of, checkpoint, tmp_path):
     """Many tokenizers state no length."""
+    with pytest.raises(ConfigError, match=r"training\.max_length:"):
+        finetune(config_of("training.max_length=65"))
     folder = shutil.copytree(checkpoint, tmp_path / "boundless")
     stated = json.loads((folder / "tokenizer_config.json").read_text())
     del stated["model_max_length"]
@@ -491,36 +479,14 @@ def test_checkpoints_in_half_precision_are_trained_in_fp32(checkpoint, tmp_path,
 
 
 def test_a_rate_at_which_all_is_lost(config_of):
+    rates = ("training.learning_rate=1e38", "training.warmup_frac=0", "training.max_grad_norm=1e38")
     with pytest.raises(CheckpointError, match=r"^model:"):
-        finetune(
-            config_of("training.learning_rate=1e38", "training.warmup_frac=0", "training.max_grad_norm=1e38")
-        )
+        finetune(config_of(*rates))
 
 
 def test_an_annotator_without_what_is_needed(config_of):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=r"^annotation\.annotator: .*constituency, governors.*got spaces\."):
         finetune(config_of("annotation.annotator=spaces", infuse="masks"))
-    assert str(caught.value).startswith(
-        "annotation.annotator: expected one that gives constituency, governors"
-    )
-    assert str(caught.value).endswith("got spaces. Try en+phrases.")
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("syntaxformer.json", "a translator. `syntaxformer translate` takes it; it cannot be fine-tuned."),
-        ("infusion.json", "which is infused (infusion.json) and would lose its infusion. "
-                          "Give the checkpoint that it was made from, and --infuse."),
-    ],
-)  # fmt: skip
-def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / name).write_text("{}")
-    with pytest.raises(ConfigError) as caught:
-        finetune(config_of(model=str(folder)))
-    assert str(caught.value).endswith(f", got {folder}, {problem}")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast, PreTrainedTokenizerFast
 
 import syntaxformer as sf
@@ -31,14 +31,7 @@ PAIR = 46
 @pytest.fixture(scope="module")
 def tokenizer():
     """A WordPiece tokenizer of a few words."""
-    made = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(VOCABULARY)}, unk_token="[UNK]"))
-    made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.BertPreTokenizer()
-    made.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    return BertTokenizerFast(tokenizer_object=made)
+    return BertTokenizerFast(vocab={piece: i for i, piece in enumerate(VOCABULARY)})
 
 
 def sentence(words, governors, upos=None, **columns):
@@ -329,9 +322,7 @@ def test_tags_are_as_many_as_the_words(tokenizer):
     long = sf.SyntaxExample((MAN,), (1, 2, 3, 4, 5, 6))
     assert make([sf.SyntaxExample((DOGS,), (1, 2)), long])["labels"][0].tolist()[:4] == [-100, 1, 2, -100]
     for label, got in (((1,), 1), ((1, 2, 3), 3), (None, 0)):
-        with pytest.raises(
-            DataError, match=f"labels: expected one for each of the 2 words of 'Dogs bark', got {got}"
-        ):
+        with pytest.raises(DataError, match=f"labels: .*the 2 words of 'Dogs bark', got {got}"):
             make([long, sf.SyntaxExample((DOGS,), label)])
 
 
@@ -365,48 +356,31 @@ def test_a_last_special_stands_over_the_roots_where_there_is_no_first(tokenizer)
 
 
 def test_what_lacks_is_named(tokenizer):
-    def refused(example, names="masks"):
-        with pytest.raises(DataError) as caught:
-            collator(tokenizer, names)([example])
-        return str(caught.value)
-
-    bare = sf.Sentence.from_words(["Dogs", "bark"])
-    assert refused(sf.SyntaxExample((bare,))) == (
-        "governors: expected a dependency parse of 'Dogs bark', got none. Annotate with a parser (annotator "
-        '"en"), or leave the dependency tree out of the config.'
-    )
-    parsed = sentence("Dogs bark", [1, -1])
-    assert refused(sf.SyntaxExample((parsed,))) == (
-        "constituency: expected a tree of 'Dogs bark', or a parse to convert, got neither: it lacks upos, deprels. "
-        'Annotate with a parser (annotator "en"), or leave the constituency tree out of the config.'
-    )
-    assert refused(sf.SyntaxExample((bare,)), "pos_add") == (
-        "upos: expected tags of every word of 'Dogs bark', got none. Annotate with a tagger."
-    )
+    bare, parsed = sf.Sentence.from_words(["Dogs", "bark"]), sentence("Dogs bark", [1, -1])
+    for lacking, names, told in (
+        (bare, "masks", "governors: .*'Dogs bark', got none"),
+        (parsed, "masks", "constituency: .*'Dogs bark', .*: it lacks upos, deprels"),
+        (bare, "pos_add", "upos: .*'Dogs bark', got none"),
+    ):
+        with pytest.raises(DataError, match=f"^{told}"):
+            collator(tokenizer, names)([sf.SyntaxExample((lacking,))])
     with pytest.raises(DataError, match=r"^segments:"):
         collator(tokenizer)([sf.SyntaxExample((MAN,)), sf.SyntaxExample((MAN, DOGS))])
-    with pytest.raises(DataError, match=r"^segments: expected one sentence or two, got 3\.$"):
+    with pytest.raises(DataError, match=r"^segments: expected one sentence or two, got 3"):
         sf.SyntaxExample((MAN, DOGS, MAN))
     with pytest.raises(TreeError, match=r"^constituency:"):
         phrases_of(sentence("Dogs bark", [1, -1], constituency="(S (A a) (B b) (C c))"))
     assert isinstance(sentence_trees(sf.Sentence("", (), ()), ["dependency", "constituency"]), WordTrees)
 
 
-def test_texts_are_no_examples(tokenizer):
-    with pytest.raises(TypeError, match=r"^examples:"):
-        sf.SyntaxCollator(tokenizer, "masks")(["Dogs bark"])
-
-
-def test_slow_tokenizers_are_refused():
+def test_what_is_no_tokenizer_no_length_and_no_example_is_refused(tokenizer):
     with pytest.raises(ConfigError, match=r"^tokenizer:"):
         sf.SyntaxCollator(object(), sf.InfusionConfig())
-
-
-def test_lengths_that_cannot_be_are_refused(tokenizer):
-    with pytest.raises(ConfigError, match=r"^max_length:"):
-        collator(tokenizer, max_length=3)
-    with pytest.raises(ConfigError, match=r"^max_length:"):
-        collator(tokenizer, max_length=30, pad_to_multiple_of=8)
+    for lengths in ({"max_length": 3}, {"max_length": 30, "pad_to_multiple_of": 8}):
+        with pytest.raises(ConfigError, match=r"^max_length:"):
+            collator(tokenizer, **lengths)
+    with pytest.raises(TypeError, match=r"^examples:"):
+        sf.SyntaxCollator(tokenizer, "masks")(["Dogs bark"])
 
 
 def test_folder_round_trip(tokenizer, tmp_path):
@@ -478,35 +452,14 @@ def test_a_model_takes_batches_for_its_own_infusion_alone(tokenizer):
             models[name](**batches[other])
 
 
-@pytest.mark.parametrize(
-    ("name", "other", "message"),
-    [
-        (
-            "plain",
-            "max_distance",
-            "^max_distance: expected a batch for that of the model, 15, got 5\\. Make it",
-        ),
-        (
-            "dependency",
-            "constituency",
-            r"^trees: expected a batch for that of the model, \('dependency',\), got another",
-        ),
-        ("lisa", "plain", "^lisa: expected a batch for that of the model, True, got 0"),
-        ("deprel", "other values", "^values: expected a batch for that of the model"),
-    ],
-)
-def test_what_differs_is_said(tokenizer, name, other, message):
-    settings = _settings()
-    model, (pairs) = _infused(settings[name]), [sf.SyntaxExample((DOGS,))]
-    right, wrong = (sf.SyntaxCollator(tokenizer, settings[one])(pairs) for one in (name, other))
-    with pytest.raises(ValueError, match=message):
-        model(**wrong)
-    both = {key: torch.cat([right[key], wrong[key]]) for key in right if key in wrong}
-    with pytest.raises(ValueError, match=message):
-        model(**both)
-    model(**right)
-    by_hand = {key: one for key, one in right.items() if key != "syntax_settings"}
-    model(**by_hand)
+def test_a_batch_of_two_infusions_is_refused_and_one_made_by_hand_is_not(tokenizer):
+    settings, row = _settings(), [sf.SyntaxExample((DOGS,))]
+    model = _infused(settings["plain"])
+    right, wrong = (sf.SyntaxCollator(tokenizer, settings[name])(row) for name in ("plain", "max_distance"))
+    for batch in (wrong, {key: torch.cat([right[key], wrong[key]]) for key in right}):
+        with pytest.raises(ValueError, match=r"^max_distance: .*that of the model, 15, got 5"):
+            model(**batch)
+    model(**{key: one for key, one in right.items() if key != "syntax_settings"})
 
 
 def test_rows_of_another_annotator_are_told(tokenizer, tmp_path, caplog):

@@ -32,24 +32,14 @@ SPLITS = [0, 5, 7, 10]
 LINES = ["ab c", "", "a"]
 
 
-def test_encodings(letters):
-    offsets, splits = encoding_offsets(letters.encode_batch(LINES))
-    assert offsets.dtype == np.int32
-    assert splits.dtype == np.int64
+@pytest.mark.parametrize("kind", ["tokenizers", "transformers"])
+def test_encodings(letters, fast, kind):
+    offsets, splits = encoding_offsets(letters.encode_batch(LINES) if kind == "tokenizers" else fast(LINES))
+    assert (offsets.dtype, splits.dtype) == (np.int32, np.int64)
     assert [tuple(pair) for pair in offsets.tolist()] == EXPECTED
     assert splits.tolist() == SPLITS
-
-
-def test_batch_encoding(fast):
-    offsets, splits = encoding_offsets(fast(LINES))
-    assert [tuple(pair) for pair in offsets.tolist()] == EXPECTED
-    assert splits.tolist() == SPLITS
-
-
-def test_nothing():
     offsets, splits = encoding_offsets([])
-    assert offsets.shape == (0, 2)
-    assert splits.tolist() == [0]
+    assert (offsets.shape, splits.tolist()) == ((0, 2), [0])
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

@@ -49,11 +49,6 @@ LONG = pytest.mark.skipif(
 ALL = {"masks": {}, "relation_bias": {}, "lisa": {}, "embedding": {"kind": "add"}}
 
 
-@pytest.fixture(autouse=True)
-def _table_annotator():
-    """These models parse: the room's annotator of tags alone will not do."""
-
-
 def make_folder(folder, family="bert", infusion=None, n_texts=1, **changed):
     config = InfusionConfig(**(infusion or {}))
     make_config, make_model, sizes = FAMILIES[family]

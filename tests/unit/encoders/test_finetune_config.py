@@ -20,14 +20,14 @@ OPTIONS = {"task": "cola", "model": "encoder", "output": "out", "data": {"dir": 
 
 
 @pytest.mark.parametrize(
-    ("infuse", "setting", "kind"),
+    ("infuse", "setting"),
     [
-        ("none", "infusion.masks.mode=additive", "masks"),
-        ("none", "infusion.embedding.kind=add", "embedding"),
-        ("masks", "infusion.lisa.weight=0.3", "lisa"),
+        ("none", "infusion.masks.mode=additive"),
+        ("none", "infusion.embedding.kind=add"),
+        ("masks", "infusion.lisa.weight=0.3"),
     ],
 )
-def test_settings_of_what_is_not_infused_are_refused(infuse, setting, kind):
+def test_settings_of_what_is_not_infused_are_refused(infuse, setting):
     with pytest.raises(ConfigError, match=": expected settings of"):
         load_finetune(OPTIONS, infuse, [setting])
 
@@ -43,24 +43,17 @@ def test_settings_refine_what_is_infused():
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("setting", "place"),
     [
-        ("training.learning_rate=.nan", "training.learning_rate: expected a number over 0 or auto, got nan."),
-        ("training.learning_rate=.inf", "training.learning_rate: expected a number over 0 or auto, got inf."),
-        (
-            "training.learning_rates=[-1.0, 2e-5]",
-            "training.learning_rates: expected numbers over 0, got -1.0, 2e-05.",
-        ),
-        (
-            "training.learning_rates=[2e-5, 0.00002]",
-            "training.learning_rates: expected each rate once, got 2e-05, 2e-05.",
-        ),
+        ("training.learning_rate=.nan", "training.learning_rate: .*got nan"),
+        ("training.learning_rate=.inf", "training.learning_rate: .*got inf"),
+        ("training.learning_rates=[-1.0, 2e-5]", "training.learning_rates: .*got -1.0, 2e-05"),
+        ("training.learning_rates=[2e-5, 0.00002]", "training.learning_rates: .*once, got 2e-05, 2e-05"),
     ],
 )
-def test_rates_that_nothing_can_be_trained_at(setting, message):
-    with pytest.raises(ConfigError) as caught:
+def test_rates_that_nothing_can_be_trained_at(setting, place):
+    with pytest.raises(ConfigError, match=place):
         load_finetune(OPTIONS, "none", [setting])
-    assert message in str(caught.value)
 
 
 def _numbers(model, prefix=""):

@@ -80,9 +80,7 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     folder = tmp_path / "own"
     arguments = TrainingArguments(str(folder), max_steps=2, save_steps=1, report_to="none", use_cpu=True, disable_tqdm=True)  # fmt: skip
     Trainer(model, arguments, train_dataset=rows, data_collator=collator).train()
-    with pytest.raises(
-        ConfigError, match="annotator: expected one for raw texts, got none, and rows by nobody"
-    ):
+    with pytest.raises(ConfigError, match=r"annotator: .*rows by nobody"):
         sf.save(model, collator, folder)
     assert sf.save(model, collator, folder, TableAnnotator()) == folder
     assert (folder / "checkpoint-2").is_dir()
@@ -96,9 +94,7 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
         classify = sf.pipeline(folder, annotator=TableAnnotator(), device=device)
         assert classify(TEXTS[:1], batch_size=1) == [answer]
     for cell in (None, float("nan"), b"the cat"):
-        with pytest.raises(
-            DataError, match=rf"^line 2: text: expected one text, got {type(cell).__name__}\.$"
-        ):
+        with pytest.raises(DataError, match=rf"^line 2: text: .*got {type(cell).__name__}\.$"):
             classify([TEXTS[0], cell])
     with pytest.raises(ValueError, match=r"^top_k:"):
         classify(TEXTS, top_k=0)
@@ -183,15 +179,11 @@ def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
     with pytest.raises(ConfigError, match="got another: nothing and relation_bias"):
         sf.save(plain, collator, tmp_path / "a", "en")
     near = sf.SyntaxCollator(collator.tokenizer, sf.InfusionConfig(relation_bias={"max_distance": 5}))
-    with pytest.raises(
-        ConfigError, match=r"got another: relation_bias and relation_bias \(max_distance 5\)\.$"
-    ):
+    with pytest.raises(ConfigError, match=r"another: relation_bias and relation_bias \(max_distance 5\)"):
         sf.save(model, near, tmp_path / "a", "en")
     kinds = [sf.InfusionConfig(embedding={"kind": "add", "factors": names}) for names in (("pos", "case"), ("case", "pos"))]  # fmt: skip
     tagged = sf.infuse(made("none")[0], kinds[0])
-    with pytest.raises(
-        ConfigError, match=r"factors pos case, .* and embedding \(kind add, factors case pos, "
-    ):
+    with pytest.raises(ConfigError, match=r"factors pos case, .* factors case pos, "):
         sf.save(tagged, sf.SyntaxCollator(collator.tokenizer, kinds[1]), tmp_path / "a", "en")
     reader, of_reader = made("none", AutoModelForQuestionAnswering)
     with pytest.raises(ConfigError, match="model:"):

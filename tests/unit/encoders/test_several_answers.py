@@ -486,9 +486,7 @@ def test_scores_that_choose_the_best_epoch(task, kind, known):
 
 def test_an_encoder_decoder_is_refused():
     for kind in (WordTags(("A", "B")), AnswerSpan()):
-        with pytest.raises(
-            ConfigError, match=f"model: expected an encoder alone for {kind.parts}, got one with a decoder"
-        ):
+        with pytest.raises(ConfigError, match=f"model: .*{kind.parts}, got one with a decoder"):
             kind.for_head("auto", lambda: True, None)
 
 

@@ -153,12 +153,9 @@ INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ({"type": "x"}, "type: expected one of label, score, text, labels, scores, tags, answer, got 'x'"),
+        ({"type": "x"}, "type: expected one of label, score, .*got 'x'"),
         ({"type": "label"}, "labels: expected names, got none"),
-        (
-            {"type": "text", "labels": ("a", "b"), "words": ("a",)},
-            "words: expected 2, one for each label, got 1",
-        ),
+        ({"type": "text", "labels": ("a", "b"), "words": ("a",)}, "words: expected 2, .*got 1"),
     ],
 )
 def test_types_that_do_not_fit(content, problem):

@@ -51,22 +51,19 @@ def test_json_round_trip():
 
 
 @pytest.mark.parametrize(
-    ("embedding", "message"),
+    ("embedding", "place"),
     [
-        ({"kind": "sum_then_concat"}, "infusion.embedding.kind: expected one of add, concat, let, got 'sum_then_concat'."),
-        ({"kind": "add", "factors": ["ner"]},
-         "factors: expected one of pos, case, subword, predicate, deprel, depth, lemma, feats, got 'ner'."),
-        ({"kind": "add", "tag_layers": 2},
-         "infusion.tag_layers: expected nothing for kind 'add', got 2. It belongs to kind pos_encoder."),
-        ({"kind": "add", "factors": ["pos", "deprel"]},
-         "embedding.values: expected the values of deprel, which come from data, got none. "
-         "Call InfusionConfig.fitted with the training sentences, as `finetune` does."),
+        ({"kind": "sum_then_concat"}, "infusion.embedding.kind: .*'sum_then_concat'"),
+        ({}, "infusion.embedding.kind: .*'none'"),
+        ({"kind": "add", "factors": ["ner"]}, "factors: .*'ner'"),
+        ({"kind": "add", "tag_layers": 2}, "infusion.tag_layers: .*'add', got 2"),
+        ({"kind": "let", "word_width": 5}, "infusion.word_width: .*'let', got 5"),
+        ({"kind": "add", "factors": ["pos", "deprel"]}, "embedding.values: expected the values of deprel, "),
     ],
-)  # fmt: skip
-def test_factors_that_a_pretrained_encoder_cannot_have(embedding, message):
-    with pytest.raises(ConfigError) as caught:
+)
+def test_factors_that_a_pretrained_encoder_cannot_have(embedding, place):
+    with pytest.raises(ConfigError, match=f"^{place}"):
         _ = InfusionConfig(embedding=embedding).vocabularies
-    assert str(caught.value) == message
 
 
 def test_values_of_factors_are_stored_and_those_of_open_ones_come_from_sentences():
@@ -91,31 +88,25 @@ def test_a_tree_left_out_is_no_longer_used():
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "places"),
     [
-        ({"mask": {}}, "infusion: mask: unknown key. Nearest: masks."),
-        ({"masks": {"layer": 1}}, "infusion: masks.layer: unknown key. Nearest: layers."),
-        ({"seed": -1}, "infusion: seed: expected greater than or equal to 0, got -1."),
-        ({"seed": 2**32}, "infusion: seed: expected less than or equal to 4294967295, got 4294967296."),
-        ({"masks": {"max_distance": 85}},
-         "infusion: masks.max_distance: expected less than or equal to 84, got 85."),
-        ({"masks": {"trees": ["dependency", "dependency"]}},
-         "infusion: masks: trees: expected each kind once, got dependency, dependency."),
-        ({"masks": {"without": ["parent", "child", "sibling", "pair"]}},
-         "infusion: masks: without: expected a relation to be left, got none."),
-        ({"masks": {"without": ["dependency", "constituency"]}},
-         "infusion: masks: without: expected one tree to be left, got none. Leave out at most one."),
-        ({"masks": {"max_distance": 5}, "relation_bias": {"max_distance": 6}},
-         "infusion: relation_bias.max_distance: expected that of masks, 5, got 6. Leave it out."),
-        ({"mask": {}, "lisa": {"weight": -1}},
-         "infusion: lisa.weight: expected greater than or equal to 0, got -1.; "
-         "infusion: mask: unknown key. Nearest: masks."),
+        ({"mask": {}}, ["mask: unknown key. Nearest: masks"]),
+        ({"masks": {"layer": 1}}, ["masks.layer: unknown key. Nearest: layers"]),
+        ({"seed": -1}, ["seed: .* 0, got -1"]),
+        ({"seed": 2**32}, ["seed: .* 4294967295, got 4294967296"]),
+        ({"masks": {"max_distance": 85}}, ["masks.max_distance: .* 84, got 85"]),
+        ({"masks": {"trees": ["dependency", "dependency"]}}, ["masks: trees: .*got dependency, dependency"]),
+        ({"masks": {"without": ["parent", "child", "sibling", "pair"]}}, ["masks: without: expected a relation"]),
+        ({"masks": {"without": ["dependency", "constituency"]}}, ["masks: without: expected one tree"]),
+        ({"masks": {"max_distance": 5}, "relation_bias": {"max_distance": 6}}, ["relation_bias.max_distance: .* 5, got 6"]),
+        ({"mask": {}, "lisa": {"weight": -1}}, ["lisa.weight: .* 0, got -1", "mask: unknown key"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(content, message):
+def test_what_cannot_be_is_refused(content, places):
     with pytest.raises(ConfigError) as caught:
         InfusionConfig(**content)
-    assert str(caught.value) == message
+    for problem, place in zip(caught.value.problems, places, strict=True):
+        assert re.match(f"infusion: {place}", problem)
 
 
 def test_messages_name_the_file():
@@ -149,24 +140,24 @@ def test_what_presets_set():
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "place"),
     [
-        ({"masks": {"on_empty_row": "zero"}}, "on_empty_row: expected nothing without mode additive, got zero."),
-        ({"masks": {"summation": "mean"}}, "summation: expected nothing without topical false, got mean."),
-        ({"masks": {"topical": False, "per_layer": True}},
-         "per_layer: expected nothing without topical true, got True."),
-        ({"preset": "paper", "masks": {"gate": "head"}}, "gate: expected nothing without preset preserving, got head."),
-        ({"masks": {"trees": ["dependency"], "nodes": "leaves"}},
-         "nodes: expected nothing without the constituency tree, got leaves."),
-        ({"relation_bias": {"trees": ["dependency"], "nodes": "leaves"}},
-         "relation_bias.nodes: expected nothing without the constituency tree, got leaves."),
-        ({"relation_bias": {"sigma": 2.0}}, "sigma: expected nothing without init distance or governor, got 2.0."),
+        ({"masks": {"on_empty_row": "zero"}}, "on_empty_row: .*mode additive, got zero"),
+        ({"masks": {"summation": "mean"}}, "summation: .*topical false, got mean"),
+        ({"masks": {"topical": False, "per_layer": True}}, "per_layer: .*topical true, got True"),
+        ({"preset": "paper", "masks": {"gate": "head"}}, "gate: .*preset preserving, got head"),
+        ({"masks": {"trees": ["dependency"], "nodes": "leaves"}}, "nodes: .*constituency tree, got leaves"),
+        (
+            {"relation_bias": {"trees": ["dependency"], "nodes": "leaves"}},
+            "relation_bias.nodes: .*got leaves",
+        ),
+        ({"relation_bias": {"sigma": 2.0}}, "sigma: .*init distance or governor, got 2.0"),
     ],
-)  # fmt: skip
-def test_settings_that_nothing_reads_are_refused(content, message):
-    with pytest.raises(ConfigError, match=re.escape(f"{message} Leave it out.")):
+)
+def test_settings_that_nothing_reads_are_refused(content, place):
+    with pytest.raises(ConfigError, match=place):
         InfusionConfig(**content)
-    with pytest.raises(ConfigError, match=re.escape(f"{message} Leave it out.")):
+    with pytest.raises(ConfigError, match=place):
         load_finetune({"task": "cola", "model": "m", "output": "o", "infusion": content})
     stored = InfusionConfig.from_json(content, "a trained model's folder")
     assert InfusionConfig.from_json(stored.model_dump(mode="json"), "again") == stored
@@ -184,20 +175,18 @@ def test_presets_that_destroy_a_checkpoint_say_so():
 
 
 @pytest.mark.parametrize(
-    ("section", "message"),
+    ("section", "place"),
     [
-        ({"init": "governor"},
-         r"relation_bias: init: expected zero or distance for trees dependency, constituency, got governor\. Set t"),
-        ({"init": "distance", "siblings": "all"}, r"relation_bias: init: expected zero with siblings: all, got dis"),
-        ({"init": "distance", "max_distance": 15},
-         r"relation_bias: max_distance: expected 84 with init: distance, as farther words would start like the word i"),
+        ({"init": "governor"}, "relation_bias: init: .*dependency, constituency, got governor"),
+        ({"init": "distance", "siblings": "all"}, "relation_bias: init: .*siblings: all, got dis"),
+        ({"init": "distance", "max_distance": 15}, "relation_bias: max_distance: expected 84 .*got 15"),
         ({"sigma": 0}, r"relation_bias\.sigma: expected greater than 0"),
     ],
-)  # fmt: skip
-def test_starts_that_cannot_be(section, message):
+)
+def test_starts_that_cannot_be(section, place):
     """With a start, far words have a distance too: with less than 84, they would start at the bias of d = 0."""
     bias = InfusionConfig(relation_bias={"init": "distance"}).relation_bias
     assert bias is not None
     assert bias.max_distance == 84
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=place):
         InfusionConfig(relation_bias=section)

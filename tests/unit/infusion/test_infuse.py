@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -16,16 +17,11 @@ import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.infusion import ForwardRecord
-
-SIZES = {
-    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
-    "vocab_size": 31, "max_position_embeddings": 23,
-}  # fmt: skip
-SUPPORTED = f"Supported: {', '.join(family.title for family in FAMILIES.values())}."
+from tiny_hosts import BERT
 
 
 def _bert(**more):
-    return hf.BertForSequenceClassification(hf.BertConfig(**{**SIZES, **more}))
+    return hf.BertForSequenceClassification(hf.BertConfig(**{**BERT, **more}))
 
 
 def _refused(model, names="masks", **fields):
@@ -34,74 +30,72 @@ def _refused(model, names="masks", **fields):
     return str(caught.value)
 
 
-def test_other_architectures_are_refused_by_name():
-    splinter = hf.SplinterModel(hf.SplinterConfig(**SIZES))
-    assert _refused(splinter) == (
-        f"model: expected a supported encoder, got SplinterModel of the kind 'splinter'. {SUPPORTED} "
-        "For another one that calls transformers' attention interface, pass family=Family(…) to infuse."
+_LLAMA = {
+    "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 7, "vocab_size": 31,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+_GPT2 = {"n_embd": 22, "n_layer": 1, "n_head": 2, "vocab_size": 31}
+_BLOOM = {"hidden_size": 22, "n_layer": 1, "n_head": 2, "vocab_size": 31}
+_BART = {"d_model": 22, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 7}
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes", "names", "told"),
+    [
+        (hf.SplinterModel, BERT, "masks", "model: .*SplinterModel of the kind 'splinter'.*family=Family"),
+        (hf.GPT2LMHeadModel, _GPT2, "masks", "model: .*decoder-only GPT2LMHeadModel"),
+        (hf.GPT2Model, _GPT2, "masks", "model: .*decoder-only GPT2Model"),
+        (hf.BertModel, BERT | {"is_decoder": True}, "masks", "model: .*decoder-only BertModel"),
+        (hf.BertLMHeadModel, BERT | {"is_decoder": True}, "masks", "model: .*decoder-only BertLMHeadModel"),
+        (hf.LlamaForSequenceClassification, _LLAMA, "masks", "model: .*decoder-only Llama"),
+        (hf.Qwen2ForTokenClassification, _LLAMA | {"num_key_value_heads": 2}, "masks", "model: .*decoder-only Qwen2"),
+        (hf.BloomModel, _BLOOM, "masks", "model: .*decoder-only BloomModel"),
+        (hf.BartForCausalLM, _BART, "masks", "model: .*decoder-only BartForCausalLM"),
+        (hf.RobertaForTokenClassification, BERT, "let", "embedding: .*got RobertaForTokenClassification"),
+    ],
+)  # fmt: skip
+def test_models_that_cannot_be_infused_are_refused_by_name(make, sizes, names, told):
+    assert re.match(told, _refused(make(make.config_class(**sizes)), names))
+
+
+def test_what_is_no_model_or_infused_already_is_refused():
+    assert _refused(nn.Linear(2, 3)).startswith("model: expected a transformers PreTrainedModel, got Linear.")
+    assert _refused(sf.infuse(_bert(), "masks")).startswith(
+        "model: expected one that is not infused, got Bert"
     )
+    assert _refused(_bert(), "none", lisa={"head": "added"}).startswith(
+        "lisa.head: expected replaced in Bert"
+    )
+    unpooled = hf.BertModel(hf.BertConfig(**BERT), add_pooling_layer=False)
+    assert re.match("embedding: .*got BertModel", _refused(unpooled, "let"))
 
 
-@pytest.mark.parametrize("options", [{}, {"max_shard_size": "5KB"}])
-def test_a_variant_is_read_by_itself(options, tmp_path):
+@pytest.mark.parametrize(
+    "options", [{"variant": "fp16"}, {"variant": "fp16", "max_shard_size": "5KB"}, {"max_shard_size": "4KB"}]
+)
+def test_variants_and_shards_are_read_by_themselves(options, tmp_path):
     model = sf.infuse(_bert(), "masks")
-    model.save_pretrained(tmp_path, variant="fp16", **options)
+    model.save_pretrained(tmp_path, **options)
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == ("max_shard_size" in options)
     for read in (sf.load, hf.AutoModelForSequenceClassification.from_pretrained):
-        assert torch.equal(read(tmp_path).classifier.weight, model.classifier.weight)
+        loaded = dict(read(tmp_path).named_parameters())
+        assert all(torch.equal(loaded[name], one) for name, one in model.named_parameters())
 
 
 def test_a_part_of_an_infused_model_is_not_made_alone(tmp_path):
     model = sf.infuse(_bert(), "masks")
-    hf.BertModel(hf.BertConfig(**SIZES)).save_pretrained(tmp_path)
+    hf.BertModel(hf.BertConfig(**BERT)).save_pretrained(tmp_path)
     for make in (lambda: type(model.bert).from_pretrained(tmp_path), lambda: type(model.bert)(model.config)):
         with pytest.raises(ValueError, match=r"^BertModel:"):
             make()
 
 
-def test_layers_without_the_attention_interface_take_no_syntax():
-    for make, kind in (
-        (hf.MPNetModel, "mpnet"),
-        (hf.DebertaModel, "deberta"),
-        (hf.DebertaV2Model, "deberta-v2"),
-    ):
-        model, title = make(make.config_class(**SIZES)), FAMILIES[kind].title
-        for names in ("masks", "relation_bias", "lisa", "masks,relation_bias,lisa"):
-            assert _refused(model, f"{names},pos_add") == "; ".join(
-                f"{name}: expected none in {make.__name__}, got one: {title} computes its attention itself, "
-                "without transformers' attention interface. It takes an embedding."
-                for name in names.split(",")
-            )
-
-
-_LLAMA = {
-    "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 7, "vocab_size": 31,
-    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=22, n_layer=1, n_head=2, vocab_size=31)),
-        lambda: hf.BertModel(hf.BertConfig(**SIZES, is_decoder=True)),
-        lambda: hf.BertLMHeadModel(hf.BertConfig(**SIZES, is_decoder=True)),
-        lambda: hf.GPT2Model(hf.GPT2Config(n_embd=22, n_layer=1, n_head=2, vocab_size=31)),
-        lambda: hf.LlamaForSequenceClassification(hf.LlamaConfig(**_LLAMA)),
-        lambda: hf.Qwen2ForTokenClassification(hf.Qwen2Config(**_LLAMA, num_key_value_heads=2)),
-        lambda: hf.BloomModel(hf.BloomConfig(hidden_size=22, n_layer=1, n_head=2, vocab_size=31)),
-        lambda: hf.BartForCausalLM(
-            hf.BartConfig(
-                d_model=22, decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=7, vocab_size=31
-            )
-        ),
-    ],
-)
-def test_decoders_are_refused(make):
-    model = make()
-    assert _refused(model) == (
-        f"model: expected an encoder, got the decoder-only {type(model).__name__}: a syntax tree links words in both "
-        f"directions, but this model sees only earlier words. {SUPPORTED}"
-    )
+@pytest.mark.parametrize("make", [hf.MPNetModel, hf.DebertaModel, hf.DebertaV2Model])
+def test_layers_without_the_attention_interface_take_no_syntax(make):
+    model = make(make.config_class(**BERT))
+    for names in ("masks", "relation_bias", "lisa", "masks,relation_bias,lisa"):
+        told = [f"{name}: expected none in {make.__name__}, got one: .*" for name in names.split(",")]
+        assert re.fullmatch("; ".join(told), _refused(model, f"{names},pos_add"))
 
 
 def test_a_decoder_is_refused_whatever_its_family_is_said_to_be():
@@ -116,73 +110,37 @@ def test_an_encoder_of_the_code_of_a_decoder_is_taken():
 
 
 def test_a_base_model_with_a_pooler_that_it_is_not_asked_for_by_itself(tmp_path):
-    model = hf.NomicBertModel(hf.NomicBertConfig(**{**SIZES, "hidden_size": 24}), add_pooling_layer=True)
+    model = hf.NomicBertModel(hf.NomicBertConfig(**{**BERT, "hidden_size": 24}), add_pooling_layer=True)
     sf.infuse(model, "let").save_pretrained(tmp_path)
     assert torch.equal(sf.load(tmp_path).pooler.dense.weight, model.pooler.dense.weight)
-
-
-def test_what_is_no_model_is_refused():
-    assert _refused(nn.Linear(2, 3)) == (
-        f"model: expected a transformers PreTrainedModel, got Linear. {SUPPORTED}"
-    )
-
-
-def test_a_second_infusion_is_refused():
-    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
-    assert _refused(model) == (
-        "model: expected one that is not infused, got BertForSequenceClassification with an infusion. "
-        "Load the plain checkpoint again."
-    )
 
 
 def test_layers_and_heads_that_are_not_there_are_refused_together():
     text = _refused(_bert(), "none", masks={"layers": [0, 2]}, lisa={"layers": [-1], "attn_head": 2},
                     relation_bias={"layers": []})  # fmt: skip
-    assert text == (
-        "masks.layers: expected layers 0 to 1 of BertForSequenceClassification, got 2.; "
-        "relation_bias.layers: expected layers 0 to 1 of BertForSequenceClassification, got none.; "
-        "lisa.layers: expected layers 0 to 1 of BertForSequenceClassification, got -1.; "
-        "lisa.attn_head: expected 0 to 1, a head of BertForSequenceClassification, got 2."
+    told = {"masks.layers": "2", "relation_bias.layers": "none", "lisa.layers": "-1", "lisa.attn_head": "2"}
+    assert re.fullmatch(
+        "; ".join(f"{key}: expected .*0 to 1.*, got {got}\\." for key, got in told.items()), text
     )
-
-
-def test_a_head_is_added_to_our_own_layers_alone():
-    assert _refused(_bert(), "none", lisa={"head": "added"}) == (
-        "lisa.head: expected replaced in BertForSequenceClassification, got added: only our own layers add to what "
-        "W_O gives. Leave it out."
-    )
-
-
-def test_let_wants_the_final_vector_of_the_sentence():
-    refused = (
-        "embedding: expected a model with a head that takes the sentence's final vector for let, got {}. "
-        "Use a ForSequenceClassification model, or the kind add or concat."
-    )
-    tagger = hf.RobertaForTokenClassification(hf.RobertaConfig(**SIZES))
-    assert _refused(tagger, "let") == refused.format("RobertaForTokenClassification")
-    unpooled = hf.BertModel(hf.BertConfig(**SIZES), add_pooling_layer=False)
-    assert _refused(unpooled, "let") == refused.format("BertModel")
 
 
 def test_a_batch_without_its_syntax_is_refused():
     model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,pos_add"))
     pieces = torch.zeros(3, 5, dtype=torch.int64)
     relations = torch.zeros(3, 2, 5, 5, dtype=torch.uint8)
-    with pytest.raises(ValueError, match=r"^syntax:"):
-        model(pieces)
-    with pytest.raises(ValueError, match=r"^factor_ids:"):
-        model(pieces, syntax=relations)
-    with pytest.raises(ValueError, match=r"^syntax: expected shape \[3, 2, 5, 5\], got \[3, 1, 5, 5\]\.$"):
-        model(pieces, syntax=relations[:, :1], factor_ids=pieces[..., None])
-    with pytest.raises(ValueError, match=r"^governors: expected shape \[3, 5\], got \[3, 4\]\.$"):
-        model(pieces, syntax=relations, factor_ids=pieces[..., None], governors=pieces[:, 1:])
-    with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.float32\.$"):
-        model(pieces, syntax=relations.float(), factor_ids=pieces[..., None])
-    with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.int64\.$"):
-        model(pieces, syntax=relations.long() + 256, factor_ids=pieces[..., None])
-    with pytest.raises(ValueError, match=r"^attention_mask:"):
-        model(pieces, torch.ones(3, 1, 5, 5), syntax=relations, factor_ids=pieces[..., None])
-    model(pieces, syntax=relations, factor_ids=pieces[..., None])
+    whole = {"syntax": relations, "factor_ids": pieces[..., None]}
+    for changes, told in (
+        ({"syntax": None}, "syntax:"),
+        ({"factor_ids": None}, "factor_ids:"),
+        ({"syntax": relations[:, :1]}, r"syntax: .*\[3, 2, 5, 5\], got \[3, 1, 5, 5\]"),
+        ({"governors": pieces[:, 1:]}, r"governors: .*\[3, 5\], got \[3, 4\]"),
+        ({"syntax": relations.float()}, r"syntax: .*got torch\.float32"),
+        ({"syntax": relations.long() + 256}, r"syntax: .*got torch\.int64"),
+        ({"attention_mask": torch.ones(3, 1, 5, 5)}, "attention_mask:"),
+    ):
+        with pytest.raises(ValueError, match=f"^{told}"):
+            model(pieces, **(whole | changes))
+    model(pieces, **whole)
 
 
 def test_a_layer_by_itself_has_no_syntax():
@@ -270,39 +228,29 @@ def test_folders_that_are_not_whole(tmp_path):
     sf.infuse(_bert(), sf.InfusionConfig.parse("masks")).save_pretrained(tmp_path)
     stored = json.loads((tmp_path / "infusion.json").read_text("utf-8"))
 
-    def altered(**changes):
+    def refused(told, **changes):
         (tmp_path / "infusion.json").write_text(json.dumps({**stored, **changes}), "utf-8")
-        with pytest.raises(CheckpointError) as caught:
+        with pytest.raises(CheckpointError, match=f"^{tmp_path}{told}"):
             sf.load(tmp_path)
-        return str(caught.value).removeprefix(str(tmp_path)).removeprefix("/")
 
-    assert altered(architecture="os") == (
-        "infusion.json: expected the name of a transformers model as architecture, got 'os'. "
-        "The folder was altered or written by another version."
-    )
-    assert altered(infusion={"mask": {}}) == "infusion.json: mask: unknown key. Nearest: masks."
-    assert altered(infusion={"masks": {}, "lisa": {}}) == (
-        ": expected the parameters that infusion.json describes, got others: lisa.1.weight. The folder was altered."
-    )
+    refused("/infusion.json: .*architecture, got 'os'", architecture="os")
+    refused("/infusion.json: mask: ", infusion={"mask": {}})
+    refused(r": .*infusion\.json.*: lisa\.1\.weight\.", infusion={"masks": {}, "lisa": {}})
     weights = load_file(tmp_path / "model.safetensors")
     name = "bert.encoder.layer.1.attention.output.dense.bias"
     save_file({key: value for key, value in weights.items() if key != name}, tmp_path / "model.safetensors")
-    assert altered() == (
-        f": expected exactly the parameters of BertForSequenceClassification, got differences in {name}. The folder was altered."
-    )
+    refused(f": .*BertForSequenceClassification, got differences in {name}")
     save_file({**weights, name: torch.zeros(23)}, tmp_path / "model.safetensors")
-    assert altered().startswith(": expected weights that fit config.json, got: ")
+    refused(r": expected weights that fit config\.json, got: ")
     (tmp_path / "model.safetensors").write_bytes(b"broken")
-    assert altered().startswith(
-        ": expected weights that fit config.json, got: Error while deserializing header"
-    )
+    refused(r": expected weights that fit config\.json, got: Error while deserializing header")
     (tmp_path / "model.safetensors").unlink()
-    assert altered() == ": expected model.safetensors, found none. Was it saved whole?"
+    refused(": expected model.safetensors, found none")
 
 
 def test_what_has_no_pooler_comes_back_without(tmp_path):
     model = sf.infuse(
-        hf.BertModel(hf.BertConfig(**SIZES), add_pooling_layer=False), sf.InfusionConfig.parse("lisa")
+        hf.BertModel(hf.BertConfig(**BERT), add_pooling_layer=False), sf.InfusionConfig.parse("lisa")
     )
     model.save_pretrained(tmp_path)
     assert sf.load(tmp_path).pooler is None
@@ -346,24 +294,13 @@ def test_threads_see_their_own_batch(names):
                 torch.testing.assert_close(found, expected)
 
 
-def test_shards_are_read(tmp_path):
-    model = sf.infuse(_bert().eval(), sf.InfusionConfig.parse("masks"))
-    model.save_pretrained(tmp_path, max_shard_size="4KB")
-    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
-    relations = torch.randint(0, 46, (3, 2, 7, 7), dtype=torch.uint8)
-    pieces = torch.randint(4, 31, (3, 7))
-    assert torch.equal(
-        sf.load(tmp_path).eval()(pieces, syntax=relations).logits, model(pieces, syntax=relations).logits
-    )
-
-
 OTHERS = Family(
     "RoBERTa, normed before", ("encoder.layer",), "attention.self", "attention.output.dense", ("classifier",)
 )
 
 
 def _other():
-    return hf.RobertaPreLayerNormForSequenceClassification(hf.RobertaPreLayerNormConfig(**SIZES)).eval()
+    return hf.RobertaPreLayerNormForSequenceClassification(hf.RobertaPreLayerNormConfig(**BERT)).eval()
 
 
 def test_a_family_of_ones_own_is_stored_and_read(tmp_path):
@@ -412,33 +349,29 @@ def test_uploads_are_by_the_main_process_with_the_given_token(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("role", "path", "kind", "inside", "has"),
+    ("role", "path", "told"),
     [
         (
             "stack",
             "encoders",
-            "PreTrainedModel",
-            "RobertaPreLayerNormModel",
-            "embeddings, encoder, LayerNorm",
+            "PreTrainedModel in RobertaPreLayerNormModel, got 'encoders'.*embeddings, encoder",
         ),
-        ("layers", ("encoder",), "ModuleList", "RobertaPreLayerNormModel", "embeddings, encoder, LayerNorm"),
-        ("attention", "attn", "Module", "RobertaPreLayerNormLayer", "attention, intermediate, output"),
+        (
+            "layers",
+            ("encoder",),
+            "ModuleList in RobertaPreLayerNormModel, got 'encoder'.*embeddings, encoder",
+        ),
+        ("attention", "attn", "Module in RobertaPreLayerNormLayer, got 'attn'.*attention, intermediate"),
         (
             "output",
             "attention.output.proj",
-            "Module",
-            "RobertaPreLayerNormLayer",
-            "attention, intermediate, output",
+            "Module in RobertaPreLayerNormLayer, got 'attention.output.proj'",
         ),
     ],
 )
-def test_paths_that_a_family_has_not(role, path, kind, inside, has):
-    with pytest.raises(ConfigError) as caught:
+def test_paths_that_a_family_has_not(role, path, told):
+    with pytest.raises(ConfigError, match=rf"^family\.{role}: expected the path of a {told}"):
         sf.infuse(_other(), "masks", family=replace(OTHERS, **{role: path}))
-    path = path[0] if role == "layers" else path
-    assert str(caught.value) == (
-        f"family.{role}: expected the path of a {kind} in {inside}, got {path!r}. It has {has}."
-    )
 
 
 @pytest.mark.parametrize("change", [{"layer": []}, {"final": "classifier"}, {"title": 3}])
@@ -450,21 +383,6 @@ def test_a_family_that_was_altered_is_refused(tmp_path, change):
     names = "title, layers, attention, output, final, stack, note, kinds, reason"
     with pytest.raises(CheckpointError, match=rf"infusion\.json: family: expected {names}, got \{{'title': "):
         sf.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            {"embedding": {"kind": "let", "word_width": 5}},
-            "infusion.word_width: expected nothing for kind 'let'",
-        ),
-        ({"embedding": {}}, "infusion.embedding.kind: expected one of add, concat, let, got 'none'"),
-    ],
-)
-def test_settings_without_use_are_refused_by_name(content, message):
-    with pytest.raises(ConfigError, match=message):
-        _ = sf.InfusionConfig(**content).factors
 
 
 def test_what_the_model_was_trained_without_stays_out():

@@ -95,9 +95,7 @@ def test_nothing_that_a_folder_or_a_config_names_is_imported(module, tmp_path):
     module("words_of_b", f"open({str(tmp_path / 'ran')!r}, 'w')  # register_relations")
     old = {"function": "words_of_b:near", "n_relations": 3}
     for content in ({"trees": ["near"], "relations": {"near": old}}, {"trees": ["words_of_b:near"]}):
-        with pytest.raises(
-            ConfigError, match=r"masks: trees: .*--relations FILE, or syntaxformer\.register_rel"
-        ):
+        with pytest.raises(ConfigError, match=r"masks: trees: .*--relations FILE"):
             InfusionConfig(masks=content)
     assert not (tmp_path / "ran").exists()
     with pytest.raises(ConfigError, match="trees: "):  # a list in place of a mapping
@@ -149,11 +147,8 @@ def test_names_that_are_unknown_are_refused_with_the_remedy(trees, told):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (
-            {"max_distance": 1},
-            "max_distance: expected 2 or more with many, 7 relations that are no tree, got 1",
-        ),
-        ({"siblings": "all"}, "siblings: expected apart with many, 7 relations that are no tree, got all"),
+        ({"max_distance": 1}, "max_distance: expected 2 or more with many, 7 relations .*got 1"),
+        ({"siblings": "all"}, "siblings: .*many, 7 relations .*got all"),
         ({"init": "distance"}, "init: expected zero with many, got distance"),
         ({"without": ["near"]}, "without: expected some of dependency, .*, many, got 'near'"),
         ({"without": ["many"]}, "without: expected one tree to be left"),
@@ -246,14 +241,10 @@ def test_a_folder_is_refused_where_they_are_another_number_or_none(module, tmp_p
     folder.mkdir()
     (folder / "infusion.json").write_text(json.dumps({"infusion": stored}))
     registry._RECORDS.pop("near")
-    with pytest.raises(
-        CheckpointError, match=r"infusion\.json: masks: trees: .*got 'near'\. Register them: --relations"
-    ):
+    with pytest.raises(CheckpointError, match=r"infusion\.json: masks: trees: .*got 'near'"):
         sf.load(folder)
     registry.register_file(module("words_of_d", MODULE.replace("n_relations=3", "n_relations=4")))
-    with pytest.raises(
-        CheckpointError, match=r"relations.near: expected n_relations 3, as the model has, got 4\. Register"
-    ):
+    with pytest.raises(CheckpointError, match=r"relations.near: .*n_relations 3, .*got 4"):
         sf.load(folder)
     stored["masks"]["relations"]["near"]["n_relations"] = 4
     with pytest.warns(

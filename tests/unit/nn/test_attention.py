@@ -121,14 +121,6 @@ def test_cached_cross_attention_projects_the_memory_once() -> None:
     torch.testing.assert_close(first, second)
 
 
-def test_weights_sum_to_one() -> None:
-    layer = CrossAttention(D * H, H).eval()
-    _, weights = layer(torch.randn(B, 3, D * H), torch.randn(B, N, D * H), return_weights=True)
-    assert weights is not None
-    assert weights.shape == (B, H, 3, N)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, 3))
-
-
 def test_heads_must_divide_the_width() -> None:
     with pytest.raises(ValueError, match=r"n_heads: expected a divisor of d_model = 10, got 3\."):
         SelfAttention(10, 3)

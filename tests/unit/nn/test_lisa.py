@@ -101,18 +101,6 @@ def test_loss_by_hand() -> None:
     assert torch.isfinite(logits.grad).all()
 
 
-def test_loss_teaches_the_head() -> None:
-    query, key, value = _head_inputs()
-    head = BiaffineHead(D_QUERY, D_KEY)
-    optimizer = torch.optim.Adam([query, key, *head.parameters()], lr=0.1)
-    for _ in range(30):
-        optimizer.zero_grad()
-        logits = head.attend(query, key, value)[1]
-        governor_loss(logits, TARGETS).backward()
-        optimizer.step()
-    assert governor_hits(logits.argmax(-1), TARGETS) == (5, 5)
-
-
 def test_hits_by_hand() -> None:
     """Pieces 1 to 4 of the first, 1 of the second; wrong: the later piece ##s and the root go."""
     chosen = torch.tensor([[0, 2, 4, 3, 4, 0, 0], [0, 0, 0, 0, 0, 0, 0]])

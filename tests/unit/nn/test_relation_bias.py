@@ -98,8 +98,3 @@ def test_starts_by_distance_in_a_tree_by_hand() -> None:
         module.reset_parameters()
         assert module(ids)[0, 0].equal(expected)
     assert starting_biases("distance", 3)[-1] == starting_biases("governor", 3)[-1] == 0, "other segments"
-
-
-def test_a_wide_gaussian_is_no_bias() -> None:
-    assert starting_biases("distance", 15, 1e9).abs().max() < 1e-15
-    assert starting_biases("governor", 15, 1e9).abs().max() < 1e-15

@@ -69,10 +69,9 @@ def test_the_optimizer_of_another_model_is_refused(tmp_path):
 
 def _draw() -> tuple:
     return (
-        random.random(),
-        random.gauss(0, 1),
-        float(np.random.rand()),
-        float(np.random.randn()),
+        *(random.random(), random.gauss(0, 1)),
+        np.random.rand(),
+        np.random.randn(),
         torch.rand(5).tolist(),
     )
 
@@ -174,13 +173,7 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
 
     with pytest.raises(KeyError):
         fail_halfway()
-    with (
-        pytest.raises(
-            DataError,
-            match=r"b: expected to write the folder, got: .*No space left.*\. Nothing of it was kept\.",
-        ),
-        atomic_folder(tmp_path / "b"),
-    ):
+    with pytest.raises(DataError, match=r"b: .*No space left"), atomic_folder(tmp_path / "b"):
         raise OSError(28, "No space left on device")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
 

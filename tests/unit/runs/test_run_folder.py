@@ -44,16 +44,14 @@ def test_a_new_and_an_empty_folder(recipe, tmp_path):
     assert load_recipe(tmp_path / "run" / "recipe.yaml") == recipe()
 
 
-def test_other_files_are_never_deleted(recipe, tmp_path):
+def test_files_beside_a_run_are_never_deleted(recipe, tmp_path):
+    """A project folder with a recipe.yaml of the user's own, and "output: ."; and one without."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("x")
     for overwrite in (False, True):
         with pytest.raises(ConfigError, match="output:"):
             check_run(recipe(), overwrite=overwrite)
-
-
-def test_files_beside_a_run_are_never_deleted(recipe, tmp_path):
-    """A project folder with a recipe.yaml of the user's own, and "output: ."."""
+    (tmp_path / "run" / "thesis.tex").unlink()
     open_run(recipe())
     (tmp_path / "run" / "thesis.tex").write_text("x")
     (tmp_path / "run" / "data").mkdir()
@@ -98,11 +96,9 @@ def test_inputs_in_the_folder_are_not_overwritten(recipe, tmp_path):
     own = load_finetune({"task": "classify", "output": tmp_path / "run"}, "", settings)
     with pytest.raises(ConfigError) as caught:
         check_run(own, overwrite=True)
-    assert caught.value.problems == [
-        f"{key}: expected a place outside output, {tmp_path / 'run'}, whose files --overwrite would delete, "
-        f"got {tmp_path / 'run' / name}. Choose another output."
-        for key, name in inputs.items()
-    ]
+    for problem, (key, name) in zip(caught.value.problems, inputs.items(), strict=True):
+        assert problem.startswith(f"{key}: expected a place outside output, {tmp_path / 'run'}, ")
+        assert f"got {tmp_path / 'run' / name}." in problem
     parses = f"conllu:{tmp_path / 'run' / 'recipe.yaml'}"
     for setting in (f"annotation.annotator={parses}", f"annotation.annotated=[{tmp_path / 'run'}]"):
         with pytest.raises(ConfigError, match=r"^annotation\.annotat\w+: expected a place outside output"):
@@ -116,13 +112,10 @@ def test_a_share_that_processes_cannot_divide_is_refused_before_anything(recipe,
     options = {"task": "classify", "model": "x", "output": tmp_path / "run"}
     of_translator = key == "training.accumulate"
     given = recipe(f"{key}=4") if of_translator else load_finetune(options, overrides=[f"{key}=4"])
-    with pytest.raises(ConfigError) as caught, running(given, overwrite=True):
-        pytest.fail("begun")
     what = "batches" if of_translator else "examples"
-    assert str(caught.value) == (
-        f"{key}: expected a multiple of 3, the number of processes, got 4. It counts the {what} of all "
-        "processes: set it to 3 or a multiple."
-    )
+    told = rf"^{key}: expected a multiple of 3, .* got 4\. It counts the {what} of all"
+    with pytest.raises(ConfigError, match=told), running(given, overwrite=True):
+        pytest.fail("begun")
 
 
 @pytest.mark.parametrize("n_deleted", range(5))
@@ -260,22 +253,16 @@ def test_a_resumed_run_keeps_the_precision_that_auto_was(recipe, faster):
 
 
 def test_a_folder_that_another_command_works_in(recipe, tmp_path):
-    folder = tmp_path / "run"
-    message = (
-        f"output: expected a folder that no other command uses, got {folder}, which is in use. "
-        "Wait for it to end, or choose another."
-    )
+    folder, told = tmp_path / "run", "^output: expected a folder that no other command uses, "
     with hold_run(folder):
         open_run(recipe())
         open_run(recipe(), overwrite=True)
         assert {path.name for path in folder.iterdir()} == {"recipe.yaml", ".lock"}
         for flags in ({"resume": True}, {"overwrite": True}):
-            with pytest.raises(ConfigError) as caught:
+            with pytest.raises(ConfigError, match=told):
                 check_run(recipe(), **flags)
-            assert str(caught.value) == message
-        with pytest.raises(ConfigError) as caught, hold_run(folder):
+        with pytest.raises(ConfigError, match=told), hold_run(folder):
             pytest.fail("held twice")
-        assert str(caught.value) == message
         write_manifest(folder)
     assert {path.name for path in folder.iterdir()} == {"recipe.yaml", "manifest.json"}
     verify_manifest(folder)

@@ -81,21 +81,19 @@ def test_depths():
 
 
 @pytest.mark.parametrize(
-    ("governors", "problem"),
+    ("governors", "where"),
     [
-        ([1, 0, -1], "governors: expected a tree, got a cycle word 0 → word 1 → word 0."),
-        ([-1, 1, 1], "governors: expected a tree, got a cycle word 1 → word 1."),
-        ([-1, 5, 0], "governor of word 1: expected -1 to 2, got 5."),
-        ([-1, -2, 0], "governor of word 1: expected -1 to 2, got -2."),
+        ([1, 0, -1], "governors: .* word 0 → word 1 → word 0"),
+        ([-1, 1, 1], "governors: .* word 1 → word 1"),
+        ([-1, 5, 0], "governor of word 1: expected -1 to 2, got 5"),
+        ([-1, -2, 0], "governor of word 1: expected -1 to 2, got -2"),
     ],
 )
-def test_no_trees(governors, problem):
-    with pytest.raises(TreeError) as error:
+def test_no_trees(governors, where):
+    with pytest.raises(TreeError, match=f"^{where}"):
         dependency_relations(governors)
-    assert str(error.value) == problem
-    with pytest.raises(TreeError) as error:
+    with pytest.raises(TreeError, match=f"^{where}"):
         batch_dependency_relations([[-1, 0, 0], governors], [3, 3])
-    assert str(error.value) == problem
 
 
 def test_distances_count_edges_whatever_the_relation():
@@ -136,11 +134,8 @@ def test_steps():
 
 @pytest.mark.parametrize("max_distance", [0, 85])
 def test_distance_that_does_not_fit(max_distance):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=f"^max_distance: expected 1 to 84, .*got {max_distance}"):
         pair_relation(max_distance)
-    assert str(error.value) == (
-        f"max_distance: expected 1 to 84, so that an id fits into a byte, got {max_distance}."
-    )
 
 
 def test_no_such_relation():

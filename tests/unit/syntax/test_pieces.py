@@ -86,20 +86,10 @@ def test_row_of_item():
     assert row_of_item([0], 0).tolist() == []
 
 
-@pytest.mark.parametrize(
-    ("splits", "shown"),
-    [
-        ([0, 2], "[0, 2]"),
-        ([1, 3], "[1, 3]"),
-        ([0, 3, 2, 3], "[0, 3, 2, 3]"),
-        ([0, 1, 1, 1, 2], "[0, 1, 1, 1, …]"),
-        ([], "[]"),
-    ],
-)
-def test_wrong_row_splits(splits, shown):
-    with pytest.raises(AlignmentError) as error:
+@pytest.mark.parametrize("splits", [[0, 2], [1, 3], [0, 3, 2, 3], [0, 1, 1, 1, 2], []])
+def test_wrong_row_splits(splits):
+    with pytest.raises(AlignmentError, match=r"^piece_row_splits: .* from 0 to 3, got "):
         row_of_item(splits, 3, "piece_row_splits")
-    assert str(error.value) == f"piece_row_splits: expected ascending positions from 0 to 3, got {shown}."
 
 
 def test_rows_of_words_and_pieces_differ():

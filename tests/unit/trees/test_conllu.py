@@ -68,48 +68,30 @@ def test_comments_without_text_or_words_are_no_sentence():
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "where"),
     [
-        (["1\ta"], "t.conllu:1: CoNLL-U: expected 10 columns separated by tabs, got 2."),
-        ([row(1, "a"), row(3, "b")], "t.conllu:2: CoNLL-U: expected word 2, got ID '3'."),
-        ([row("2-1", "a")], "t.conllu:1: CoNLL-U: expected word 1, got ID '2-1'."),
-        ([row(1, "")], "t.conllu:1: CoNLL-U: expected '_' for no value, got an empty column 2."),
-        (["", row("1-2", "ab"), row(1, "a")], "t.conllu:2: CoNLL-U: expected word 2, got the end."),
-        ([row(1, "a", head=2)], "t.conllu:1: HEAD of 'a': expected 0 to 1, got '2'."),
-        ([row(1, "a", head="x")], "t.conllu:1: HEAD of 'a': expected 0 to 1, got 'x'."),
-        (
-            ["", row(1, "a", head=2), row(2, "b", head=1)],
-            "t.conllu:2: governors: expected a tree, got a cycle 'a' → 'b' → 'a'.",
-        ),
-        (
-            ["# text = a c", row(1, "a"), row(2, "b")],
-            "t.conllu:1: word 2: expected 'b' at character 2 of the text, got 'c'.",
-        ),
-        (
-            [row(1, "a", misc="TextRange=x")],
-            "t.conllu:1: MISC of 'a': expected TextRange=START:END, got 'TextRange=x'.",
-        ),
+        (["1\ta"], "t.conllu:1: CoNLL-U: expected 10 columns"),
+        ([row(1, "a"), row(3, "b")], "t.conllu:2: CoNLL-U: expected word 2, got ID '3'"),
+        ([row("2-1", "a")], "t.conllu:1: CoNLL-U: expected word 1, got ID '2-1'"),
+        ([row(1, "")], "t.conllu:1: CoNLL-U: .* column 2"),
+        (["", row("1-2", "ab"), row(1, "a")], "t.conllu:2: CoNLL-U: expected word 2, got the end"),
+        ([row(1, "a", head=2)], "t.conllu:1: HEAD of 'a': expected 0 to 1, got '2'"),
+        ([row(1, "a", head="x")], "t.conllu:1: HEAD of 'a': expected 0 to 1, got 'x'"),
+        (["", row(1, "a", head=2), row(2, "b", head=1)], "t.conllu:2: governors: .*'a' → 'b' → 'a'"),
+        (["# text = a c", row(1, "a"), row(2, "b")], "t.conllu:1: word 2: expected 'b' at character 2 .*'c'"),
+        ([row(1, "a", misc="TextRange=x")], "t.conllu:1: MISC of 'a': .*'TextRange=x'"),
     ],
 )
-def test_errors_name_file_and_line(lines, message):
-    with pytest.raises(TreeError) as caught:
+def test_errors_name_file_and_line(lines, where):
+    with pytest.raises(TreeError, match=f"^{where}"):
         list(parse_conllu(lines, "t.conllu"))
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
-    ("sentence", "message"),
-    [
-        (Sentence("a\nb", (), ()), r"text: expected one line without NUL, got 'a\nb'."),
-        (
-            Sentence("a\tb", ("a\tb",), ((0, 3),)),
-            r"words: expected non-empty values without tab, line end or NUL, got 'a\tb'.",
-        ),
-    ],
+    ("sentence", "what"),
+    [(Sentence("a\nb", (), ()), "text"), (Sentence("a\tb", ("a\tb",), ((0, 3),)), "words")],
 )
-def test_what_the_format_cannot_hold_is_refused(sentence, message, tmp_path):
-    path = tmp_path / "out.conllu"
-    with pytest.raises(TreeError) as caught:
-        write_conllu(path, [sentence])
-    assert str(caught.value) == message
+def test_what_the_format_cannot_hold_is_refused(sentence, what, tmp_path):
+    with pytest.raises(TreeError, match=f"^{what}: "):
+        write_conllu(tmp_path / "out.conllu", [sentence])
     assert list(tmp_path.iterdir()) == []

@@ -67,22 +67,18 @@ def test_a_tree_of_5000_levels_and_one_of_5000_words_need_no_recursion():
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "where"),
     [
-        (
-            ["(A b)", "(S (NP", "(NN a)", ""],
-            "x.mrg:2: tree: expected 2 more closing bracket(s), got the end at line 4.",
-        ),
-        (["(A b)", ") (C d)"], "x.mrg:2: tree: expected an opening bracket, got ')'."),
-        (["word (A b)"], "x.mrg:1: tree: expected an opening bracket, got 'word'."),
-        (["(NP)"], "x.mrg:1: tree: expected a word or phrase under 'NP', got none."),
-        (["(S ())"], "x.mrg:1: tree: expected a word or phrase under '', got none."),
+        (["(A b)", "(S (NP", "(NN a)", ""], r"x.mrg:2: tree: expected 2 .* line 4\."),
+        (["(A b)", ") (C d)"], r"x.mrg:2: tree: .*'\)'"),
+        (["word (A b)"], "x.mrg:1: tree: .*'word'"),
+        (["(NP)"], "x.mrg:1: tree: .*'NP'"),
+        (["(S ())"], "x.mrg:1: tree: .*''"),
     ],
 )
-def test_brackets_that_do_not_match_are_refused_with_file_and_line(lines, message):
-    with pytest.raises(TreeError) as caught:
+def test_brackets_that_do_not_match_are_refused_with_file_and_line(lines, where):
+    with pytest.raises(TreeError, match=f"^{where}"):
         list(parse_trees(lines, path="x.mrg"))
-    assert str(caught.value) == message
 
 
 def test_what_cannot_be_read_as_one_tree_or_written_is_refused():

@@ -1,4 +1,4 @@
-"""Every loader on tiny files in the official layouts."""
+"""Official tasks: every loader on tiny files in the official layouts, and data sets with the columns of the Hub."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import gzip
 import json
 
 import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.tables import TextSet
-from syntaxformer.encoders.task_data import read_any_split
+from syntaxformer.encoders.task_data import open_dataset, read_any_split, read_dataset_split
 from syntaxformer.encoders.tasks import TASKS, find_task
 
 MNLI_HEAD = (
@@ -126,15 +127,15 @@ def test_quora_rows_that_are_broken_are_counted(tmp_path):
 
 
 ERRORS = [
-    ("cola", "gj04\t2\t\tFine .\n", ":1: label: expected one of 0, 1, got '2'."),
-    ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3. Look for a tab or an unclosed quote inside a text."),
-    ("cola", "gj04\t1\t\t \n", ":1: column 'sentence': expected a text, got an empty one. Remove the row."),
-    ("cola", "", ": expected rows, got an empty file."),
-    ("rte", "index\tsentence1\tlabel\n0\tA .\tentailment\n", ": text: expected a column 'sentence2' or 'hypothesis', got 'index', 'sentence1', 'label'."),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n", ": expected at least one example, got none."),
-    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", ":2: score: expected a finite number, got 'nan'."),
-    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tgood\n", ":2: score: expected a finite number, got 'good'."),
-    ("stsb", "sentence1\tsentence2\tscore\nA\tB\t5.5\n", ":2: score: expected 0 to 5, got 5.5."),
+    ("cola", "gj04\t2\t\tFine .\n", ":1: label: expected one of 0, 1, got '2'"),
+    ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3"),
+    ("cola", "gj04\t1\t\t \n", ":1: column 'sentence': "),
+    ("cola", "", ": expected rows, got an empty file"),
+    ("rte", "index\tsentence1\tlabel\n0\tA .\tentailment\n", ": text: expected a column 'sentence2' or 'hypothesis', got "),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n", ": expected at least one example, got none"),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", ":2: score: expected a finite number, got 'nan'"),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tgood\n", ":2: score: expected a finite number, got 'good'"),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\t5.5\n", ":2: score: expected 0 to 5, got 5.5"),
 ]  # fmt: skip
 
 
@@ -142,9 +143,8 @@ ERRORS = [
 def test_files_that_cannot_be_used(tmp_path, task, content, problem):
     path = tmp_path / "train.tsv"
     path.write_text(content)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"^{path}{problem}"):
         read_any_split(TASKS[task], tmp_path, "train")
-    assert str(caught.value) == f"{path}{problem}"
 
 
 def test_bytes_that_are_no_text(tmp_path):
@@ -159,36 +159,19 @@ def test_bytes_that_are_no_text(tmp_path):
         read_any_split(TASKS["snli"], tmp_path, "dev")
 
 
-def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(ConfigError, match="data:"):
-        read_any_split(TASKS["rte"], tmp_path, "train")
-    with pytest.raises(ConfigError, match="data:"):
-        read_any_split(TASKS["rte"], tmp_path / "no", "train")
-    with pytest.raises(ConfigError, match="split:"):
-        read_any_split(TASKS["rte"], tmp_path, "dev_mismatched")
-
-
-@pytest.mark.parametrize(
-    ("name", "task"),
-    [
-        ("CoLA", "cola"),
-        ("sst-2", "sst2"),
-        ("STS-B", "stsb"),
-        ("mnli-m", "mnli"),
-        ("sick-r", "sick_relatedness"),
-    ],
-)
-def test_names_of_tasks(name, task):
-    assert find_task(name) is TASKS[task]
-
-
-def test_no_such_task():
-    with pytest.raises(ConfigError, match="task:"):
-        find_task("collie")
-    with pytest.raises(ConfigError, match="task:"):
-        find_task("clasify")
-    with pytest.raises(ConfigError, match=r"^task: expected one with official files, got 'classify', which "):
-        find_task("classify")
+def test_names_of_tasks_and_splits(tmp_path):
+    names = {"CoLA": "cola", "sst-2": "sst2", "STS-B": "stsb", "mnli-m": "mnli", "sick-r": "sick_relatedness"}
+    assert all(find_task(name) is TASKS[task] for name, task in names.items())
+    for name in ("collie", "clasify", "classify"):
+        with pytest.raises(ConfigError, match=f"^task: .*'{name}'"):
+            find_task(name)
+    for folder, split, key in (
+        (".", "train", "data"),
+        ("no", "train", "data"),
+        (".", "dev_mismatched", "split"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{key}:"):
+            read_any_split(TASKS["rte"], tmp_path / folder, split)
 
 
 def test_smaller_fractions_are_inside_larger_ones_and_phrases_stay_together(tmp_path):
@@ -201,3 +184,92 @@ def test_smaller_fractions_are_inside_larger_ones_and_phrases_stay_together(tmp_
         assert len(lines[share]) == round(150 * share)
         assert [one for one in whole.examples if one.line in lines[share]] == list(part.examples)
     assert lines[0.05] < lines[0.2] < lines[1.0]
+
+
+NLI = ["entailment", "neutral", "contradiction"]
+
+
+def snli(labels):
+    features = Features(
+        {"premise": Value("string"), "hypothesis": Value("string"), "label": ClassLabel(names=NLI)}
+    )
+    n = len(labels)
+    return Dataset.from_dict(
+        {"premise": ["A man ."] * n, "hypothesis": ["A dog ."] * n, "label": labels}, features
+    )
+
+
+def test_class_numbers_get_their_names_and_minus_one_is_none():
+    found = read_dataset_split(TASKS["snli"], DatasetDict(train=snli([2, -1, 0])), "train")
+    assert [one.label for one in found.examples] == [2, 0]
+    assert found.left_out == {"no gold label": 1}
+    assert found.examples[0].texts == ("A man .", "A dog .")
+
+
+def test_names_in_another_order_are_not_confused():
+    features = Features(
+        {
+            "sentence1": Value("string"),
+            "sentence2": Value("string"),
+            "label": ClassLabel(names=["not_entailment", "entailment"]),
+        }
+    )
+    data = Dataset.from_dict({"sentence1": ["A"], "sentence2": ["B"], "label": [1]}, features)
+    assert read_dataset_split(TASKS["rte"], data, "train").examples[0].label == 0
+
+
+def test_human_names_of_numbered_classes():
+    features = Features(
+        {
+            "sentence": Value("string"),
+            "label": ClassLabel(names=["unacceptable", "acceptable"]),
+            "idx": Value("int32"),
+        }
+    )
+    columns = {"sentence": ["Fine ."], "label": [1], "idx": [3]}
+    data = DatasetDict(
+        validation=Dataset.from_dict(columns, features),
+        test=Dataset.from_dict({**columns, "label": [-1]}, features),
+    )
+    (one,) = read_dataset_split(TASKS["cola"], data, "dev").examples
+    assert (one.label, one.index) == (1, "3")
+    assert read_dataset_split(TASKS["cola"], data, "test").examples[0].label is None
+
+
+def test_scores_and_matched_splits():
+    data = Dataset.from_dict({"sentence1": ["A"], "sentence2": ["B"], "label": [3.25], "idx": [0]})
+    assert read_dataset_split(TASKS["stsb"], data, "train").examples[0].label == 3.25
+    matched = DatasetDict(validation_matched=snli([0]), validation_mismatched=snli([1]))
+    assert read_dataset_split(TASKS["mnli"], matched, "dev").examples[0].label == 0
+    assert read_dataset_split(TASKS["mnli"], matched, "dev_mismatched").examples[0].label == 1
+
+
+def test_a_folder_of_save_to_disk(tmp_path):
+    DatasetDict(train=snli([0, 1])).save_to_disk(tmp_path / "snli")
+    assert len(read_any_split(TASKS["snli"], tmp_path / "snli", "train")) == 2
+
+
+def test_what_cannot_be_read(tmp_path):
+    with pytest.raises(ConfigError, match="split:"):
+        read_dataset_split(TASKS["snli"], DatasetDict(train=snli([0])), "dev", "mine")
+    wrong = Dataset.from_dict({"premise": ["A"], "hypothesis": ["B"], "label": [3]})
+    with pytest.raises(DataError, match="mine, train:1: label:"):
+        read_dataset_split(TASKS["snli"], wrong, "train", "mine")
+    with pytest.raises(DataError, match=r"text: expected a column 'sentence1' or 'premise', got 'text'\.$"):
+        read_dataset_split(TASKS["snli"], Dataset.from_dict({"text": ["A"]}), "train", "mine")
+    with pytest.raises(ConfigError, match=r"^data:"):
+        open_dataset(tmp_path / "nothing")
+
+
+def test_the_hub_is_asked_by_name(monkeypatch):
+    asked = []
+    monkeypatch.setattr("datasets.load_dataset", lambda *names: asked.append(names) or {"train": snli([0])})
+    assert len(read_any_split(TASKS["snli"], "hub:nyu-mll/glue:mnli", "train")) == 1
+    assert asked == [("nyu-mll/glue", "mnli")]
+
+    def unreachable(*names):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr("datasets.load_dataset", unreachable)
+    with pytest.raises(ConfigError, match="data:"):
+        open_dataset("hub:snli")

@@ -1,4 +1,4 @@
-"""What is freed and taken again costs no page faults."""
+"""What is freed and taken again costs no page faults; bounds of oneDNN's cache are set once, and the user's own stay."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 import pytest
+
+from syntaxformer.nn.kernels.memory import BOUNDS, bound_kernel_cache
 
 SCRIPT = """
 import resource
@@ -42,3 +44,12 @@ def _faults(**environment):
 def test_pages_are_kept_unless_the_user_tunes_the_library():
     assert _faults() < 1000
     assert _faults(MALLOC_TOP_PAD_="0") > 1000
+
+
+def test_bounds_are_set_and_the_users_own_stay(monkeypatch):
+    first, second = BOUNDS
+    monkeypatch.delenv(first, raising=False)
+    monkeypatch.setenv(second, "7")
+    bound_kernel_cache()
+    assert (os.environ[first], os.environ[second]) == (BOUNDS[first], "7")
+    monkeypatch.setenv(first, "")  # so that it is taken away after the test

@@ -1,12 +1,12 @@
 """Annotation on a real Ray cluster of two workers on this machine, one of which is killed."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 
+import psutil
 import pytest
 
 from syntaxformer.annotate import annotate_to_file, load_annotator
@@ -18,33 +18,41 @@ LINES = [
     f"The dog {number} barked at {number % 11} cats. It slept." if number % 9 else ""
     for number in range(1200)
 ]
+SCRIPT = """
+from syntaxformer.annotate import shards
+from syntaxformer.cli.main import main
+shards.LINES_PER_SHARD = 150
+main()
+"""
 
 
 def run(*arguments):
     environment = {**os.environ, "RAY_DISABLE_IMPORT_WARNING": "1", "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "syntaxformer.cli.main",
-        "annotate",
-        "--annotator",
-        "en",
-        *map(str, arguments),
-    ]
+    command = [sys.executable, "-c", SCRIPT, "annotate", "--annotator", "en", *map(str, arguments)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
 
 
-def kill_one_worker(folder, killed):
-    """Kill the process that made the first shard, as soon as its record is there."""
+def kill_one_worker(job, killed):
+    """Kill the first process that works on a shard, as soon as it does."""
     until = time.monotonic() + 120
-    while time.monotonic() < until:
-        for shard in folder.glob(".out.parquet.*.shards/[0-9]*.parquet"):
-            killed.append(int(shard.with_name(f"{shard.name}.attempts").read_text()))
-            os.kill(killed[0], signal.SIGKILL)
-            return
+    while job.poll() is None and not killed and time.monotonic() < until:
+        for process in psutil.Process(job.pid).children(recursive=True):
+            if not killed and process.is_running() and "ray::_Worker.annotate" in process.cmdline():
+                process.kill()
+                killed.append(process.pid)
         time.sleep(0.02)
+
+
+def test_of_rays_errors_only_the_error_is_told():
+    from syntaxformer.annotate.ray_engine import reason
+
+    error = ValueError(
+        "ray::MapWorker() (pid=7)\n  File x, line 3\nsyntaxformer.base.errors.DataError: /a: no space left.\n"
+    )
+    assert reason(error) == "syntaxformer.base.errors.DataError: /a: no space left."
+    assert reason(ConnectionError("no cluster\n there")) == "no cluster there."
 
 
 @pytest.mark.slow
@@ -52,9 +60,9 @@ def test_two_workers_one_killed_give_what_one_process_gives(tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.parquet"
     source.write_text("\n".join(LINES) + "\n")
     killed = []
-    killer = threading.Thread(target=kill_one_worker, args=(tmp_path, killed))
+    job = run(source, "-o", target, "--engine", "ray", "--processes", 2)
+    killer = threading.Thread(target=kill_one_worker, args=(job, killed))
     killer.start()
-    job = run(source, "-o", target, "--engine", "ray", "--processes", 2, "--lines-per-shard", 150)
     out, err = job.communicate(timeout=240)
     killer.join()
     assert job.returncode == 0, err

@@ -1,6 +1,6 @@
 """Time and memory of an infused network beside the plain one of the same shape, on this machine.
 
-    python benchmarks/infusion_cost.py CHECKPOINT --infuse masks,lisa [--pieces 32 128 512] [--bf16]
+    python benchmarks/infusion_cost.py CHECKPOINT --infuse masks,lisa [--pieces 32 128 512]
 
 Only shapes count: networks have random weights, and batches random pieces and random trees. It needs torch,
 transformers and pydantic alone, so a machine that has an accelerator and little else can run it.
@@ -175,7 +175,9 @@ def main() -> None:
     parser.add_argument("--pieces", type=int, nargs="+", default=[32, 128, 512], help="lengths of a line")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each model; the median counts")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--bf16", action="store_true", help="products in bf16, weights in fp32")
+    parser.add_argument(
+        "--precision", choices=("fp32", "bf16"), default="fp32", help="of products; weights are fp32"
+    )
     options = parser.parse_args()
     config = AutoConfig.from_pretrained(options.checkpoint, trust_remote_code=False)
     pair = twins(config, InfusionConfig.parse(options.infuse).fitted())
@@ -184,7 +186,7 @@ def main() -> None:
     print(f"\n{'lines x pieces':17}{'':20}{'plain':>10}{'infused':>10}{'times':>7}")
     for n_pieces in options.pieces:
         n_rows = max(1, (512 if options.device == "cpu" else 8192) // n_pieces)
-        dtype = torch.bfloat16 if options.bf16 else torch.float32
+        dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
         measured = compare(models, n_rows, n_pieces, options.rounds, dtype)
         for key, title in ROWS.items():
             plain, infused = (

@@ -33,7 +33,7 @@ from typing import Any
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 
 def _stand_in_for_jaxtyping() -> None:
@@ -52,17 +52,11 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 import transformers as hf  # noqa: E402
+from infusion_cost import Work, compare, medians, random_batch, random_relations  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from syntaxformer.infusion import InfusionConfig, infuse  # noqa: E402
-from syntaxformer.infusion.cost import (  # noqa: E402
-    Work,
-    compare,
-    medians,
-    random_batch,
-    random_relations,
-    twins,
-)
+from syntaxformer.infusion.cost import twins  # noqa: E402
 from syntaxformer.nn import plan_widths  # noqa: E402
 from syntaxformer.syntax import TreeOptions  # noqa: E402
 from syntaxformer.translation.batches import (  # noqa: E402

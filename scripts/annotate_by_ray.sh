@@ -18,17 +18,15 @@ annotate() { # NAME OPTION...
   syntaxformer --quiet annotate $FOLDER/in.txt -o $FOLDER/"$name".parquet "$@"
   echo "$name: $((SECONDS - start)) s, $(sha256sum < $FOLDER/"$name".parquet | cut -d' ' -f1)"
 }
-kill_workers() { # ends with an error where one of the three could not be killed; the records of shards say which process made them
-  local record
+kill_workers() { # ends with an error where one of the three could not be killed
   for pause in 35 45 70; do
     sleep $pause
-    record=$(ls -t $FOLDER/.killed.parquet.*.shards/*.json | head -1)
-    kill -9 "$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["pid"])' "$record")"
+    kill -9 "$(pgrep -f '^ray::_Worker.annotate' | head -1)"
     echo "a worker was killed"
   done
 }
 rm -f $FOLDER/*.parquet
-RAY="--engine ray --lines-per-shard 5000"
+RAY="--engine ray"
 annotate two $RAY --processes 2
 annotate one $RAY --processes 1
 kill_workers &

@@ -74,9 +74,12 @@ def test_a_line_of_over_100_000_words_is_refused_by_its_number(cli, tmp_path):
     lines[22] = "x " * 100_001
     source = tmp_path / "long.txt"
     source.write_text("\n".join(lines) + "\n")
-    done = cli("annotate", source, "-o", tmp_path / "out", "--annotator", "en", "--lines-per-shard", 10)
+    done = cli("annotate", source, "-o", tmp_path / "out.parquet", "--annotator", "en")
     assert done.code == 2
-    assert f"lines 21 to 30: {source}:23: expected at most 100,000 words in a line, got 100,001." in done.err
+    assert (
+        f"lines 1 to 30: {source}:23: expected at most 100,000 words in a line, got 100,001. Split the line."
+        in done.err
+    )
 
 
 LONG = pytest.mark.skipif(
@@ -94,10 +97,18 @@ def test_annotate_takes_300_megabytes_at_most(tmp_path, n_words, n_lines):
     for text in ("Word\n", _lines(n_words, n_lines)):
         source, target = tmp_path / "text.txt", tmp_path / "text.parquet"
         source.write_text(text)
-        command = ["annotate", source, "-o", target, "--annotator", "en"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "syntaxformer", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )  # fmt: skip
+        command = [
+            sys.executable,
+            "-c",
+            "from syntaxformer.cli.main import main; main()",
+            "annotate",
+            source,
+            "-o",
+            target,
+            "--annotator",
+            "en",
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         peaks.append(usage.ru_maxrss / 1024)

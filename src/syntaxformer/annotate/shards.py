@@ -6,23 +6,18 @@ result is, byte for byte, what one process writes.
 """
 
 # pyright: basic
-# (pyarrow and Ray Data have no complete types.)
+# (pyarrow has no complete types.)
 
 from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import logging
-import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +31,6 @@ from syntaxformer.annotate.annotator import (
     map_in_processes,
     short_enough,
 )
-from syntaxformer.annotate.controls import LINES_PER_POOL
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.store import (
     FORMAT,
@@ -49,13 +43,9 @@ from syntaxformer.annotate.store import (
 from syntaxformer.base import files
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, one_line
 from syntaxformer.base.progress import MAX_CHARACTERS, track
-from syntaxformer.base.ray_cluster import connect, import_ray, reason
 
-LINES_PER_SHARD = 20_000
-"""Lines of a shard, about a minute of work for one core."""
-
-MAX_ATTEMPTS = 5
-"""Number of workers that a shard may kill in one run."""
+LINES_PER_SHARD = 5_000
+"""Lines of a shard, a quarter of a minute of work for one core; a multiple of `controls.LINES_PER_POOL`."""
 
 TEXT_COLUMN = "text"
 _ROWS_AT_A_TIME = 256
@@ -82,16 +72,7 @@ class SourceLines:
         self.source = source
 
     def __iter__(self) -> Iterator[str]:
-        return self._from(0)
-
-    def part(self, first: int, n_lines: int) -> list[str]:
-        """Return `n_lines` lines from `first` on, fewer at the end; earlier lines are not decoded."""
-        return list(islice(self._from(first), n_lines))
-
-    def _from(self, first: int) -> Iterator[str]:
-        if self.source.endswith(".parquet"):
-            return islice(self._column(), first, None)
-        return files.read_lines(self.source, first)
+        return self._column() if self.source.endswith(".parquet") else files.read_lines(self.source)
 
     def __len__(self) -> int:
         return sum(1 for _ in self) if self.source.endswith(".parquet") else files.count_lines(self.source)
@@ -147,167 +128,69 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A run of lines of a source, the first counted from 0, and the Parquet file at `path` to write."""
+    """Lines of a source, the first counted from 0, and the Parquet file at `path` to write."""
 
-    source: str
+    job: Job
     first: int
-    n_lines: int
-    n_chars: int
-    content_hash: str
-    path: str
-    annotator: str
-    version: str
-
-    @property
-    def attempts(self) -> Path:
-        """The file with one line, a process id, for each worker that has started the shard."""
-        return Path(f"{self.path}.attempts")
-
-    def is_done(self) -> bool:
-        """Whether its file exists, is undamaged, and has its lines."""
-        return read_if_current(Path(self.path), (self.annotator, self.version, self.content_hash)) is not None
+    lines: list[str]
+    path: Path
 
 
-Engine = Callable[[Sequence[Shard]], Iterator[tuple[Shard, str | None]]]
-"""Works on shards in any order, and yields each when it is done, with its error or None."""
+Engine = Callable[[Iterator[Shard]], Iterator[tuple[Path, str | None]]]
+"""Works on shards, taking few ahead, and yields the path of each when it is done, with its error or None."""
 
 
-def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
-    """Annotate a shard and write its file; return the error, or None if it is done.
+def annotate_shard(annotator: Annotator, shard: Shard) -> tuple[Path, str | None]:
+    """Annotate a shard and write its file; return its path with the error, or with None if it is done.
 
     Raises:
         DataError: The file cannot be written, nor then could those of the shards to come.
     """
+    job, path = shard.job, shard.path
     try:
-        # Each attempt is recorded, so that a shard that kills every worker is given up at last.
-        with files.disk_errors(Path(shard.path)), shard.attempts.open("a") as file:
-            file.write(f"{os.getpid()}\n")
-        if (n_attempts := len(shard.attempts.read_text().splitlines())) > MAX_ATTEMPTS:
-            raise DataError(
-                f"expected workers to outlive their shards, got {n_attempts - 1} killed by this one "
-                "(out of memory?)."
-            )
-        annotator = load()
-        if annotator.version != shard.version:
+        if annotator.version != job.version:
             raise ConfigError(
-                f"annotator {shard.annotator}: expected version {shard.version} on every worker, got "
+                f"annotator {job.annotator}: expected version {job.version} on every worker, got "
                 f"{annotator.version}. Install the same packages and models everywhere."
             )
-        shard_lines = SourceLines(shard.source).part(shard.first, shard.n_lines)
-        lines = list(short_enough(shard_lines, shard.source, shard.first))
-        if hash_lines(lines) != shard.content_hash:
-            raise DataError(
-                "expected the lines that were counted, got others: the file was changed.", shard.source
-            )
-        about = {"annotator": shard.annotator, "version": shard.version, "content_hash": shard.content_hash}
-        write_annotations(shard.path, annotator.stream(lines), **about)
+        lines = list(short_enough(shard.lines, job.source, shard.first))
+        about = {"annotator": job.annotator, "version": job.version, "content_hash": hash_lines(lines)}
+        write_annotations(path, annotator.stream(lines), **about)
+        return path, None
     except SyntaxformerError as error:
         # Without the folder, another command has finished first and deleted it.
-        if getattr(error, "path", None) == shard.path and Path(shard.path).parent.is_dir():
+        if getattr(error, "path", None) == str(path) and path.parent.is_dir():
             raise
-        return str(error)
+        reason = str(error)
     except Exception as error:  # a parser's own error: only this shard is lost
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-def in_this_process(annotator: Annotator) -> Engine:
-    """Return the engine that works on one shard after the other in this process."""
-    return lambda shards: (_with(annotator, shard) for shard in shards)
+        reason = f"{type(error).__name__}: {error}"
+    return path, f"{job.source}, lines {shard.first + 1} to {shard.first + len(shard.lines)}: {reason}"
 
 
 def in_processes(name: str, n_processes: int) -> Engine:
     """Return the engine of processes here, each of which loads annotator `name` once; 1 is this process."""
 
-    def work(shards: Sequence[Shard]) -> Iterator[tuple[Shard, str | None]]:
-        if n_processes == 1 or len(shards) == 1:
-            return in_this_process(load_annotator(name))(shards)
-        return map_in_processes(name, _with, shards, min(n_processes, len(shards)))
+    def work(shards: Iterator[Shard]) -> Iterator[tuple[Path, str | None]]:
+        if n_processes > 1:
+            return map_in_processes(name, annotate_shard, shards, n_processes)
+        annotator = load_annotator(name)
+        return (annotate_shard(annotator, shard) for shard in shards)
 
     return work
 
 
-def _with(annotator: Annotator, shard: Shard) -> tuple[Shard, str | None]:
-    return shard, annotate_shard(shard, lambda: annotator)
-
-
-def ray_engine(annotator: str, n_workers: int, address: str | None = None) -> Engine:
-    """Return the engine of a Ray cluster: a pool of actors that each load the annotator once.
-
-    Ray restarts actors that die and gives their shard to another. The actors, each with one processor, load
-    the annotator by its name, with the backend's options; it is not written to disk. `address` is that of a
-    running cluster, "auto" or "ray://host:10001"; None starts one here for this job.
-
-    Raises:
-        BackendMissingError: Ray is not installed.
-        SyntaxformerError: During the work: there is no cluster at the address, or the cluster fails.
-    """
-    return partial(_on_ray, import_ray("ray.data"), annotator, n_workers, address)
-
-
-def _on_ray(
-    ray: Any, annotator: str, n_workers: int, address: str | None, shards: Sequence[Shard]
-) -> Iterator[tuple[Shard, str | None]]:
-    started = connect(address, n_workers + 1)
-    try:
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        rows = [{"shard": json.dumps(asdict(shard))} for shard in shards]
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.print_on_execution_start = False
-        # Shards are handed out one by one, each only when an actor is free to take it.
-        n_actors = min(n_workers, len(rows))
-        actors = ray.data.ActorPoolStrategy(size=n_actors, max_tasks_in_flight_per_actor=1)
-        dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-            _Worker, fn_constructor_args=(annotator,), compute=actors, num_cpus=1
-        )
-        # Ray reports dead workers on stdout, which is for results.
-        with redirect_stdout(sys.stderr):
-            for row in dataset.iter_rows():
-                yield Shard(**json.loads(row["shard"])), row["error"] or None
-    except (ray.exceptions.RayError, ConnectionError) as error:
-        raise SyntaxformerError(
-            f"ray: expected the cluster to work, got: {reason(error)} Finished shards are kept; run the same "
-            "command again."
-        ) from error
-    finally:
-        if started and ray.is_initialized():
-            ray.shutdown()
-
-
-class _Worker:
-    """An actor that loads its annotator with the first shard, so that an error then belongs to that shard."""
-
-    def __init__(self, annotator: str) -> None:
-        self.name = annotator
-
-    @cached_property
-    def annotator(self) -> Annotator:
-        return load_annotator(self.name)
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        error = annotate_shard(Shard(**json.loads(row["shard"])), lambda: self.annotator)
-        return {**row, "error": error or ""}
-
-
-def annotate_sharded(
-    jobs: Sequence[Job], engine: Engine, *, lines_per_shard: int = LINES_PER_SHARD, progress: bool = False
-) -> list[AnnotatedCorpus]:
+def annotate_sharded(jobs: Sequence[Job], engine: Engine, *, progress: bool = False) -> list[AnnotatedCorpus]:
     """Return the corpus of each job, made in shards; finished sources and shards are not made again.
 
     Raises:
-        ConfigError: The shards would cut the pools of `other_sentence`.
         DataError: A source cannot be read or has changed meanwhile, or shards failed. The other shards are
             kept, the other sources are finished, and the same call retries those that failed.
     """
-    if lines_per_shard % LINES_PER_POOL and any("other_sentence(" in job.annotator for job in jobs):
-        expected = f"expected a multiple of {LINES_PER_POOL:,}, among which other_sentence draws"
-        raise ConfigError(f"lines_per_shard: {expected}, got {lines_per_shard:,}. Leave it out.")
     plans: list[_Plan] = []
     unreadable: list[SyntaxformerError] = []
     for job in jobs:
         try:
-            plans.append(_plan(job, lines_per_shard))
+            plans.append(_plan(job))
         except (DataError, BackendMissingError) as error:
             unreadable.append(error)
             if len(jobs) > 1:
@@ -315,31 +198,27 @@ def annotate_sharded(
     if unreadable and not plans:
         raise unreadable[0]
     left = [plan for plan in plans if not plan.is_finished()]
-    waiting = [shard for plan in left for shard in plan.shards if not shard.is_done()]
-    # The longest first, so that no worker begins a long one when the others have nearly finished.
-    waiting.sort(key=lambda shard: shard.n_chars, reverse=True)
-    n_shards = sum(len(plan.shards) for plan in plans)
+    n_shards, n_done = (sum(len(getattr(plan, name)) for plan in left) for name in ("hashes", "done"))
     if not (unreadable or left):
         _log.info("nothing to do: all %d file(s) are annotated", len(plans))
-    elif len(waiting) < n_shards:
-        _log.info("going on: %d of %d shards are done", n_shards - len(waiting), n_shards)
-    for shard in waiting:
-        Path(shard.path).parent.mkdir(parents=True, exist_ok=True)
-        shard.attempts.unlink(missing_ok=True)
+    elif n_done:
+        _log.info("going on: %d of %d shards are done", n_done, n_shards)
+    n_waiting = n_shards - n_done
+    results = engine(chain.from_iterable(plan.waiting() for plan in left)) if n_waiting else iter(())
     description = f"annotating ({jobs[0].annotator if jobs else ''})"
-    results = engine(waiting) if waiting else iter(())
-    errors = dict(track(results, description, len(waiting), "shards", enabled=progress and bool(waiting)))
+    results = track(results, description, n_waiting, "shards", enabled=progress and n_waiting > 0)
+    errors = {path: error for path, error in results if error}
     # Another command on the same output may have finished first and deleted the shards.
-    lost = [plan for plan in left if any(map(errors.get, plan.shards)) and not plan.is_finished()]
+    failed = {path.parent for path in errors}
+    lost = [plan for plan in left if plan.folder in failed and not plan.is_finished()]
     corpora = [_finish(plan, plan in left) for plan in plans if plan not in lost]
-    failed = [shard for plan in lost for shard in plan.shards if errors.get(shard)]
     problems = [str(error) for error in unreadable]
-    if failed:
-        first = failed[0]
+    if lost:
+        folders = {plan.folder for plan in lost}
+        reasons = [error for path, error in errors.items() if path.parent in folders]
         problems[:0] = [
-            f"annotation: expected all {n_shards} shards to succeed, got {len(failed)} that failed, the "
-            f"first {first.source}, lines {first.first + 1} to {first.first + first.n_lines}: "
-            f"{errors[first]} The others are kept; the same command retries those that failed."
+            f"annotation: expected all {n_shards} shards to succeed, got {len(reasons)} that failed, the "
+            f"first {reasons[0]} The others are kept; the same command retries those that failed."
         ]
     if problems:
         raise DataError("\n".join(problems))
@@ -348,34 +227,56 @@ def annotate_sharded(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A job cut into shards; `content_hash` is that of all lines."""
+    """A job cut into shards: the hash of all lines, those of each shard, and the numbers of finished ones."""
 
     job: Job
     content_hash: str
-    shards: tuple[Shard, ...]
+    folder: Path
+    hashes: list[str]
+    done: set[int]
 
     def is_finished(self) -> bool:
         """Whether the target exists, whichever command wrote it."""
         identity = (self.job.annotator, self.job.version, self.content_hash)
         return read_if_current(self.job.target, identity) is not None
 
+    def waiting(self) -> Iterator[Shard]:
+        """The shards that are still to be made; DataError if the source is no longer as it was counted."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        first = 0
+        for number, lines in enumerate(_chunks(self.job)):
+            if number not in self.done:
+                if hash_lines(lines) not in self.hashes[number : number + 1]:
+                    expected = "expected the lines that were counted, got others: the file was changed."
+                    raise DataError(expected, self.job.source)
+                yield Shard(self.job, first, lines, _path(self.folder, number))
+            first += len(lines)
 
-def _plan(job: Job, lines_per_shard: int) -> _Plan:
+
+def _chunks(job: Job) -> Iterator[list[str]]:
+    return chunks_of(SourceLines(job.source), LINES_PER_SHARD, MAX_CHARACTERS)
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"{number:06d}.parquet"
+
+
+def _plan(job: Job) -> _Plan:
     """Count, hash and cut the lines of a source; each annotator and shard size has its own folder."""
-    identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(lines_per_shard)])
+    identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(LINES_PER_SHARD)])
     key = hashlib.sha256(identity.encode()).hexdigest()[:_KEY_LENGTH]
     folder = job.target.parent / f".{job.target.name}.{key}.shards"
-    whole = hashlib.sha256()
-    shards: list[Shard] = []
-    first = 0
-    for chunk in chunks_of(SourceLines(job.source), lines_per_shard, MAX_CHARACTERS):
-        for line in chunk:
+    whole, hashes = hashlib.sha256(), list[str]()
+    for lines in _chunks(job):
+        for line in lines:
             whole.update(hashed_line(line))
-        path = str(folder / f"{len(shards):06d}.parquet")
-        size = (first, len(chunk), sum(map(len, chunk)))
-        shards.append(Shard(job.source, *size, hash_lines(chunk), path, job.annotator, job.version))
-        first += len(chunk)
-    return _Plan(job, whole.hexdigest(), tuple(shards))
+        hashes.append(hash_lines(lines))
+    done = {
+        number
+        for number, content_hash in enumerate(hashes)
+        if read_if_current(_path(folder, number), (job.annotator, job.version, content_hash)) is not None
+    }
+    return _Plan(job, whole.hexdigest(), folder, hashes, done)
 
 
 def _finish(plan: _Plan, must_merge: bool) -> AnnotatedCorpus:
@@ -386,14 +287,9 @@ def _finish(plan: _Plan, must_merge: bool) -> AnnotatedCorpus:
     """
     job, target = plan.job, plan.job.target
     if must_merge:
+        about = {"annotator": job.annotator, "version": job.version, "content_hash": plan.content_hash}
         try:
-            write_tables(
-                target,
-                _merged(plan),
-                annotator=job.annotator,
-                version=job.version,
-                content_hash=plan.content_hash,
-            )
+            write_tables(target, _merged(plan), **about)
         except DataError:
             if not plan.is_finished():
                 raise
@@ -407,8 +303,8 @@ def _finish(plan: _Plan, must_merge: bool) -> AnnotatedCorpus:
 def _merged(plan: _Plan) -> Iterator[Any]:
     """The rows of all shards, in order; DataError at the end where they are not the lines of the text."""
     digest, n_lines = hashlib.sha256(), 0
-    for shard in plan.shards:
-        for table in read_annotations(shard.path).tables():
+    for number in range(len(plan.hashes)):
+        for table in read_annotations(_path(plan.folder, number)).tables():
             n_lines += len(table)
             for text in table["text"].to_pylist():
                 digest.update(hashed_line(text))

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -288,7 +287,8 @@ def write_annotations(
     Raises:
         DataError: The disk is full or not writable, or a sentence does not fit the format.
     """
-    tables = (_table(group, first) for first, group in _numbered_groups(sentences))
+    groups = enumerate(chunks_of(sentences, ROWS_PER_GROUP))
+    tables = (_table(group, number * ROWS_PER_GROUP + 1) for number, group in groups)
     write_tables(path, tables, annotator=annotator, version=version, content_hash=content_hash)
 
 
@@ -319,14 +319,6 @@ def write_tables(
         columns = tuple(column for column in COLUMNS if column in seen - missed)
         header = AnnotationHeader(annotator, version, content_hash, n_lines, n_words, columns)
         writer.add_key_value_metadata({_HEADER_KEY: json.dumps(asdict(header), ensure_ascii=False)})
-
-
-def _numbered_groups(sentences: Iterable[Sentence]) -> Iterator[tuple[int, list[Sentence]]]:
-    """Lists of `ROWS_PER_GROUP` sentences, each with the number of its first line."""
-    rows, first = iter(sentences), 1
-    while group := list(islice(rows, ROWS_PER_GROUP)):
-        yield first, group
-        first += len(group)
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

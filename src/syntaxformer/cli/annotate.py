@@ -47,12 +47,6 @@ def annotate(
     processes: Annotated[int, Option(min=1, max=2**16, help="Number of worker processes.")] = 1,
     engine: options.EngineOption = "local",
     address: options.AddressOption = None,
-    lines_per_shard: Annotated[
-        int | None,
-        Option(
-            min=1, help="Lines that a worker takes, and may lose, at once. Default: 5,000; 20,000 with Ray."
-        ),
-    ] = None,
 ) -> None:
     """Tag and parse text once, for training and analysis: words, parts of speech, dependency trees.
 
@@ -74,18 +68,18 @@ def annotate(
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
     if is_file(annotator):
         of_others = {"--engine ray": engine == "ray", "--processes": processes > 1}
-        of_others["--lines-per-shard"] = lines_per_shard is not None
         expected = f"expected an annotator that takes any line, got {annotator}, which is read in order"
         if problems := [f"{name}: {expected}. Leave it out." for name, has in of_others.items() if has]:
             raise ConfigError(problems)
         corpora = _in_order(inputs, targets, annotator)
-    else:
-        from syntaxformer.annotate.shards import in_processes, ray_engine
+    elif engine == "ray":
+        from syntaxformer.annotate.ray_engine import on_ray
 
-        on_ray = engine == "ray"
-        work = ray_engine(annotator, processes, address) if on_ray else in_processes(annotator, processes)
-        n_lines = lines_per_shard or (20_000 if on_ray else 5_000)
-        corpora = _in_shards(inputs, targets, annotator, work, n_lines)
+        corpora = _in_shards(inputs, targets, annotator, on_ray(annotator, processes, address))
+    else:
+        from syntaxformer.annotate.shards import in_processes
+
+        corpora = _in_shards(inputs, targets, annotator, in_processes(annotator, processes))
     for target, corpus in zip(targets, corpora, strict=True):
         header = corpus.header
         options.echo(
@@ -105,7 +99,7 @@ def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) ->
 
 
 def _in_shards(
-    inputs: Sequence[str], targets: Sequence[Path], annotator: str, work: ShardEngine, lines_per_shard: int
+    inputs: Sequence[str], targets: Sequence[Path], annotator: str, work: ShardEngine
 ) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotator_identity
     from syntaxformer.annotate.shards import Job, annotate_sharded
@@ -120,7 +114,7 @@ def _in_shards(
         Job(str(Path(source).resolve()), target.resolve(), *identity)
         for source, target in zip(inputs, targets, strict=True)
     ]
-    yield from annotate_sharded(jobs, work, lines_per_shard=lines_per_shard, progress=True)
+    yield from annotate_sharded(jobs, work, progress=True)
 
 
 def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:

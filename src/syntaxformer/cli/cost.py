@@ -1,11 +1,8 @@
-"""`syntaxformer cost`: what syntax costs beside the plain model: parameters, time, memory."""
+"""`syntaxformer cost`: the parameters that syntax adds to a plain model."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -19,51 +16,20 @@ def cost(
     infuse: Annotated[
         str, Option(help="What is put into a plain checkpoint: masks, lisa, pos_add, …, with commas.")
     ] = "none",
-    pieces: Annotated[
-        list[int] | None,
-        Option(min=1, max=2**16, help="Length of a line, repeatable. Default: 32, 128, 512."),
-    ] = None,
-    rounds: Annotated[int, Option(min=1, help="Turns of each model; the median counts.")] = 3,
     as_json: options.JsonOption = False,
-    device: options.DeviceOption = None,
 ) -> None:
-    """Measure what syntax costs beside the plain model. Weights are random, since only shapes count.
+    """Count the parameters of what is infused, beside those that the papers give. No weights are read.
 
     syntaxformer cost CHECKPOINT --infuse masks,lisa
-
-    syntaxformer cost runs/sit --pieces 16 --pieces 32
     """
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # its profiler writes to stderr
-    import torch
-
     from syntaxformer.infusion import cost as costs
     from syntaxformer.infusion.config import InfusionConfig
-    from syntaxformer.runs.loading import longest_input, pick_device
-    from syntaxformer.runs.processes import pick_precision
 
-    config, infusion = _read(model, InfusionConfig.parse(infuse).fitted())
-    processor = pick_device(device and device.removesuffix(":bf16"))
-    choice = "fp32" if processor.type == "cpu" and torch.cuda.is_available() else "auto"  # that of the card
-    precision = "bf16" if str(device).endswith(":bf16") else pick_precision(choice)
-    plain, infused = (twin.to(processor) for twin in costs.twins(config, infusion))
-    budget, longest = 512 if processor.type == "cpu" else 8192, longest_input(infused)
-    rows = {n: max(1, budget // n) for n in pieces or [min(n, longest) for n in (32, 128, 512)]}
-    if max(rows) > longest:
-        raise ConfigError(f"--pieces: expected up to {longest}, the positions of {model}, got {max(rows)}.")
-    settings = rounds, torch.bfloat16 if precision == "bf16" else torch.float32
-    pair = {"plain": plain, "infused": infused}
-    on = (
-        torch.cuda.get_device_name(processor)
-        if processor.type == "cuda"
-        else f"threads: {torch.get_num_threads()}"
-    )
-    report: dict[str, Any] = {
-        "model": f"{model} ({config.model_type}); {processor}, {on}, {precision}, median of {rounds} turns",
-        "parameters": costs.parameter_counts(infused, plain),
-        "lengths": {n: {"lines": m, **costs.compare(pair, m, n, *settings)} for n, m in rows.items()},
-    }
-    table = [report["model"], costs.parameter_report(infused, plain), *_table(report)]
-    options.echo(json.dumps(report) if as_json else "\n".join(table))
+    plain, infused = costs.twins(*_read(model, InfusionConfig.parse(infuse).fitted()))
+    if as_json:
+        options.echo(json.dumps({"model": model, "parameters": costs.parameter_counts(infused, plain)}))
+    else:
+        options.echo(costs.parameter_report(infused, plain))
 
 
 def _read(model: str, infusion: Any) -> tuple[Any, Any]:
@@ -89,17 +55,3 @@ def _read(model: str, infusion: Any) -> tuple[Any, Any]:
         )
         raise ConfigError(f"--infuse: expected {requirement}, got {'one' if says else 'none'}: {model}.")
     return config, stored if says else infusion
-
-
-_ROWS = {"step_s": "training step, ms", "use_s": "forward pass, ms", "peak_mib": "peak, MiB"}
-
-
-def _table(report: dict[str, Any]) -> Iterator[str]:
-    yield f"\n{'lines × pieces':17}{'':20}{'plain':>10}{'infused':>10}{'times':>7}"
-    for n_pieces, measurements in report["lengths"].items():
-        for key, title in _ROWS.items():
-            plain, infused = (
-                (value or math.nan) * 1000 ** key.endswith("_s") for value in measurements[key].values()
-            )
-            times = f"{plain:>10,.1f}{infused:>10,.1f}{infused / plain:>7.2f}"
-            yield f"{measurements['lines']:>5} × {n_pieces:<9}{title:20}{times}"

@@ -7,7 +7,6 @@ import platform
 import shutil
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata, version
-from pathlib import Path
 
 from typer import Exit, echo
 
@@ -19,7 +18,6 @@ BROKEN = "broken: "
 
 _PIP = "python -m pip install"
 _EXAMPLES = {"en": "It works.", "de": "Es geht.", "de_lower": "es geht."}
-_LEAST_MEMORY, _LEAST_DISK = 4e9, 5e9  # bytes; training took up to 3.4 GB (docs/results/costs.md)
 
 
 def doctor() -> None:
@@ -30,7 +28,7 @@ def doctor() -> None:
     syntaxformer doctor
     """
     is_broken = False
-    for check in (_packages, _torch, _annotators, _room):
+    for check in (_packages, _torch, _annotators, _cache):
         try:
             lines = list(check())
         except (ImportError, OSError) as error:
@@ -122,28 +120,15 @@ def _tried(title: str, name: str, text: str, broken: str = "", remedy: str = "")
         return f"{broken}annotator {title}: {error}{remedy}"
 
 
-def _room() -> Iterator[str]:
-    """Memory, and the folders that fill: nothing but their owner ever empties them."""
-    import psutil
-    from huggingface_hub.constants import HF_HUB_CACHE
-
+def _cache() -> Iterator[str]:
+    """The folder of annotated text: nothing but its owner ever empties it."""
     from syntaxformer.annotate.store import cache_folder
 
-    free, remedy = psutil.virtual_memory().available, "; train with a smaller training.max_batch_tokens"
-    yield f"memory: {free / 1e9:.1f} GB free{remedy if free < _LEAST_MEMORY else ''}"
-    sizes = [file.stat().st_size for file in cache_folder().rglob("*") if file.is_file()]
-    cache = f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB; may be deleted while nothing runs; "
-    yield _folder("output", Path.cwd(), "cd FOLDER")
-    yield _folder("cache", cache_folder(), "export SYNTAXFORMER_CACHE=FOLDER", cache, BROKEN)
-    yield _folder("models of the Hub", Path(HF_HUB_CACHE), "export HF_HOME=FOLDER")
-    data = os.environ.get("SYNTAXFORMER_DATA", "")
-    wrong = "" if not data or Path(data).is_dir() else ": no folder. Run: export SYNTAXFORMER_DATA=FOLDER"
-    yield f"corpora of tests and experiments, SYNTAXFORMER_DATA: {data or 'not set'}{wrong}"
-
-
-def _folder(what: str, folder: Path, remedy: str, held: str = "", broken: str = "") -> str:
+    folder = cache_folder()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    free, start = shutil.disk_usage(existing).free, f"{what} {folder}: {held}"
     if not os.access(existing, os.W_OK):
-        return f"{broken}{start}cannot be written. Run: {remedy}"
-    return f"{start}{free / 1e9:.1f} GB free" + (f". Run: {remedy}" if free < _LEAST_DISK else "")
+        yield f"{BROKEN}cache {folder}: cannot be written. Run: export SYNTAXFORMER_CACHE=FOLDER"
+        return
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    files = f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
+    yield f"cache {folder}: {files}; may be deleted while nothing runs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,25 +45,20 @@ def run(
         list[str] | None,
         Option(metavar="AXIS=LEVEL", help="Do only these runs; repeatable, also for levels of one axis."),
     ] = None,
-    engine: options.EngineOption = "local",
-    address: options.AddressOption = None,
 ) -> None:
     """Do the missing runs. Killed runs are resumed; failed runs are done again only with --retry-failed.
 
     syntaxformer experiment run experiments/sundararaman2019_table1_multi30k.yaml --jobs 2
     """
-    from syntaxformer.study.experiments.runner import LocalExecutor, RayExecutor, run_experiment
+    from syntaxformer.study.experiments.runner import run_experiment
     from syntaxformer.study.experiments.spec import load_spec
 
-    options.refuse_lone_address(engine, address)
     loaded = load_spec(spec, settings or ())
     opened, selection = _store(loaded, store), _parts(only or ())
     if dry_run:
         _show_plan(loaded, opened, jobs, selection, retry_failed)
         return
-    local = nullcontext(LocalExecutor(jobs)) if engine == "local" else None
-    with local or RayExecutor(jobs, address) as executor:
-        counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=selection, executor=executor)
+    counts = run_experiment(loaded, opened, jobs, retry_failed, only=selection)
     options.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
         raise Exit(1)

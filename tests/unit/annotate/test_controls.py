@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from syntaxformer.annotate import WordsAsGiven, annotate_cached, load_annotator
+from syntaxformer.annotate import WordsAsGiven, annotate_cached, load_annotator, shards
 from syntaxformer.annotate.annotator import bundled_folder
 from syntaxformer.annotate.backends import is_file
 from syntaxformer.annotate.controls import LINES_PER_POOL, Control, random_bracketing, random_governors
 from syntaxformer.annotate.registry import stored_name, trusted_annotator
-from syntaxformer.annotate.shards import Job, annotate_sharded, in_processes, in_this_process
+from syntaxformer.annotate.shards import Job, annotate_sharded, in_processes
 from syntaxformer.base.errors import ConfigError, TreeError
 from syntaxformer.base.languages import TextLanguage, choose_annotator
 from syntaxformer.infusion.config import InfusionConfig
@@ -156,21 +156,22 @@ def test_a_model_names_its_control(tmp_path):
     assert trusted_annotator("chain(en+phrases)", None, tmp_path) == "chain(en+phrases)"
 
 
+def test_no_shard_cuts_a_pool():
+    assert shards.LINES_PER_SHARD % LINES_PER_POOL == 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_controls_are_cached_sharded_and_given_words_alike(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("syntaxformer.annotate.controls.LINES_PER_POOL", 4)
-    monkeypatch.setattr("syntaxformer.annotate.shards.LINES_PER_POOL", 4)
+    monkeypatch.setattr(shards, "LINES_PER_SHARD", 8)
     source, annotator = tmp_path / "in.txt", load_annotator(f"{kind}(en)")
     lines = [*LINES, "he ran", "she slept", "they sang well"] * 2
     source.write_text("".join(f"{line}\n" for line in lines))
     cached = annotate_cached(lines, annotator, tmp_path)
     job = Job(str(source), tmp_path / "out.parquet", annotator.name, annotator.version)
-    (sharded,) = annotate_sharded([job], in_this_process(annotator), lines_per_shard=8)
+    (sharded,) = annotate_sharded([job], in_processes(annotator.name, 1))
     assert job.target.read_bytes() == cached.path.read_bytes()
     assert list(sharded) == list(WordsAsGiven(annotator).stream(lines))
-    if kind == "other_sentence":
-        with pytest.raises(ConfigError, match="lines_per_shard: expected a multiple"):
-            annotate_sharded([job], in_processes(annotator.name, 1), lines_per_shard=LINES_PER_POOL - 1)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import gzip
 import logging
 from dataclasses import replace
-from pathlib import Path
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,15 +16,8 @@ from syntaxformer.annotate import (
     shards,
     write_annotations,
 )
-from syntaxformer.annotate.shards import (
-    Job,
-    SourceLines,
-    annotate_shard,
-    annotate_sharded,
-    in_processes,
-    in_this_process,
-)
-from syntaxformer.base.errors import BackendMissingError, DataError
+from syntaxformer.annotate.shards import Job, SourceLines, annotate_shard, annotate_sharded, in_processes
+from syntaxformer.base.errors import DataError
 
 LINES = [f"John slipped {number} times. John slipped." if number % 7 else "" for number in range(103)]
 
@@ -41,18 +34,25 @@ def job(source, annotator, tmp_path):
     return Job(str(source), tmp_path / "out.parquet", annotator.name, annotator.version)
 
 
-def counting(annotator, seen):
-    engine = in_this_process(annotator)
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    monkeypatch.setattr(shards, "LINES_PER_SHARD", 10)
 
-    def work(shards):
-        seen.append(len(shards))
-        return engine(shards)
+
+def here(annotator, seen=None):
+    """The engine of this process; `seen` gets the numbers of the first lines of its shards."""
+
+    def work(waiting):
+        for shard in waiting:
+            if seen is not None:
+                seen.append(shard.first)
+            yield annotate_shard(annotator, shard)
 
     return work
 
 
 def test_shards_give_what_one_process_gives(job, source, annotator, tmp_path):
-    (corpus,) = annotate_sharded([job], in_this_process(annotator), lines_per_shard=10)
+    (corpus,) = annotate_sharded([job], here(annotator))
     annotate_to_file(tmp_path / "plain.parquet", LINES, annotator)
     assert job.target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
     assert [sentence.text for sentence in corpus] == LINES
@@ -64,46 +64,30 @@ def test_shards_give_what_one_process_gives(job, source, annotator, tmp_path):
 def test_processes_here_give_what_one_process_gives(source, tmp_path, n_processes):
     english = load_annotator("en")
     job = Job(str(source), tmp_path / "out.parquet", english.name, english.version)
-    annotate_sharded([job], in_processes("en", n_processes), lines_per_shard=40)
+    annotate_sharded([job], in_processes("en", n_processes))
     annotate_to_file(tmp_path / "plain.parquet", LINES, english)
     assert job.target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
 
 
-def test_the_longest_shards_are_handed_out_first(job, source, annotator):
-    lines = ["one .", "one .", "some more words .", "", "two words .", "two words ."]
-    source.write_text("\n".join(lines) + "\n")
-    firsts = []
-
-    def work(shards):
-        firsts.extend(shard.first for shard in shards)
-        return in_this_process(annotator)(shards)
-
-    (corpus,) = annotate_sharded([job], work, lines_per_shard=2)
-    assert firsts == [4, 2, 0]
-    assert [sentence.text for sentence in corpus] == lines
-
-
 def test_a_finished_job_does_no_work_and_says_so(job, annotator, caplog):
     seen = []
-    annotate_sharded([job], counting(annotator, seen), lines_per_shard=10)
+    annotate_sharded([job], here(annotator, seen))
     before = job.target.stat().st_mtime_ns
     with caplog.at_level(logging.INFO):
-        (corpus,) = annotate_sharded([job], counting(annotator, seen), lines_per_shard=10)
-    assert seen == [11]
+        (corpus,) = annotate_sharded([job], here(annotator, seen))
+    assert seen == list(range(0, 103, 10))
     assert len(corpus) == 103
     assert job.target.stat().st_mtime_ns == before
     assert "nothing to do: all 1 file(s) are annotated" in caplog.text
 
 
 def test_a_broken_run_goes_on_where_it_was(job, annotator, caplog):
-    def stop_early(shards):
-        engine = in_this_process(annotator)(shards)
-        for _ in range(4):
-            yield next(engine)
+    def stop_early(waiting):
+        yield from here(annotator)(islice(waiting, 4))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        annotate_sharded([job], stop_early, lines_per_shard=10)
+        annotate_sharded([job], stop_early)
     (folder,) = job.target.parent.glob(".out.parquet.*.shards")
     # A shard that was changed, one that was cut off, and one of other lines are made again.
     paths = sorted(folder.glob("*.parquet"))
@@ -113,8 +97,8 @@ def test_a_broken_run_goes_on_where_it_was(job, annotator, caplog):
     paths[2].write_bytes(paths[3].read_bytes())
     seen = []
     with caplog.at_level(logging.INFO):
-        annotate_sharded([job], counting(annotator, seen), lines_per_shard=10)
-    assert seen == [10]
+        annotate_sharded([job], here(annotator, seen))
+    assert seen == [0, 10, 20, *range(40, 103, 10)]
     assert "going on: 1 of 11 shards are done" in caplog.text
     assert [sentence.text for sentence in read_annotations(job.target)] == LINES
 
@@ -131,8 +115,8 @@ def test_lines_of_a_shard_are_never_more_text_than_memory_should_hold(tmp_path, 
     monkeypatch.setattr(shards, "MAX_CHARACTERS", 5)
     path = tmp_path / "in.txt"
     path.write_text("123\n12\n1\n123456\n")
-    plan = shards._plan(Job(str(path), tmp_path / "out.parquet", "", ""), 10)
-    assert [(shard.first, shard.n_lines) for shard in plan.shards] == [(0, 2), (2, 1), (3, 1)]
+    plan = shards._plan(Job(str(path), tmp_path / "out.parquet", "", ""))
+    assert [(shard.first, len(shard.lines)) for shard in plan.waiting()] == [(0, 2), (2, 1), (3, 1)]
 
 
 class Choosy:
@@ -151,9 +135,10 @@ def test_an_error_costs_its_shard_only(job, annotator, tmp_path):
     (tmp_path / "other.txt").write_text("John slipped .\n")
     second = replace(job, source=str(tmp_path / "other.txt"), target=tmp_path / "other.parquet")
     choosy = Choosy(annotator)
-    seen = []
-    with pytest.raises(DataError, match=r"got 1 .*in\.txt, lines 21 to 30: RuntimeError"):
-        annotate_sharded([job, second], counting(choosy, seen), lines_per_shard=10)
+    with pytest.raises(
+        DataError, match=r"got 1 that failed, .*in\.txt, lines 21 to 30: RuntimeError: out of"
+    ):
+        annotate_sharded([job, second], here(choosy))
     assert len(read_annotations(second.target)) == 1
     assert not list(tmp_path.glob(".out.parquet.*.shards/000002.parquet"))
     choosy.bad = "nothing"
@@ -161,8 +146,9 @@ def test_an_error_costs_its_shard_only(job, annotator, tmp_path):
         tmp_path / ".out.parquet.a5nruqgv.partial"
     ).touch()  # of a writer that was killed, and one of another name
     (tmp_path / ".out.parquet.zst.a5nruqgv.partial").touch()
-    annotate_sharded([job], counting(choosy, seen), lines_per_shard=10)
-    assert seen == [12, 1]
+    seen = []
+    annotate_sharded([job], here(choosy, seen))
+    assert seen == [20]
     assert len(read_annotations(job.target)) == 103
     assert {path.name for path in tmp_path.glob(".*")} == {".out.parquet.zst.a5nruqgv.partial"}
 
@@ -172,41 +158,22 @@ def test_an_error_costs_its_shard_only(job, annotator, tmp_path):
 def test_the_first_failed_write_ends_the_work(source, tmp_path, n_processes):
     english = load_annotator("en")
     job = Job(str(source), tmp_path / "out.parquet", english.name, english.version)
-    first = max(shards._plan(job, 2).shards, key=lambda shard: shard.n_chars)
-    Path(first.path).mkdir(parents=True)  # what no file can replace
+    (shards._plan(job).folder / "000000.parquet").mkdir(parents=True)  # what no file can replace
     with pytest.raises(DataError) as caught:
-        annotate_sharded([job], in_processes("en", n_processes), lines_per_shard=2)
-    assert str(caught.value).startswith(first.path)
-    begun = list(tmp_path.glob(".*.shards/*.attempts"))
-    assert len(begun) < 10  # of 52: those that had been handed out
-
-
-def test_a_shard_that_kills_every_worker_is_given_up(job, annotator):
-    def kill(waiting):
-        for shard in waiting:
-            shard.attempts.write_text("123\n" * shards.MAX_ATTEMPTS)
-        return in_this_process(annotator)(waiting)
-
-    with pytest.raises(DataError, match=r"got 5 killed by this one \(out of memory\?\)\."):
-        annotate_sharded([job], kill)
-    assert len(annotate_sharded([job], in_this_process(annotator))[0]) == 103
+        annotate_sharded([job], in_processes("en", n_processes))
+    assert ".shards/000000.parquet: expected to write the file" in str(caught.value)
+    assert len(list(tmp_path.glob(".*.shards/*"))) < 7  # of 11: those that had been handed out
 
 
 def test_a_worker_of_another_version_and_a_source_that_changes_are_refused(job, source, annotator):
     choosy = Choosy(annotator)
     choosy.version = "2"
     with pytest.raises(DataError, match=r"expected version .*, got 2\."):
-        annotate_sharded([job], in_this_process(choosy))
-
-    def load():
-        raise BackendMissingError("the package stanza", "pip install stanza")
-
-    with pytest.raises(DataError, match="the package stanza"):
-        annotate_sharded([job], lambda waiting: ((shard, annotate_shard(shard, load)) for shard in waiting))
+        annotate_sharded([job], here(choosy))
 
     def change(waiting):
         source.write_text("other\n" * 103)
-        return in_this_process(annotator)(waiting)
+        return here(annotator)(waiting)
 
     with pytest.raises(DataError, match="the file was changed"):
         annotate_sharded([job], change)
@@ -216,15 +183,13 @@ def test_a_worker_of_another_version_and_a_source_that_changes_are_refused(job, 
     "spoil", [lambda lines: lines[::-1], lambda lines: lines[1:], lambda lines: [*lines, lines[0]]]
 )
 def test_the_audit_sees_lines_that_are_lost_doubled_or_out_of_order(job, annotator, spoil):
-    work = in_this_process(annotator)
-
-    def make(shards):
-        records = list(work(shards))
-        for shard in shards:
+    def make(waiting):
+        for shard in waiting:
+            result = annotate_shard(annotator, shard)
             annotations = read_annotations(shard.path)
             about = {"annotator": "x", "version": "1", "content_hash": annotations.header.content_hash}
             write_annotations(shard.path, spoil(list(annotations)), **about)
-        return iter(records)
+            yield result
 
     with pytest.raises(DataError, match=r"out\.parquet: .* got \d+ lines that differ"):
         annotate_sharded([job], make)
@@ -240,7 +205,6 @@ def test_sources(tmp_path):
     for name in ("a.parquet", "a.txt", "a.gz"):
         lines = SourceLines(str(tmp_path / name))
         assert (list(lines), len(lines)) == (["a b", ""], 2)
-        assert (lines.part(1, 5), lines.part(0, 1), lines.part(2, 1)) == ([""], ["a b"], [])
 
 
 def test_sources_that_cannot_be_read(tmp_path):
@@ -271,16 +235,13 @@ def test_sources_that_cannot_be_read(tmp_path):
 
 def test_two_commands_on_one_output_end_alike(job, source, annotator, tmp_path):
     """The other one ends first, and deletes the shards that this one writes to."""
-    inner = in_this_process(annotator)
 
-    def overtaken(shards):
-        yield next(inner(shards[:1]))
-        annotate_sharded([job], inner, lines_per_shard=10)
-        records = list(inner(shards[1:]))
-        assert any(error for _, error in records)
-        yield from records
+    def overtaken(waiting):
+        yield annotate_shard(annotator, next(waiting))
+        annotate_sharded([job], here(annotator))
+        yield from here(annotator)(waiting)
 
-    (corpus,) = annotate_sharded([job], overtaken, lines_per_shard=10)
+    (corpus,) = annotate_sharded([job], overtaken)
     assert [sentence.text for sentence in corpus] == LINES
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet"]
 
@@ -293,7 +254,7 @@ def test_a_merge_that_another_command_was_faster_with(job, source, annotator, mo
         raise DataError("expected a shard, found none.", path)
 
     monkeypatch.setattr(shards, "write_tables", overtaken)
-    (corpus,) = annotate_sharded([job], in_this_process(annotator), lines_per_shard=10)
+    (corpus,) = annotate_sharded([job], here(annotator))
     assert [sentence.text for sentence in corpus] == LINES
 
 
@@ -302,17 +263,17 @@ def test_a_source_that_cannot_be_read_does_not_stop_the_others(job, annotator, t
     bad.write_bytes(b"fine\n\xff\xfe\n")
     jobs = [replace(job, source=str(bad), target=tmp_path / "bad.parquet"), job]
     with pytest.raises(DataError) as caught:
-        annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10)
+        annotate_sharded(jobs, here(annotator))
     assert str(caught.value).startswith(f"{bad}:2: expected UTF-8")
     assert f"left out: {caught.value}" in caplog.messages
     assert [sentence.text for sentence in read_annotations(job.target)] == LINES
     assert not (tmp_path / "bad.parquet").exists()
     bad.write_text("fine\nnow\n")
-    first, second = annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10)
+    first, second = annotate_sharded(jobs, here(annotator))
     assert (len(first), len(second)) == (2, len(LINES))
 
 
 def test_shards_of_a_longer_name_are_not_ours_to_delete(job, source, annotator, tmp_path):
     jobs = [job, replace(job, target=tmp_path / "out.parquet.parquet")]
-    for corpus in annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10):
+    for corpus in annotate_sharded(jobs, here(annotator)):
         assert [sentence.text for sentence in corpus] == LINES

@@ -119,11 +119,7 @@ def test_the_language_chooses(app, tmp_path, name, more, chosen):
 
 @pytest.mark.parametrize(
     ("option", "named"),
-    [
-        (("--engine", "ray"), "--engine ray"),
-        (("--processes", 2), "--processes"),
-        (("--lines-per-shard", 9), "--lines-per-shard"),
-    ],
+    [(("--engine", "ray"), "--engine ray"), (("--processes", 2), "--processes")],
 )
 def test_what_only_other_annotators_can_do(app, annotator, tmp_path, option, named):
     source = tmp_path / "in.txt"

@@ -1,6 +1,5 @@
 """Does the missing runs of an experiment in parallel processes, each with a GPU if there are any.
 
-An executor starts processes on this machine or tasks on a Ray cluster; the runner watches and records them.
 If the runner is killed, its processes continue. The next runner finds their results or waits for them,
 because each process holds the lock of its run's folder.
 """
@@ -10,14 +9,13 @@ from __future__ import annotations
 import logging
 import math
 import os
-import platform
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 from pathlib import Path
@@ -25,9 +23,8 @@ from typing import Any
 
 from filelock import Timeout
 
-from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_json
-from syntaxformer.base.ray_cluster import connect, import_ray, reason
 from syntaxformer.base.statistics import spread
 from syntaxformer.runs.run_folder import counted_seconds
 from syntaxformer.study.experiments.cell import (
@@ -51,7 +48,6 @@ from syntaxformer.study.experiments.store import (
     own_runs,
     tuned,
 )
-from syntaxformer.syntax.own_relations import VARIABLE
 
 _log = logging.getLogger("syntaxformer.experiments")
 
@@ -68,17 +64,13 @@ Command = Callable[[Path], list[str]]
 class LocalExecutor:
     """Starts runs as parallel processes on this machine, at most one for each GPU if there are any."""
 
-    waits = False
-    """A run begins at once, so the runner can measure its time."""
-
     def __init__(self, n_jobs: int, command: Command | None = None) -> None:
         self._devices = _devices()
-        self.n_jobs = one_a_device(n_jobs, len(self._devices))
+        self.n_jobs = min(n_jobs, len(self._devices) or n_jobs)
+        if self.n_jobs < n_jobs:
+            _log.warning("jobs: %d, one for each GPU, and not %d", self.n_jobs, n_jobs)
         self._command = command or cell_command
         self._slots: list[subprocess.Popen[bytes] | None] = [None] * self.n_jobs
-
-    def open(self) -> None:
-        """Do nothing: no connection is needed."""
 
     def start(self, folder: Path) -> subprocess.Popen[bytes]:
         """Start the run of a folder in the first free slot; its output is appended to its LOG.
@@ -90,36 +82,21 @@ class LocalExecutor:
             for number, process in enumerate(self._slots)
             if process is None or process.poll() is not None
         )
-        slot, variables = next(ended), {}
-        if "OMP_NUM_THREADS" not in os.environ:
-            variables["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // self.n_jobs))
+        slot, environment = next(ended), dict(os.environ)
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.n_jobs)))
         if self._devices:
-            variables["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
-        process = self._slots[slot] = _process(self._command, folder, variables)
+            environment["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
+        with (folder / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                self._command(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+        self._slots[slot] = process
         return process
-
-
-def _process(
-    command: Command, folder: Path, environment: Mapping[str, str], directory: str | None = None
-) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **environment}
-    with (folder / LOG).open("ab") as log:
-        return subprocess.Popen(
-            command(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, env=environment
-        )
 
 
 def cell_command(folder: Path) -> list[str]:
     """This package's own command for one run, with the interpreter of this process."""
     return [sys.executable, "-m", "syntaxformer", "experiment", "cell", str(folder)]
-
-
-def one_a_device(n_jobs: int, n_devices: int) -> int:
-    """The number of jobs, but at most the number of devices if there are any."""
-    if 0 < n_devices < n_jobs:
-        _log.warning("jobs: %d, one for each GPU, and not %d", n_devices, n_jobs)
-        return n_devices
-    return n_jobs
 
 
 def _devices() -> list[str]:
@@ -132,129 +109,6 @@ def _devices() -> list[str]:
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
-class RayExecutor:
-    """Starts runs as tasks of a Ray cluster, to which it is connected until the end of a `with` block.
-
-    The address is "auto" or "ray://host:10001"; without one, a cluster is started here. A run gets one GPU.
-
-    Raises:
-        BackendMissingError: Ray is not installed.
-        SyntaxformerError: There is no cluster at the address, or later the cluster or one of its machines
-            does not work.
-    """
-
-    waits = True
-    """A run may wait for a machine, so only the run itself can measure its time."""
-
-    def __init__(self, n_jobs: int, address: str | None = None, command: Command | None = None) -> None:
-        self.n_jobs, self._address, self._command = n_jobs, address, command or cell_command
-        self._ray = import_ray()
-        self._is_connected, self._threads = False, ""
-        self._task: Any = None
-
-    def __enter__(self) -> RayExecutor:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._is_connected:
-            self._ray.shutdown()
-        self._is_connected, self._task = False, None
-
-    def open(self) -> None:
-        """Connect, and find out which resources the cluster has for a run."""
-        if self._task is not None:
-            return
-        self._is_connected = connect(self._address, max(self.n_jobs, os.cpu_count() or 1))
-        with _cluster_errors(self._ray):
-            machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        n_gpus = int(sum(machine.get("GPU", 0) for machine in machines))
-        self.n_jobs = one_a_device(self.n_jobs, n_gpus)
-        n_cpus = share_of_a_run(machines, self.n_jobs)
-        self._threads = os.environ.get("OMP_NUM_THREADS", str(max(1, n_cpus)))
-        resources = {"num_cpus": n_cpus, "num_gpus": 1 if n_gpus else 0, "max_retries": 0}
-        self._task = self._ray.remote(_work).options(**resources)
-
-    def start(self, folder: Path) -> _RayProcess:
-        """Submit a run to the cluster, where it waits until a machine is free."""
-        self.open()
-        variables = {"OMP_NUM_THREADS": self._threads, VARIABLE: os.environ.get(VARIABLE, "")}
-        folders = str(folder.absolute()), str(Path.cwd())
-        with _cluster_errors(self._ray):
-            return _RayProcess(self._ray, self._task.remote(*folders, variables, self._command))
-
-
-def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
-    """Number of processors for each of `n_jobs` parallel runs, on machines with so many "CPU" and "GPU".
-
-    With GPUs it is chosen so that each machine can use all of its GPUs; without, so that all runs can work at
-    once, but at least one.
-    """
-    with_gpus = [machine for machine in machines if machine.get("GPU", 0) >= 1]
-    if with_gpus:
-        return int(min(machine.get("CPU", 0) // machine["GPU"] for machine in with_gpus))
-    cpus = [machine.get("CPU", 0) for machine in machines]
-    shares = range(int(max(cpus, default=1)), 1, -1)
-    return next((share for share in shares if sum(n // share for n in cpus) >= n_jobs), 1)
-
-
-class _RayProcess:
-    """A task with the interface of a process."""
-
-    def __init__(self, ray: Any, task: Any) -> None:
-        self._ray, self._task = ray, task
-
-    def poll(self) -> int | None:
-        with _cluster_errors(self._ray):
-            ready, _ = self._ray.wait([self._task], timeout=0)
-        return self.wait() if ready else None
-
-    def terminate(self) -> None:
-        with _cluster_errors(self._ray):
-            self._ray.cancel(self._task)
-
-    def wait(self) -> int:
-        errors = self._ray.exceptions
-        with _cluster_errors(self._ray):
-            try:
-                return self._ray.get(self._task)
-            except errors.TaskCancelledError:
-                return -signal.SIGTERM
-            except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError):
-                return -signal.SIGKILL
-
-
-@contextmanager
-def _cluster_errors(ray: Any) -> Iterator[None]:
-    """Turn errors of Ray and its client into ours."""
-    client = sys.modules.get("grpc")
-    kinds = (ray.exceptions.RayError, ConnectionError, *([client.RpcError] if client else []))
-    try:
-        yield
-    except kinds as error:
-        raise SyntaxformerError(
-            f"ray: expected the cluster to work, got: {reason(error)} Finished runs are kept; run the same "
-            "command again."
-        ) from error
-
-
-def _work(folder: str, directory: str, environment: Mapping[str, str], command: Command) -> int:
-    """Do a run on a machine of the cluster, in a process that ends with the task."""
-    process = None
-    try:
-        process = _process(command, Path(folder), environment, directory)
-        while (code := process.poll()) is None:
-            time.sleep(POLL_S)  # Ray can interrupt `sleep`, but not `wait`
-        return code
-    except OSError as error:
-        raise OSError(f"{platform.node()} could not start {folder}: {error}") from error
-    finally:
-        if process is not None:
-            process.terminate()
-            process.wait()
-
-
-Executor = LocalExecutor | RayExecutor
-
 MOST_KILLS = 2
 """After so many kills, a run is left for the next runner, because it may be what fills the memory."""
 
@@ -266,7 +120,7 @@ def run_experiment(
     retry_failed: bool = False,
     command: Command | None = None,
     only: Only | None = None,
-    executor: Executor | None = None,
+    executor: LocalExecutor | None = None,
 ) -> Counter[str]:
     """Do the runs that are not done; of an experiment with `tune`, first those that choose its settings.
 
@@ -277,7 +131,7 @@ def run_experiment(
         retry_failed: Do failed runs again, of those that `only` names.
         command: Makes the command for the folder of one run; by default this package's command line.
         only: Axis → levels of the runs to do; the others wait. None for all.
-        executor: Does the runs instead of `n_jobs` processes on this machine with `command`.
+        executor: Does the runs instead of one made of `n_jobs` and `command`.
 
     Returns:
         State → number of runs, of those that `only` names.
@@ -288,7 +142,6 @@ def run_experiment(
             was edited after the first run started.
         DataError: The store cannot be written.
         BackendMissingError: A search needs Optuna, which is not installed.
-        SyntaxformerError: Any error of `executor`; running runs are ended, and resumed the next time.
     """
     only = only or {}
     spec.check_only(only)
@@ -325,14 +178,14 @@ class _Job:
     """A running process."""
 
     cell: Cell
-    process: subprocess.Popen[bytes] | _RayProcess
+    process: subprocess.Popen[bytes]
     start: float
     log_start: int
     seconds_before: float
 
 
 class _Runner:
-    def __init__(self, spec: Spec, store: RunStore, executor: Executor, only: Only) -> None:
+    def __init__(self, spec: Spec, store: RunStore, executor: LocalExecutor, only: Only) -> None:
         self.spec, self.store, self.executor, self.only = spec, store, executor, only
         self.jobs: list[_Job] = []
         self.kills: Counter[str] = Counter()
@@ -353,11 +206,9 @@ class _Runner:
                         self._record(job, code)
         except BaseException:  # the processes of an interrupted runner end; their runs are resumed
             for job in self.jobs:
-                with suppress(SyntaxformerError):  # the cluster may be lost, which may be why the runner ends
-                    job.process.terminate()
+                job.process.terminate()
             for job in self.jobs:
-                with suppress(SyntaxformerError):
-                    job.process.wait()
+                job.process.wait()
                 self.store.stop(job.cell.key, KILLED, self._seconds(job), "the runner was interrupted")
             raise
         runs = own_runs(self.spec, self.store.runs()).values()
@@ -376,7 +227,6 @@ class _Runner:
         return next((run.cell for run in stored if run.state == WAITING), None)
 
     def _start(self, cell: Cell) -> None:
-        self.executor.open()
         runs = self.store.runs()
         check_recipe(own_runs(self.spec, runs).values())  # it may be edited during runs
         folder = self.store.cell_folder(cell)
@@ -415,10 +265,9 @@ class _Runner:
             _log.warning("failed %s: %s", name, error)
 
     def _seconds(self, job: _Job) -> float:
-        """Seconds of all attempts, as measured by the runner, or by the run if it waited or had no runner."""
-        counted = counted_seconds(self.store.cell_folder(job.cell))
+        """Seconds of all attempts, as measured by the runner, or by the run if it had no runner."""
         watched = job.seconds_before + time.monotonic() - job.start
-        return counted if self.executor.waits else max(watched, counted)
+        return max(watched, counted_seconds(self.store.cell_folder(job.cell)))
 
 
 def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> float | None:

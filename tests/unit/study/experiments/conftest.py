@@ -133,14 +133,11 @@ def report(curves, tmp_path):
 class InProcess:
     """An executor whose runs are calls of a function here: folder → result, or an exit code."""
 
-    waits, n_jobs = False, 1
+    n_jobs = 1
 
     def __init__(self, work):
         self.work = work
         self.folders = []
-
-    def open(self):
-        pass
 
     def start(self, folder):
         self.folders.append(folder)

@@ -123,6 +123,15 @@ def seed_interval(runs: Spread, confidence: float = 0.95) -> tuple[float, float]
     return runs.mean - half, runs.mean + half
 
 
+def wilson_interval(n_right: int, n: int) -> Interval:
+    """Share of n answers that are right, in per cent, with its 95 % interval.
+
+    Source: Wilson (1927); computed by SciPy.
+    """
+    ends = binomtest(n_right, n).proportion_ci(method="wilson")
+    return Interval(100 * n_right / n, 100 * float(ends.low), 100 * float(ends.high))
+
+
 def detectable_effect(n: int, sd: float) -> float:
     """Smallest mean difference for which a two-sided paired t-test over n ≥ 2 seeds gives p < 0.05 in 80 %.
 

@@ -174,9 +174,9 @@ def evaluate(
     options.echo(json.dumps(report)) if as_json else _print(report)
 
 
-def _print(report: dict[str, Any]) -> None:
+def score_rows(report: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
+    """The table of a `score_table`, and in words how the first system differs from the others."""
     from syntaxformer.base.statistics import difference_in_words
-    from syntaxformer.translation.decoding import loops_in_words
 
     systems, signatures = report["systems"], report["signatures"]
     rows, columns = [["", *signatures, "length"]], [*signatures, "length_ratio"]
@@ -184,12 +184,22 @@ def _print(report: dict[str, Any]) -> None:
         halves = {key: f" ± {half:.2f}" for key, half in row.get("half_widths", {}).items()}
         cells = ("–" if row[key] is None else f"{row[key]:.2f}{halves.get(key, '')}" for key in columns)
         rows.append([name, *cells])
+    tests = [
+        (metric, name, test)
+        for name, row in systems.items()
+        for metric, test in row.get("against", {}).items()
+    ]
+    return rows, [f"{metric:6} {difference_in_words(test, name)}" for metric, name, test in tests]
+
+
+def _print(report: dict[str, Any]) -> None:
+    from syntaxformer.translation.decoding import loops_in_words
+
+    systems, signatures = report["systems"], report["signatures"]
+    rows, differences = score_rows(report)
     options.echo_table(rows)
-    for name, row in systems.items():
-        for metric, comparison in row.get("against", {}).items():
-            options.echo(f"{metric:6} {difference_in_words(comparison, name)}")
-    for metric, signature in signatures.items():
-        options.echo(f"{metric:6} {signature}")
+    for line in (*differences, *(f"{metric:6} {signature}" for metric, signature in signatures.items())):
+        options.echo(line)
     if "origin_lines" in report:
         header = [f"{metric} {name}" for name in systems for metric in signatures]
         table = [["", "lines", *header]]

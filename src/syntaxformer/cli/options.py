@@ -277,7 +277,7 @@ def spare_torch(models: Iterable[Path], annotator: str | None) -> None:
         infos = [read_info(model) for model in models]
         are_exports = all(info.backend != "pytorch" for info in infos)
         names = {annotator or info.annotator for info in infos}
-        if are_exports and names <= {*BUNDLED} and "torch" not in sys.modules:
+        if infos and are_exports and names <= {*BUNDLED} and "torch" not in sys.modules:
             sys.modules["torch"] = None  # type: ignore[assignment]
             import spacy  # noqa: F401
     if sys.modules.get("torch", sys) is None:

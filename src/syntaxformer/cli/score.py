@@ -56,6 +56,8 @@ def score(
             raise ConfigError(f"{name}: expected a contrastive test, several --tgt or --contrast, got none.")
     if pieces and is_test and output is None:
         raise ConfigError("--pieces: expected -o with it, for the scores of a contrastive test, got none.")
+    if factor and contrast is not None:
+        raise ConfigError("--factor: expected --src and several --tgt with it, got --contrast.")
     contrasts = contrasts_of(src, tgt, contrast, by)
     options.spare_torch([*models, *(baseline or ())], annotator)
     settings = annotator, device, None, trust_annotator

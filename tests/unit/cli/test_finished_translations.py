@@ -12,7 +12,11 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 from typer.testing import CliRunner
 
+from syntaxformer.cli.compare import _score_blocks
+from syntaxformer.cli.evaluate import score_rows
 from syntaxformer.cli.main import app
+from syntaxformer.translation.scoring import score_table
+from syntaxformer.translation.translator import FolderInfo
 
 SENTENCES = ["Ein Mann steht auf einer Leiter.", "Zwei Hunde spielen im Schnee.", "Die Katze schläft.", "Ja!"]
 REFERENCE = [f"{sentence} Und {number}." for number in range(7) for sentence in SENTENCES]
@@ -132,3 +136,18 @@ def test_a_test_set_of_sacrebleus_cache(wmt19, files):
 def test_what_does_not_go_together_is_refused(files, tmp_path, arguments, message):
     (tmp_path / "short").write_text("one\n")
     assert str(_evaluate(*arguments.split()).exception).startswith(message)
+
+
+def test_compare_begins_with_the_same_table(files):
+    systems = {name: files[f"{name}.de"] for name in ("a", "b")}
+    table, *words = _score_blocks(("a", "b"), [*systems.values()], REFERENCE, [], "de")
+    rows, differences = score_rows(score_table(systems, REFERENCE, intervals=True))
+    assert [table.header, *table.rows] == rows
+    assert [block.text for block in words[:3]] == [f"a: {line}" for line in differences]
+    assert words[3].text.startswith("BLEU nrefs:1|")
+    infos = [
+        FolderInfo(src="en", tgt="de", annotator=None, annotator_version=None, factors=[], tokenized=each)
+        for each in (True, False)
+    ]
+    (refusal,) = _score_blocks(("a", "b"), [*systems.values()], REFERENCE, infos, "de")
+    assert refusal.text.startswith("No scores of whole texts: SYSTEMS: expected models whose output")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
+from syntaxformer.cli.main import app
 from syntaxformer.translation import translator as translator_module
 from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
 from syntaxformer.translation.source import SourceEncoder
@@ -122,3 +125,21 @@ def test_characters_that_the_model_cannot_write_are_said(plain, caplog, monkeypa
     assert "2 lines with characters in a translation that the model cannot write" in caplog.text
     ((score,),) = plain.score(["cats"], ["\0 a\tb"])
     assert math.isfinite(score.log_prob)
+
+
+def test_finished_translations_beside_a_model(folder, tmp_path):
+    """They stand in one table, scored as the model's own: here in lower case, with its translations twice."""
+    texts = {"s.en": [*LINES[:3]] * 4, "r.de": ["the cat ran", "dogs", "a dog ."] * 4}
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    files = [f"{option}={tmp_path / name}" for option, name in (("--src", "s.en"), ("--ref", "r.de"))]
+    command = ["evaluate", str(folder), *files, "--device=cpu", "--json"]
+    assert CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out.de")]).exit_code == 0
+    done = CliRunner().invoke(app, [*command, f"--hyp={tmp_path / 'out.de'}", f"--hyp={tmp_path / 'r.de'}"])
+    report = json.loads(done.stdout)
+    model, own, perfect = report["systems"].values()
+    assert [*report["systems"]] == [str(folder), str(tmp_path / "out.de"), str(tmp_path / "r.de")]
+    assert {key: own[key] for key in model} == model
+    assert own["against"]["BLEU"]["difference"] == 0
+    assert perfect["chrF++"] == 100
+    assert perfect["against"]["chrF++"]["difference"] == pytest.approx(model["chrF++"] - 100)

@@ -51,4 +51,4 @@ def test_scores_are_those_of_labels_and_of_the_search(tmp_path, kind):
             if ids == list(hypothesis.pieces):
                 assert score.mean == pytest.approx(hypothesis.score, abs=1e-5)
                 n_same += 1
-    print("SAME", kind, n_same)
+    assert n_same or kind != "t5"

@@ -51,3 +51,14 @@ def test_a_pair_costs_as_much_as_one_beam(tiny_engines, monkeypatch):
         engine.costs(TranslateSettings(), [["a", "b"]]),
     )
     assert pair * engine.n_beams == line
+
+
+@pytest.mark.slow
+def test_trees_are_read_as_in_translation(masked_translator):
+    """A model with masks: several translations of a line, in one batch with others, each as if alone."""
+    translator, lines = masked_translator.translator, ["A small dog runs .", "cats", "the dog sees a cat"]
+    together = list(translator.score(lines, [["a cat .", "two dogs"]] * 3))
+    alone = [next(translator.score([line], [text])) for line in lines for text in ("a cat .", "two dogs")]
+    flat = [score.log_prob for of_line in together for score in of_line]
+    assert flat == pytest.approx([score.log_prob for (score,) in alone], abs=1e-5)
+    assert len({round(number, 3) for number in flat}) == 6

@@ -1,6 +1,7 @@
 """Whether a difference is more than chance: a paired t-test over seeds, tests and intervals over rows.
 
-The paired bootstrap over sentences of a translation is `translation.compare_translations`.
+The paired bootstrap over sentences of a translation is `translation.compare_translations`. SciPy's tests are
+imported where they are used, because that takes longer than the scores of a few lines.
 """
 
 from __future__ import annotations
@@ -12,9 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.stats import binom, binomtest, nct, ttest_rel
-from scipy.stats import t as student_t
 
 RELATIVE_ROUNDING = 1e-9
 """Scores that differ by less than this share of the largest count as equal."""
@@ -111,6 +109,8 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     rounding = RELATIVE_ROUNDING * max(map(abs, [*baseline, *system]))
     if max(differences) - min(differences) <= rounding:
         return 1.0 if max(map(abs, differences)) <= rounding else math.nan
+    from scipy.stats import ttest_rel
+
     return float(ttest_rel(system, baseline).pvalue)
 
 
@@ -119,8 +119,21 @@ def seed_interval(runs: Spread, confidence: float = 0.95) -> tuple[float, float]
 
     Source: Student (1908).
     """
+    from scipy.stats import t as student_t
+
     half = float(student_t.ppf((1 + confidence) / 2, runs.n - 1)) * runs.sd / math.sqrt(runs.n)
     return runs.mean - half, runs.mean + half
+
+
+def wilson_interval(n_right: int, n: int) -> Interval:
+    """Share of n answers that are right, in per cent, with its 95 % interval.
+
+    Source: Wilson (1927); computed by SciPy.
+    """
+    from scipy.stats import binomtest
+
+    ends = binomtest(n_right, n).proportion_ci(method="wilson")
+    return Interval(100 * n_right / n, 100 * float(ends.low), 100 * float(ends.high))
 
 
 def detectable_effect(n: int, sd: float) -> float:
@@ -130,6 +143,10 @@ def detectable_effect(n: int, sd: float) -> float:
 
     Source: Cohen (1988), with SciPy's noncentral t distribution.
     """
+    from scipy.optimize import brentq
+    from scipy.stats import nct
+    from scipy.stats import t as student_t
+
     limit = float(student_t.ppf(0.975, n - 1))
 
     def above(shift: float) -> float:
@@ -146,6 +163,8 @@ def mcnemar_p(n_first: int, n_second: int) -> tuple[float, float]:
 
     Source: Fagerland, Lydersen and Laake (2013); mid-p, which is less conservative, by their eq. 6.
     """
+    from scipy.stats import binom, binomtest
+
     if not (n := n_first + n_second):
         return 1.0, 1.0
     exact, point = float(binomtest(n_first, n).pvalue), float(binom.pmf(n_first, n, 0.5))

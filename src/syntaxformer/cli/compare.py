@@ -9,9 +9,12 @@ from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
+from syntaxformer.cli.evaluate import score_rows
+from syntaxformer.cli.score import contrast_rows, contrasts_of, score_with
 
 if TYPE_CHECKING:
     from syntaxformer.study.document import Block
+    from syntaxformer.translation.contrast import Contrast
     from syntaxformer.translation.translator import Translator
 
 
@@ -21,6 +24,9 @@ def compare(
     ],
     src: Annotated[Path | None, Option(help="Translators: source text, plain or .gz.")] = None,
     ref: options.ReferenceOption = None,
+    tgt: options.TargetsOption = None,
+    contrast: options.ContrastOption = None,
+    by: options.ByOption = None,
     data: Annotated[
         str | None, Option(help="Classifiers: a table with labels, or a folder of official files (dev).")
     ] = None,
@@ -54,15 +60,25 @@ def compare(
     from syntaxformer.base.files import read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
     from syntaxformer.study.cases import case_blocks, cases_of_lines
-    from syntaxformer.translation.scoring import check_directions
+    from syntaxformer.translation import scoring
 
-    options.refuse_inputs(output, [*systems, src, *(ref or ()), train, data])
+    options.refuse_inputs(output, [*systems, src, *(ref or ()), *(tgt or ()), contrast, train, data])
     options.refuse_other_endings(output, (".md", ".html"))
     if not 2 <= len(systems) <= 8:
         raise ConfigError(f"SYSTEMS: expected two to eight, the baseline first, got {len(systems)}.")
     called = tuple(names.split(",")) if names else _names(*systems)
     if len(called) != len(systems) or len(set(called)) < len(systems):
         raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
+    is_test = contrast is not None or len(tgt or ()) > 1
+    if (tgt or contrast or by) and (
+        not is_test or any((ref, data, train, annotator, target_annotator, examples != 10))
+    ):
+        got = "other options" if is_test else "fewer"
+        raise ConfigError(f"compare: expected --contrast, or --src with several --tgt, alone, got {got}.")
+    if is_test:
+        contrasts, paths = contrasts_of(src, tgt, contrast, by), dict(zip(called, systems, strict=True))
+        _write(_contrast_blocks(contrasts, paths, by, (model_annotator, None, None, trust_annotator)), output)
+        return
     if data is not None and not any((src, ref, train, annotator, target_annotator)):
         load_options = model_annotator, None, trust_annotator
         _write(_classifier_blocks(systems, called, data, examples, load_options), output)
@@ -78,19 +94,54 @@ def compare(
         options.check_parallel(src, sources, {path: lines})
     models = [model for _, model in pairs if model is not None]
     infos = [model.info for model in models]
-    check_directions(infos, "SYSTEMS")
+    scoring.check_directions(infos, "SYSTEMS")
     texts = [language_of_file(src), language_of_file(ref[0])]
     if infos:
         texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
     parser = prepare(choose_annotator(annotator, texts[0], "--annotator"))
     tagger = prepare(choose_annotator(target_annotator, texts[1], "--target-annotator"))
+    written = scoring.written_references(models, references) if models else references
     for model in (translator for translator in models if translator.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # as in training
         references = [model.as_written(list(map(clean, text))) for text in references]
         outputs = [model.as_written(text) for text in outputs]
     counted = () if train is None else read_lines(train)
     cases = cases_of_lines(sources, references, outputs, parser, tagger, infos, counted)
-    _write(case_blocks(cases, called, examples), output)
+    title, *blocks = case_blocks(cases, called, examples)
+    _write([title, *_score_blocks(called, outputs, written, infos, texts[1].code), *blocks], output)
+
+
+def _score_blocks(
+    names: tuple[str, ...], outputs: list[list[str]], references: Any, infos: list[Any], code: str | None
+) -> list[Block]:
+    """The table that `evaluate` prints of the same translations."""
+    from syntaxformer.study.document import Paragraph, Table
+    from syntaxformer.translation import scoring
+
+    try:
+        common = scoring.common_scoring(infos, "SYSTEMS") if infos else scoring.scoring_of(code)
+    except ConfigError as error:
+        return [Paragraph(f"No scores of whole texts: {error}")]
+    report = scoring.score_table(dict(zip(names, outputs, strict=True)), references, **common, intervals=True)
+    (header, *rows), differences = score_rows(report)
+    signatures = [f"{metric} {signature}" for metric, signature in report["signatures"].items()]
+    of_first = [f"{names[0]}: {words}" for words in differences]
+    return [Table(header, rows), *map(Paragraph, of_first), *map(Paragraph, signatures)]
+
+
+def _contrast_blocks(
+    contrasts: list[Contrast], systems: dict[str, Path], by: str | None, load_options: tuple[Any, ...]
+) -> list[Block]:
+    """The report on a contrastive test; `load_options` are further arguments of `Translator.load`."""
+    from syntaxformer.study.document import Heading, Paragraph, Table
+    from syntaxformer.translation.contrast import contrast_table
+    from syntaxformer.translation.translator import Translator
+
+    translators = {name: Translator.load(path, *load_options) for name, path in systems.items()}
+    scores = {name: [*of_system] for name, of_system in score_with(translators, contrasts).items()}
+    (header, *rows), differences = contrast_rows(contrast_table(contrasts, scores, by))
+    title = Heading("How often the right translation is more probable, in per cent", 1)
+    return [title, Table(header, rows), *map(Paragraph, differences)]
 
 
 def _write(blocks: list[Block], output: Path | None) -> None:

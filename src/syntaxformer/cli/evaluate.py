@@ -18,6 +18,9 @@ from syntaxformer.cli.predict import UNCHANGED, predict
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
+MOST_ORIGINS = 500
+"""A file with more different lines names no origins."""
+
 
 def evaluate(
     model: Annotated[Path | None, Argument(help="Folder that `train`, `finetune` or `export` wrote.")] = None,
@@ -26,6 +29,23 @@ def evaluate(
     ] = None,
     src: Annotated[Path | None, Option(help="Source text, plain or .gz.")] = None,
     ref: options.ReferenceOption = None,
+    hyp: Annotated[
+        list[Path] | None,
+        Option(help="Finished translations, beside a model or instead of it, line by line; repeatable."),
+    ] = None,
+    test_set: Annotated[
+        str | None, Option(help="Instead of --src and --ref: a test set in sacreBLEU's cache, such as wmt19.")
+    ] = None,
+    pair: Annotated[str | None, Option(help="Languages of --test-set, such as en-de.")] = None,
+    origin: Annotated[
+        str | None,
+        Option(
+            help="Score each origin alone, too: a file with that of each line, or docid, … of --test-set."
+        ),
+    ] = None,
+    paired_ar: Annotated[
+        bool, Option("--paired-ar", help="p by approximate randomisation; default: by paired bootstrap.")
+    ] = False,
     output: Annotated[
         Path | None, Option("-o", "--output", help="File for the translations, plain or .gz.")
     ] = None,
@@ -48,19 +68,21 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it, cased and detokenised unless the model is not; prints signatures.
 
-    A classifier is scored on a table with labels, or on official files.
+    Finished translations are scored likewise. A classifier is scored on a table with labels, or on official
+    files.
 
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
 
+    syntaxformer evaluate --hyp sit.de --hyp base.de --ref test2016.de
+
     syntaxformer evaluate runs/bias held_out.csv --baseline runs/plain
     """
-    from syntaxformer.base.files import atomic_text
-    from syntaxformer.study.ablation import Ablation, ablate_translator
-    from syntaxformer.translation import scoring
-    from syntaxformer.translation.translator import Translator
+    from syntaxformer.base.files import atomic_text, read_lines
 
+    finished: list[Any] = [hyp, test_set, pair, origin, paired_ar]
     if rows is not None or data is not None:
-        if model is None or any([src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]):
+        translated = [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]
+        if model is None or any([*translated, *finished]):
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
         arguments: dict[str, Any] = {"shuffle": shuffle, "blank": blank}
@@ -70,27 +92,58 @@ def evaluate(
         return
     if scores is not None or baseline_scores is not None:
         others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
-        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor]
+        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, *finished]
         _compare_files(scores, baseline_scores, as_json, others)
         return
-    if model is None or src is None or not ref or split is not None:
+    others = [output, baseline, shuffle, blank, device, annotator, trust_annotator, beam_size, factor]
+    if model is None and any([*others, no_repeat_ngram_size]):
+        raise ConfigError("evaluate: expected MODEL with its options, got finished translations alone.")
+    n_systems = (model is not None) * (1 + len(baseline or ()) + bool(shuffle or blank)) + len(hyp or ())
+    if paired_ar and n_systems < 2:
+        raise ConfigError("--paired-ar: expected two systems or more, got one.")
+    if len({*(hyp or ())}) < len(hyp or ()):
+        raise ConfigError("--hyp: expected different files, got one twice.")
+    fields = {} if test_set is None and pair is None else _test_set(test_set, pair, src, ref)
+    if fields:
+        src, ref = fields["src"], [path for field, path in fields.items() if field.startswith("ref")]
+    if not ref or split is not None or (hyp is None if model is None else src is None):
         more = "fewer" if split is None else "--split without --data"
-        raise ConfigError(f"evaluate: expected MODEL, --src and --ref, or --scores, got {more}.")
-    options.refuse_inputs(output, [src, *ref, *options.factor_files(factor).values()])
-    sources, texts = options.read_parallel(src, ref)
+        problem = "MODEL, --src and --ref, or --hyp and --ref, or --scores"
+        raise ConfigError(f"evaluate: expected {problem}, got {more}.")
+    from syntaxformer.base.languages import language_of_file
+    from syntaxformer.translation import scoring
+    from syntaxformer.translation.translator import Translator
+
+    options.refuse_inputs(output, [src, *ref, *(hyp or ()), *options.factor_files(factor).values()])
+    origins = _origins(origin, fields)
+    sources, texts = options.read_parallel(src, ref) if src else ([], [[*read_lines(path)] for path in ref])
+    hypotheses = {str(path): [*read_lines(path)] for path in hyp or ()}
+    of_files = dict(zip(map(str, ref), texts, strict=True)) | hypotheses
+    for path, lines in (of_files if origins is None else {**of_files, str(origin): origins}).items():
+        options.check_parallel(ref[0], texts[0], {Path(path): lines})
     references = texts if len(texts) > 1 else texts[0]
+    folders = [] if model is None else [model, *(baseline or ())]
+    options.spare_torch(folders, annotator)
     systems: dict[str, Translator] = {}
-    ablation = Ablation.parse(shuffle, blank)
-    for path in (model, *(baseline or ())):
-        is_itself = bool(ablation and systems) and path.resolve() == model.resolve()
+    ablation = bool(shuffle or blank)
+    for path in folders:
+        is_itself = bool(ablation and systems) and path.resolve() == folders[0].resolve()
         name = UNCHANGED if is_itself else f"{path}{' (again)' * (str(path) in systems)}"
         systems[name] = Translator.load(path, annotator, device, None, trust_annotator)
     if ablation:
+        from syntaxformer.study.ablation import Ablation, ablate_translator
+
         (name, intact), *others = systems.items()
-        systems = {name: ablate_translator(intact, ablation), **dict(others or [(UNCHANGED, intact)])}
+        systems = {
+            name: ablate_translator(intact, Ablation.parse(shuffle, blank)),
+            **dict(others or [(UNCHANGED, intact)]),
+        }
     infos = [system.info for system in systems.values()]
-    options.check_languages(infos[0], src, *ref)
-    common = scoring.common_scoring(infos, "--baseline")
+    if infos:
+        options.check_languages(infos[0], src, *ref, *(hyp or ()))
+        common = scoring.common_scoring(infos, "--baseline")
+    else:
+        common = scoring.scoring_of(pair.partition("-")[2] if pair else language_of_file(ref[0]).code)
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
     for name, system in systems.items():
@@ -102,36 +155,89 @@ def evaluate(
     if output is not None:
         with atomic_text(output) as file:
             file.writelines(f"{line}\n" for line in texts[str(model)])
-    references = scoring.written_references([*systems.values()], references)
+    texts |= hypotheses
+    if systems:
+        references = scoring.written_references([*systems.values()], references)
     for system in systems.values():  # text that one model cannot write must not decide between them
         texts = {name: system.as_written(lines) for name, lines in texts.items()}
     note = next(filter(None, map(scoring.reference_note, infos)), None)
-    report |= scoring.score_table(texts, references, **common, note=note)
-    if len(systems) > 1:
-        name, *_ = others = list(systems)[1:]
-        table_note = next(filter(None, (_table_note(model, Path(folder)) for folder in others)), None)
+    if not report:
+        name, lines = next(iter(texts.items()))
+        report = {"model": name, **asdict(scoring.score_translations(lines, references, **common))}
+    table = {"note": note, "intervals": hyp is not None, "paired_ar": paired_ar, "origins": origins}
+    report |= scoring.score_table(texts, references, **common, **table)
+    if len(texts) > 1:
+        _, name, *_ = texts
+        table_notes = (_table_note(folders[0], Path(folder)) for folder in [*systems][1:])
+        table_note = next(filter(None, table_notes), None)
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": table_note}
     options.echo(json.dumps(report)) if as_json else _print(report)
 
 
-def _print(report: dict[str, Any]) -> None:
+def score_rows(report: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
+    """The table of a `score_table`, and in words how the first system differs from the others."""
     from syntaxformer.base.statistics import difference_in_words
-    from syntaxformer.translation.decoding import loops_in_words
 
     systems, signatures = report["systems"], report["signatures"]
     rows, columns = [["", *signatures, "length"]], [*signatures, "length_ratio"]
     for name, row in systems.items():
-        rows.append([name, *("–" if row[key] is None else f"{row[key]:.2f}" for key in columns)])
+        halves = {key: f" ± {half:.2f}" for key, half in row.get("half_widths", {}).items()}
+        cells = ("–" if row[key] is None else f"{row[key]:.2f}{halves.get(key, '')}" for key in columns)
+        rows.append([name, *cells])
+    tests = [
+        (metric, name, test)
+        for name, row in systems.items()
+        for metric, test in row.get("against", {}).items()
+    ]
+    return rows, [f"{metric:6} {difference_in_words(test, name)}" for metric, name, test in tests]
+
+
+def _print(report: dict[str, Any]) -> None:
+    from syntaxformer.translation.decoding import loops_in_words
+
+    systems, signatures = report["systems"], report["signatures"]
+    rows, differences = score_rows(report)
     options.echo_table(rows)
-    for name, row in systems.items():
-        for metric, comparison in row.get("against", {}).items():
-            options.echo(f"{metric:6} {difference_in_words(comparison, name)}")
-    for metric, signature in signatures.items():
-        options.echo(f"{metric:6} {signature}")
-    if report["n_loops"]:
+    for line in (*differences, *(f"{metric:6} {signature}" for metric, signature in signatures.items())):
+        options.echo(line)
+    if "origin_lines" in report:
+        header = [f"{metric} {name}" for name in systems for metric in signatures]
+        table = [["", "lines", *header]]
+        for origin, n in report["origin_lines"].items():
+            cells = (f"{score:.2f}" for row in systems.values() for score in row["origins"][origin].values())
+            table.append([origin, str(n), *cells])
+        options.echo_table(table)
+    if report.get("n_loops"):
         options.echo(loops_in_words(report["n_loops"], report["n_lines"]), err=True)
     if report.get("note"):
         options.echo(report["note"], err=True)
+
+
+def _test_set(name: str | None, pair: str | None, *files: Any) -> dict[str, Path]:
+    """The files of a test set in sacreBLEU's cache, by field."""
+    from syntaxformer.translation.scoring import cached_test_set
+
+    if name is None or pair is None or any(files):
+        got = "one of them alone" if not any(files) else "also --src or --ref"
+        raise ConfigError(f"--test-set: expected --pair with it and no files of text, got {got}.")
+    return cached_test_set(name, pair)
+
+
+def _origins(origin: str | None, fields: dict[str, Path]) -> list[str] | None:
+    """The origin of each line, of a file or of a field of a test set."""
+    from syntaxformer.base.files import read_lines
+
+    if origin is None:
+        return None
+    if fields and origin not in fields:
+        known = (
+            ", ".join(field for field in fields if field[:3] not in ("src", "ref")) or "a test set with one"
+        )
+        raise ConfigError(f"--origin: expected {known}, got {origin}.")
+    origins = [*read_lines(fields.get(origin, Path(origin)))]
+    if (n := len({*origins})) > MOST_ORIGINS:
+        raise ConfigError(f"--origin: expected at most {MOST_ORIGINS} different ones, got {n}.")
+    return origins
 
 
 def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, others: list[Any]) -> None:

@@ -35,13 +35,14 @@ from syntaxformer.cli.finetune import finetune
 from syntaxformer.cli.options import with_relations
 from syntaxformer.cli.predict import predict
 from syntaxformer.cli.probe import probe
+from syntaxformer.cli.score import score
 from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import backtranslate, translate
 
 GROUPS = {
     "Begin": (demo, doctor),
-    "Translate": (train, translate, evaluate),
+    "Translate": (train, translate, evaluate, score),
     "Fine-tune an encoder": (finetune, predict),
     "Look into models": (attend, compare, cost, curves, probe),
     "Prepare and deliver": (annotate, backtranslate, export, serve),

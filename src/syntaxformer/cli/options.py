@@ -9,6 +9,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -18,7 +19,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperCommand, TyperGroup
 
-from syntaxformer.base.errors import ConfigError, DataError, visible
+from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError, visible
 
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
@@ -45,6 +46,16 @@ BlankOption = Annotated[
     Option(
         metavar="NAME",
         help="Blank a factor, a tree, syntax, governors, parent, child, sibling or pair; repeatable.",
+    ),
+]
+ByOption = Annotated[
+    str | None,
+    Option(metavar="COLUMN", help="Group a contrastive test by a key of its JSON or table: distance."),
+]
+ContrastOption = Annotated[
+    Path | None,
+    Option(
+        help="Contrastive test: LingEval97's or ContraPro's JSON, or a table: source, reference, contrastive."
     ),
 ]
 DeviceOption = Annotated[
@@ -82,6 +93,10 @@ SettingsArgument = Annotated[
 ShuffleOption = Annotated[
     list[str] | None,
     Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors to test its use; repeatable."),
+]
+TargetsOption = Annotated[
+    list[Path] | None,
+    Option(help="Translations, line by line; repeatable: a contrastive test, whose first is right."),
 ]
 TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
@@ -248,3 +263,22 @@ def check_factor_names(names: Collection[str], translators: Iterable[Translator]
     known = {name for translator in translators for name in translator.encoder.factors}
     if unknown := set(names) - known:
         raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")
+
+
+def spare_torch(models: Iterable[Path], annotator: str | None) -> None:
+    """Import spaCy without torch for exports: thinc, below spaCy, would import it for nothing, in 1.5 s.
+
+    Only a verb whose process loads no other annotator may do so: thinc looks for torch once.
+    """
+    from syntaxformer.base.languages import BUNDLED
+    from syntaxformer.translation.translator import read_info
+
+    with suppress(SyntaxformerError, ImportError):  # `Translator.load` says what is wrong
+        infos = [read_info(model) for model in models]
+        are_exports = all(info.backend != "pytorch" for info in infos)
+        names = {annotator or info.annotator for info in infos}
+        if infos and are_exports and names <= {*BUNDLED} and "torch" not in sys.modules:
+            sys.modules["torch"] = None  # type: ignore[assignment]
+            import spacy  # noqa: F401
+    if sys.modules.get("torch", sys) is None:
+        del sys.modules["torch"]

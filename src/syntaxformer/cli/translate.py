@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from syntaxformer.base.errors import ConfigError, SyntaxformerError, visible
+from syntaxformer.base.errors import ConfigError, visible
 from syntaxformer.cli import options
 
 
@@ -59,7 +58,7 @@ def translate(
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
     options.refuse_inputs(output, [source, *options.factor_files(factor).values()])
-    _spare_torch(models[0], annotator)
+    options.spare_torch(models, annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
@@ -128,20 +127,3 @@ def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) 
             yield hypotheses[0].text
         else:
             yield from (_ROWS[moses].format(number - moses, hypothesis) for hypothesis in hypotheses)
-
-
-def _spare_torch(model: Path, annotator: str | None) -> None:
-    """Import spaCy without torch for an export: thinc, below spaCy, would import it for nothing, in 1.5 s.
-
-    Only this verb may, whose process loads no other annotator: thinc looks for torch once.
-    """
-    from syntaxformer.base.languages import BUNDLED
-    from syntaxformer.translation.translator import read_info
-
-    with suppress(SyntaxformerError, ImportError):  # `Translator.load` says what is wrong
-        is_export = read_info(model).backend != "pytorch"
-        if is_export and (annotator or read_info(model).annotator) in BUNDLED and "torch" not in sys.modules:
-            sys.modules["torch"] = None  # type: ignore[assignment]
-            import spacy  # noqa: F401
-    if sys.modules.get("torch", sys) is None:
-        del sys.modules["torch"]

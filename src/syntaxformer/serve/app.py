@@ -90,6 +90,15 @@ async def translate(body: schemas.TranslateRequest, request: Request) -> schemas
     return schemas.TranslateAnswer(model=engine.description.name, translations=translations)
 
 
+@_work.post("/v1/score", response_model_exclude_none=True, summary="Score given translations")
+async def score(body: schemas.ScoreRequest, request: Request) -> schemas.ScoreAnswer:
+    """Score pairs of a source and its translation, in order."""
+    engine = _engine(request, "translation", body.model, body.texts)
+    settings = gate.settings_of(body, schemas.ScoreSettings)
+    scores = await _results(request, engine, body.texts, settings)
+    return schemas.ScoreAnswer(model=engine.description.name, scores=scores)
+
+
 @_work.post("/v1/classify", response_model_exclude_none=True, summary="Classify texts")
 async def classify(body: schemas.ClassifyRequest, request: Request) -> schemas.ClassifyAnswer:
     """Classify a batch of texts or pairs of texts, in order."""

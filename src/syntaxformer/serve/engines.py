@@ -25,6 +25,8 @@ from syntaxformer.serve.schemas import (
     NetworksView,
     PiecesView,
     RelationsView,
+    Score,
+    ScoreSettings,
     SentenceView,
     Source,
     Task,
@@ -165,9 +167,11 @@ class TranslatorEngine(Engine):
         work, first = seconds / n_beams / (alone if n_texts == 1 else full * n_texts), 1 + n_read / FAR
         return seconds, 1 + int(FAR / 2 * (math.sqrt(first**2 + 4 * work / FAR) - first))  # `_work` of it
 
-    def work(self, settings: Any, items: list[str], is_over: IsOver = None) -> Sequence[Any]:
-        """Translate or explain texts; line breaks in a text become spaces, where files have them."""
-        lines = [" ".join(text.replace("\r\n", "\n").rstrip("\n").split("\n")) for text in items]
+    def work(self, settings: Any, items: list[Any], is_over: IsOver = None) -> Sequence[Any]:
+        """Translate or explain texts, or score pairs; line breaks become spaces, where files have them."""
+        if isinstance(settings, ScoreSettings):
+            return self.score(settings, *(list(map(_as_line, side)) for side in zip(*items, strict=True)))
+        lines = [_as_line(text) for text in items]
         if isinstance(settings, ExplainSettings):
             return [explain_translation(self, line, settings, is_over) for line in lines]
         return self.translate(settings, lines, is_over)
@@ -204,6 +208,18 @@ class TranslatorEngine(Engine):
             translations.append(translation)
         return translations
 
+    def score(self, settings: ScoreSettings, lines: list[str], translations: list[str]) -> list[Score]:
+        """Score a translation of each line."""
+        source, scores = self.translator.encode(lines), []
+        self.translator.encoder.unseen.counts.clear()
+        for row, (each,) in enumerate(self.translator.score_encoded(lines, source, translations)):
+            score = Score(log_prob=each.log_prob, n_pieces=len(each.pieces), mean=each.mean)
+            if settings.pieces:
+                score.pieces, score.log_probs = list(each.pieces), list(each.log_probs)
+            score.truncated = source.is_cut is not None and bool(source.is_cut[row])
+            scores.append(score)
+        return scores
+
     def _show_attention(self, translation: Translation, line: str, show: Sequence[str]) -> None:
         from syntaxformer.study.attention import cross_attention
 
@@ -214,6 +230,10 @@ class TranslatorEngine(Engine):
         if "attention" in show:
             axes = {"source": cross.src_pieces, "target": cross.tgt_pieces}
             translation.attention = Attention(**axes, weights=_rounded(weights))
+
+
+def _as_line(text: str) -> str:
+    return " ".join(text.replace("\r\n", "\n").rstrip("\n").split("\n"))
 
 
 def _work(n_pieces: int, n_read: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -96,6 +96,46 @@ class TranslateAnswer(BaseModel):
 
     model_config = _with_examples(
         {"model": "sit", "translations": [{"text": "Ein Mann steht auf einer Leiter.", "truncated": False}]}
+    )
+
+
+class ScoreSettings(_Request):
+    """Settings that pairs of one batch share."""
+
+    beam_size: ClassVar[int] = 1
+    pieces: bool = Field(default=False, description="also return the log-probability of each piece")
+
+
+class ScoreRequest(ScoreSettings):
+    """Given translations to score."""
+
+    texts: list[Pair] = Field(
+        min_length=1, fail_fast=True, description="pairs of a source and its translation"
+    )
+    model: str | None = Field(default=None, description="name of a model; null: the first translator")
+
+    model_config = _with_examples({"texts": [["Two dogs run.", "Zwei Hunde rennen."]]})
+
+
+class Score(BaseModel):
+    """The score of one translation; logarithms are natural."""
+
+    log_prob: float = Field(description="log-probability of the translation")
+    n_pieces: int = Field(description="number of its pieces, the end piece included")
+    mean: float = Field(description="log_prob / n_pieces")
+    pieces: list[str] | None = None
+    log_probs: list[float] | None = Field(default=None, description="log-probability of each piece")
+    truncated: Truncated = False
+
+
+class ScoreAnswer(BaseModel):
+    """Scores, one for each pair, in order."""
+
+    model: str
+    scores: list[Score]
+
+    model_config = _with_examples(
+        {"model": "sit", "scores": [{"log_prob": -1.5, "n_pieces": 5, "mean": -0.3, "truncated": False}]}
     )
 
 

@@ -60,7 +60,7 @@ class CTranslate2Decoder:
         self.network, self.tokens, self.longest = network, tokens, max_positions
         never, first = never_output(tokenizer), tokenizer.backend_tokenizer.encode("").ids[:-1]
         self._first = [target_pieces[piece] for piece in first]  # a language's code
-        self._ids = {name: piece for piece, name in enumerate(target_pieces)}
+        self._names, self._ids = target_pieces, {name: piece for piece, name in enumerate(target_pieces)}
         self._suppressed = [[target_pieces[piece]] for piece in never]
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
@@ -125,14 +125,28 @@ class CTranslate2Decoder:
     ) -> list[float]:
         """The score of each translation, in the order of the lines, computed in one pass."""
         n_best = len(translations) // len(tokens)
-        scored = self.network.score_batch(
-            [line for line in tokens for _ in range(n_best)],
-            translations,
-            max_batch_size=search.batch_size,
-            max_input_length=0,
-        )
-        logs, n_forced = [result.log_probs for result in scored], len(self._first or ())
-        return [normalised(sum(log[n_forced:]), len(log), search.length_penalty) for log in logs]
+        repeated = [line for line in tokens for _ in range(n_best)]
+        logs = self._log_probs(repeated, translations, search.batch_size)
+        return [normalised(sum(log), len(log), search.length_penalty) for log in logs]
+
+    def score(
+        self, source: EncodedText, pairs: Sequence[tuple[int, Sequence[int]]], batch_size: int
+    ) -> list[list[float]]:
+        """See `decoding.PieceDecoder`; batches are computed side by side."""
+        rows, translations = [row for row, _ in pairs], [pieces[:-1] for _, pieces in pairs]
+        names = [[self._names[piece] for piece in pieces] for pieces in translations]
+        logs = self._log_probs(self.tokens(source, rows), names, batch_size)
+        if not all(math.isfinite(sum(log)) for log in logs):
+            raise CheckpointError(NOT_FINITE)
+        return logs
+
+    def _log_probs(
+        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], batch_size: int
+    ) -> list[list[float]]:
+        """Log-probability of each piece and of the end piece; 0 for a language's code, which is no choice."""
+        scored = self.network.score_batch(tokens, translations, max_batch_size=batch_size, max_input_length=0)
+        n_forced = len(self._first)
+        return [[0.0] * n_forced + result.log_probs[n_forced:] for result in scored]
 
 
 def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate2Decoder:

@@ -6,6 +6,7 @@ it and users see it. `Translator` handles text; a decoder sees only ids of piece
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -73,6 +74,30 @@ class Hypothesis:
     score: float | None = None
     pieces: Sequence[int] = field(default=(), repr=False)
     loops: bool = False
+
+
+@dataclass(frozen=True)
+class Score:
+    """The log-probability of a given translation.
+
+    Args:
+        pieces: Names of its pieces, the end piece included.
+        log_probs: Natural logarithm of each piece's probability after those before it; 0 for a first piece
+            that is no choice, such as the code of a language.
+    """
+
+    pieces: Sequence[str] = ()
+    log_probs: Sequence[float] = ()
+
+    @property
+    def log_prob(self) -> float:
+        """That of the whole translation."""
+        return math.fsum(self.log_probs)
+
+    @property
+    def mean(self) -> float:
+        """The mean of a piece, which is the score of a search with a length penalty of 1."""
+        return normalised(self.log_prob, max(1, len(self.pieces)), 1.0)
 
 
 def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
@@ -207,5 +232,17 @@ class PieceDecoder(Protocol):
         """For each of some rows of a text, which must not be empty, its `n_best` translations, as pieces.
 
         The rows come preferably longest first, because neighbours share a batch (`batches_of`).
+        """
+        ...
+
+    def score(
+        self, source: EncodedText, pairs: Sequence[tuple[int, Sequence[int]]], batch_size: int
+    ) -> list[list[float]]:
+        """Log-probability of each piece of given translations, by teacher forcing; see `Score`.
+
+        `pairs` are rows of the text, each with the pieces of a translation and its end piece, longest first.
+
+        Raises:
+            CheckpointError: Outputs are not finite.
         """
         ...

@@ -9,12 +9,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest, estimate_ci
 
+from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import language_of
 from syntaxformer.base.progress import track
@@ -173,14 +176,19 @@ def paired_bootstrap(
         return Comparison(gain, math.nan, "too few lines")
     if max(whole) < least:
         return Comparison(gain, math.nan, f"neither system translates, both have a BLEU below {least:g}")
-    rng, n_lines = np.random.default_rng(12345), len(baseline)
-    drawn = (rng.choice(n_lines, n_lines) for _ in range(N_SAMPLES))
-    gains = np.array([score(system[rows].sum(0)) - score(baseline[rows].sum(0)) for rows in drawn])
+    gains = _resampled(system, score) - _resampled(baseline, score)
     n_larger = int((np.abs(gains) - np.abs(gains).mean() > abs(gain)).sum())
     low, high = np.percentile(gains, [2.5, 97.5]).tolist()
     if not gain:  # sacreBLEU's p, which centres sizes, would be some 0.4
         n_larger = N_SAMPLES
     return Comparison(gain, (n_larger + 1) / (N_SAMPLES + 1), None, low, high)
+
+
+def _resampled(table: NDArray[Any], score: Callable[[NDArray[Any]], float]) -> NDArray[Any]:
+    """Scores of test sets that are drawn as sacreBLEU draws them, the same for all systems."""
+    rng, n_lines = np.random.default_rng(12345), len(table)
+    drawn = (rng.choice(n_lines, n_lines) for _ in range(N_SAMPLES))
+    return np.array([score(table[rows].sum(0)) for rows in drawn])
 
 
 def score_table(
@@ -189,14 +197,21 @@ def score_table(
     lowercase: bool = False,
     tokenize: str = "13a",
     note: str | None = None,
+    intervals: bool = False,
+    paired_ar: bool = False,
+    origins: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """BLEU, chrF++ and TER of several systems, and the first one's difference from each of the others.
 
-    Args as in `score_translations`; TER takes text apart into characters where words have no spaces.
+    Args as in `score_translations`; TER takes text apart into characters where words have no spaces. Also:
+        intervals: Give the half widths of each score's 95 % interval, as sacreBLEU estimates them.
+        paired_ar: Take p from sacreBLEU's approximate randomisation instead of the paired bootstrap.
+        origins: The document or origin of each line: score the lines of each alone, too.
 
     Returns:
         For JSON: `signatures` by metric, and `systems` by name. A system has a score for each metric, its
-        `length_ratio` (words to the reference's), and in `against` the fields of a `Comparison` by metric.
+        `length_ratio` (words to the reference's), and in `against` the fields of a `Comparison` by metric;
+        by metric also in `half_widths` and, by origin, in `origins`, with `origin_lines`.
 
     Raises:
         ValueError: The texts have different numbers of lines, or there are no lines.
@@ -208,25 +223,50 @@ def score_table(
         "chrF++": CHRF(word_order=2, lowercase=lowercase),
         "TER": TER(**ter),
     }
-    rows, first = dict[str, Any](), dict[str, Any]()
+    rows, first, signed, randomised = (dict[str, Any]() for _ in range(4))
+    if paired_ar and len(systems) > 1:
+        texts = checked_texts(next(iter(systems.values())), references)
+        named = [(name, list(lines)) for name, lines in systems.items()]
+        signatures, results = PairedTest(named, metrics, texts, "ar")()
+        of_metrics = zip(metrics, signatures.values(), [*results.values()][1:], strict=True)
+        for key, signed[key], of_systems in of_metrics:
+            randomised[key] = dict(zip(systems, of_systems, strict=True))
+    lines_of = np.array(origins or ())
+    groups = {origin: lines_of == origin for origin in dict.fromkeys(origins or ())}
     for name, lines in systems.items():
         tables = {key: _statistics(metric, lines, references) for key, metric in metrics.items()}
         sums = {key: table.sum(0, dtype=np.float64) for key, table in tables.items()}
         n_words, reference = sums["BLEU"][:2].tolist()
         row: dict[str, Any] = {key: _score_of(metrics[key])(table) for key, table in sums.items()}
         row["length_ratio"] = n_words / reference if reference else None
+        if intervals and len(lines) >= FEWEST_ROWS:
+            samples = {key: _resampled(table, _score_of(metrics[key])) for key, table in tables.items()}
+            row["half_widths"] = {key: float(estimate_ci(scores)[1]) for key, scores in samples.items()}
+        if groups:
+            row["origins"] = {
+                origin: {key: _score_of(metrics[key])(table[chosen].sum(0)) for key, table in tables.items()}
+                for origin, chosen in groups.items()
+            }
         if first:
             tests: dict[str, Comparison] = {}
             for key, table in tables.items():
                 least = 1.0 if key == "BLEU" else -math.inf
                 tests[key] = paired_bootstrap(table, first[key], _score_of(metrics[key]), least=least)
+                if paired_ar and tests[key].p_value < 1:  # sacreBLEU would call equal systems different
+                    by = {"p_value": randomised[key][name].p_value, "test": "approximate randomisation"}
+                    tests[key] = replace(tests[key], **by)
                 if (no_p := tests["BLEU"].no_p) is not None:  # no metric is surer than BLEU of no translation
                     tests[key] = replace(tests[key], p_value=math.nan, no_p=no_p)
             row["against"] = {key: test.as_dict() for key, test in tests.items()}
         rows[name], first = row, first or tables
     ending = f"|{note}" if note else ""
-    signatures = {key: f"{metric.get_signature()}{ending}" for key, metric in metrics.items()}
-    return {"signatures": signatures, "systems": rows}
+    signatures = {
+        key: f"{signed.get(key) or metric.get_signature()}{ending}" for key, metric in metrics.items()
+    }
+    report: dict[str, Any] = {"signatures": signatures, "systems": rows}
+    if groups:
+        report["origin_lines"] = {origin: int(chosen.sum()) for origin, chosen in groups.items()}
+    return report
 
 
 def bootstrap_gain(
@@ -269,10 +309,50 @@ def scoring(info: FolderInfo) -> dict[str, Any]:
     Japanese and Korean have their own tokenizers, as in sacreBLEU's command; if the package that splits them
     into words is not installed, characters are scored.
     """
-    tokenize, package = _TOKENIZERS.get(info.languages[1], ("13a", None))
+    return scoring_of(info.languages[1], info.lowercase, info.tokenized)
+
+
+def scoring_of(language: str | None, lowercase: bool = False, tokenized: bool = False) -> dict[str, Any]:
+    """The options of `scoring` for text in a language."""
+    tokenize, package = _TOKENIZERS.get(language or "", ("13a", None))
     if package is not None and find_spec(package) is None:
         tokenize = "char"
-    return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else tokenize}
+    return {"lowercase": lowercase, "tokenize": "none" if tokenized else tokenize}
+
+
+def cached_test_set(name: str, pair: str) -> dict[str, Path]:
+    """The files of a test set in sacreBLEU's cache by field: src, ref, docid and others.
+
+    Raises:
+        ConfigError: sacreBLEU has no such test set or pair, or it is not in the cache.
+    """
+    from sacrebleu.dataset import DATASETS
+
+    pairs = getattr(DATASETS.get(name), "langpairs", {})
+    for option, value, known in (("--test-set", name, DATASETS), ("--pair", pair, pairs)):
+        if value not in known:
+            raise ConfigError(
+                f"{option}: expected a name of sacreBLEU, got {value}. {nearest(value, [*known])}"
+            )
+    dataset: Any = DATASETS[name]
+    refs = getattr(dataset, "_get_langpair_allowed_refs", dataset.fieldnames)(pair)
+    fields = [
+        "src",
+        *(field for field in refs if field.startswith("ref")),
+        "docid",
+        "origlang",
+        "genre",
+        "domain",
+    ]
+    files = {field: Path(dataset._get_txt_file_path(pair, field)) for field in fields}
+    if missing := [
+        path for field, path in files.items() if field[:3] in ("src", "ref") and not path.is_file()
+    ]:
+        raise ConfigError(
+            f"--test-set: expected {name} {pair} in sacreBLEU's cache, found no {missing[0]}. "
+            f"Download it: sacrebleu -t {name} -l {pair} --echo src"
+        )
+    return {field: path for field, path in files.items() if path.is_file()}
 
 
 def check_directions(infos: Sequence[FolderInfo], option: str) -> None:

@@ -56,13 +56,7 @@ class TorchDecoder:
             rows, n_best = np.repeat(rows, n_best).tolist(), 1
             search = search.model_copy(update={"beam_size": 1})
         n_beams, lengths = search.beam_size, source.text_lengths[rows]
-        batches = []
-        for model, text in zip(self.models, (source, *source.others), strict=True):
-            batch = source_batch(text, rows, source_pad_id(model))
-            if (batch["input_ids"] == tokenizer.pad_token_id).any():
-                # In a separate source vocabulary this id may be a word: `generate` would take it for padding.
-                batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
-            batches.append({name: tensor.to(model.device) for name, tensor in batch.items()})
+        batches = self._inputs(source, rows)
         limits = longest_translations(lengths, search.max_length_factor)
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
         cache = TranslationCache(len(source.others))
@@ -89,19 +83,53 @@ class TorchDecoder:
         pieces = [row[:n] for row, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
         scores = None
         if search.scored:
-            each = [self._log_probs(*member, sequences) for member in zip(self.models, batches, strict=True)]
-            log_probs = torch.stack(each).mean(0).where(is_text, 0.0)
-            if self.model.generation_config.forced_bos_token_id is not None:
-                log_probs[:, 0] = 0.0  # as in the search, a language code is no choice
+            log_probs = self._log_probs(batches, sequences).where(is_text, 0.0)
             scores = normalised(log_probs.sum(1), lengths, search.length_penalty).tolist()
         return n_best_lists(pieces, scores, search.n_best)
 
-    def _log_probs(self, model: PreTrainedModel, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:
-        """Log-probability of each piece, `[translations, pieces]`, computed in one pass."""
-        n_best = len(sequences) // len(batch["input_ids"])
-        repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
-        logits = model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
-        return logits.float().log_softmax(-1).gather(-1, sequences[:, 1:, None])[..., 0]
+    def _inputs(self, source: EncodedText, rows: Sequence[int]) -> list[dict[str, Tensor]]:
+        """The encoder's inputs for some rows, for each model."""
+        batches = []
+        for model, text in zip(self.models, (source, *source.others), strict=True):
+            batch = source_batch(text, rows, source_pad_id(model))
+            if (batch["input_ids"] == self.tokenizer.pad_token_id).any():
+                # In a separate source vocabulary this id may be a word: `generate` would take it for padding.
+                batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
+            batches.append({name: tensor.to(model.device) for name, tensor in batch.items()})
+        return batches
+
+    @torch.inference_mode()
+    def score(
+        self, source: EncodedText, pairs: Sequence[tuple[int, Sequence[int]]], batch_size: int
+    ) -> list[list[float]]:
+        """See `PieceDecoder`."""
+        if self.model.device.type == "cpu":
+            keep_freed_memory()
+        lengths = [max(int(source.lengths[row]), len(pieces)) for row, pieces in pairs]
+        start, pad_id = self.model.config.decoder_start_token_id, self.tokenizer.pad_token_id
+        results = []
+        for batch in batches_of(lengths, batch_size):
+            rows, translations = zip(*pairs[batch], strict=True)
+            longest = max(map(len, translations))
+            padded = [[start, *pieces] + [pad_id] * (longest - len(pieces)) for pieces in translations]
+            sequences = torch.tensor(padded, device=self.model.device)
+            log_probs = self._log_probs(self._inputs(source, rows), sequences)
+            check_outputs(log_probs)
+            logs = log_probs.tolist()
+            results += [log[: len(pieces)] for log, pieces in zip(logs, translations, strict=True)]
+        return results
+
+    def _log_probs(self, batches: Sequence[dict[str, Tensor]], sequences: Tensor) -> Tensor:
+        """Mean log-probability by the models of each piece, `[translations, pieces]`, in one pass of each."""
+        n_best, of_models = len(sequences) // len(batches[0]["input_ids"]), []
+        for model, batch in zip(self.models, batches, strict=True):
+            repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
+            logits = model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
+            of_models.append(logits.float().log_softmax(-1).gather(-1, sequences[:, 1:, None])[..., 0])
+        log_probs = torch.stack(of_models).mean(0)
+        if self.model.generation_config.forced_bos_token_id is not None:
+            log_probs[:, 0] = 0.0  # as in the search, a language code is no choice
+        return log_probs
 
 
 class Ensembling(LogitsProcessor):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +33,7 @@ from syntaxformer.translation.decoding import (
     DecodingConfig,
     Hypothesis,
     PieceDecoder,
+    Score,
     Search,
     is_loop,
     longest_translations,
@@ -127,6 +128,7 @@ _FORM = (
     "not in the form NFC with plain spaces and no invisible characters. The model was trained without "
     "data.normalize and may not know them"
 )
+_UNWRITTEN = "with characters in a translation that the model cannot write, scored as its unknown piece"
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -143,6 +145,7 @@ class _Chunk:
         self.lines, self.source = lines, source
         order = np.argsort(-source.lengths, kind="stable").tolist()
         self.rows = [row for row in order if lines[row].strip()]
+        self.n_cut = max(text.n_cut for text in (source, *source.others))
 
 
 class Translator:
@@ -296,12 +299,7 @@ class Translator:
         """
         check_lines(lines)
         settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
-        settings = {name: value for name, value in {**settings, **further}.items() if value is not None}
-        settings = {**self.info.decoding.model_dump(), **settings, "n_best": n_best, "scored": scored}
-        try:
-            search = Search.model_validate(settings)
-        except ValidationError as error:
-            raise config_error(Search, error, "translate") from error
+        search = self._search("translate", n_best=n_best, scored=scored, **settings, **further)
         _check_sampling(search, beam_size)
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
@@ -317,13 +315,99 @@ class Translator:
             decoded = map_ahead(pool, decode, chunks, n_ahead, partial(is_waiting_for, iterator))
         n_cut = 0
         for chunk, hypotheses in decoded:
-            n_cut += max(source.n_cut for source in (chunk.source, *chunk.source.others))
+            n_cut += chunk.n_cut
             yield from self._texts(chunk, hypotheses, search)
+        self._warn(n_cut)
+
+    def score(
+        self,
+        lines: Iterable[str],
+        translations: Iterable[str | Sequence[str]],
+        batch_size: int | None = None,
+        user_factors: UserFactors | None = None,
+        first_line: int = 1,
+    ) -> Iterator[list[Score]]:
+        """Score given translations by the model's log-probability, in constant memory and in order.
+
+        Both sides are prepared as in training. A translation that is a search's own gets the search's score,
+        unless the tokenizer cuts its text into other pieces than the search chose.
+
+        Args:
+            lines: Raw text.
+            translations: For each line a translation, or several.
+            batch_size: Number of translations computed together; None for the folder's setting.
+            user_factors: As in `translate`.
+            first_line: As in `translate`.
+
+        Yields:
+            For each line the score of each of its translations. An empty one of an empty line has no pieces.
+
+        Raises:
+            TypeError: One of the sides is one string.
+            DataError: A translation has more pieces than the model writes.
+            ConfigError: As `translate`.
+            AlignmentError: As `translate`, or the sides have different numbers of lines.
+        """
+        check_lines(lines)
+        check_lines(translations, "translations")
+        size = self._search("score", batch_size=batch_size).batch_size
+        texts, n_lines, n_cut = iter(translations), first_line - 1, 0
+        for chunk in self._chunks(iter(lines), user_factors or {}, CHUNK_LINES, n_lines):
+            of_chunk = [[each] if isinstance(each, str) else each for each in islice(texts, len(chunk.lines))]
+            if len(of_chunk) == len(chunk.lines):
+                yield from self._scores(chunk, of_chunk, n_lines + 1, size)
+            n_lines, n_cut = n_lines + len(of_chunk), n_cut + chunk.n_cut
+            if len(of_chunk) < len(chunk.lines):
+                raise AlignmentError(f"translations: expected one for each line, got only {n_lines}.")
+        if next(texts, None) is not None:
+            raise AlignmentError(f"translations: expected {n_lines}, one for each line, got more.")
+        self._warn(n_cut)
+
+    def score_encoded(
+        self, lines: Sequence[str], source: EncodedText, translations: Sequence[str]
+    ) -> list[list[Score]]:
+        """Score a translation of each line that is already encoded, all of them in memory."""
+        chunk = _Chunk([self._clean(line) for line in lines], source)
+        return self._scores(chunk, [[text] for text in translations], 1, self.info.decoding.batch_size)
+
+    def _scores(
+        self, chunk: _Chunk, translations: Sequence[Sequence[str]], first_line: int, batch_size: int
+    ) -> list[list[Score]]:
+        """Scores in the order of the lines."""
+        tokenizer, texts = self.encoder.target_tokenizer, [*chain.from_iterable(translations)]
+        rows = np.repeat(np.arange(len(translations)), [*map(len, translations)]).tolist()
+        clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
+        pieces = [line.ids for line in encode_pieces(tokenizer, self._output.prepare(clean).texts)]
+        lengths = np.maximum(chunk.source.lengths[rows], [*map(len, pieces)])
+        unknown, scores = {*unknown_pieces(tokenizer, spelled=False).tolist()}, [Score() for _ in texts]
+        for row, ids in zip(rows, pieces, strict=True):
+            self._faults[_UNWRITTEN] += not unknown.isdisjoint(ids)
+            if len(ids) > self.longest:
+                problem = f"translation: expected at most {self.longest} pieces, got {len(ids)}."
+                raise DataError(f"{problem} Split it and its source into sentences.", line=first_line + row)
+        order = np.argsort(-lengths, kind="stable").tolist()
+        order = [number for number in order if chunk.lines[rows[number]].strip() or clean[number].strip()]
+        pairs = [(rows[number], pieces[number]) for number in order]
+        for number, log in zip(order, self.decoder.score(chunk.source, pairs, batch_size), strict=True):
+            scores[number] = Score(tokenizer.convert_ids_to_tokens(pieces[number]), log)
+        in_order = iter(scores)
+        return [[*islice(in_order, len(of_line))] for of_line in translations]
+
+    def _search(self, verb: str, **settings: Any) -> Search:
+        """The folder's settings with those that are not None."""
+        settings = {name: value for name, value in settings.items() if value is not None}
+        try:
+            return Search.model_validate({**self.info.decoding.model_dump(), **settings})
+        except ValidationError as error:
+            raise config_error(Search, error, verb) from error
+
+    def _warn(self, n_cut: int) -> None:
+        """Say what was cut or may be read otherwise than it is meant."""
         if n_cut:
             warnings.warn(
                 f"{n_cut} lines of more than {self.longest} pieces were cut to "
                 f"{self.longest}: the rest of each is not translated. Split them into sentences.",
-                stacklevel=2,
+                stacklevel=3,
             )
         for member in (self, *self.others):
             member.encoder.unseen.warn()

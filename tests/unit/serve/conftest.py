@@ -9,7 +9,14 @@ import pytest
 
 from syntaxformer.serve import ServiceConfig, create_app
 from syntaxformer.serve.engines import ClassifierEngine, TranslatorEngine
-from syntaxformer.serve.schemas import Classification, Hypothesis, ModelDescription, Translation
+from syntaxformer.serve.schemas import (
+    Classification,
+    Hypothesis,
+    ModelDescription,
+    Score,
+    ScoreSettings,
+    Translation,
+)
 
 
 class EchoTranslator(TranslatorEngine):
@@ -26,6 +33,8 @@ class EchoTranslator(TranslatorEngine):
         self.batches.append((settings, list(items)))
         if "broken" in items:
             raise RuntimeError("the model broke")
+        if isinstance(settings, ScoreSettings):
+            return [Score(log_prob=-len(text), n_pieces=1, mean=-len(text)) for _, text in items]
         hypotheses = [Hypothesis(text=f"{n}", score=-1.0) for n in range(settings.n_best)]
         several = settings.n_best > 1
         return [Translation(text=text.upper(), hypotheses=hypotheses if several else None) for text in items]

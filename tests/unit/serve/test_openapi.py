@@ -17,7 +17,7 @@ HOLD = [
     not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
     checks.response_schema_conformance, checks.response_headers_conformance,
 ]  # fmt: skip
-WITH_BODY = ("/v1/translate", "/v1/classify")
+WITH_BODY = ("/v1/translate", "/v1/score", "/v1/classify")
 OPERATIONS = (*WITH_BODY, "/v1/models", "/healthz", "/readyz", "/metrics")
 QUICK = settings(
     max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck),

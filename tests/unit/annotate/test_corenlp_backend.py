@@ -1,14 +1,13 @@
 """The CoreNLP client against a loopback server that speaks CoreNLP's JSON (`corenlp_stub`)."""
 
 import gc
-import importlib.util
 import json
 import logging
 import socket
 import threading
-from pathlib import Path
 
 import pytest
+from tests.unit.annotate.corenlp_stub import serving
 
 from syntaxformer.annotate import Annotator, WordsAsGiven, load_annotator
 from syntaxformer.annotate.annotator import BatchedAnnotator
@@ -34,18 +33,9 @@ def _no_waiting(monkeypatch):
         monkeypatch.delenv(variable, raising=False)
 
 
-@pytest.fixture(scope="module")
-def stub_module():
-    path = Path(__file__).with_name("corenlp_stub.py")
-    spec = importlib.util.spec_from_file_location("corenlp_stub", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def server(stub_module):
-    with stub_module.serving() as stub:
+def server():
+    with serving() as stub:
         yield stub
 
 

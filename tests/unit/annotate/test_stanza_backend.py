@@ -1,7 +1,8 @@
 """The Stanza backend on real Stanza models trained here; multiword tokens through a stub of its pipeline."""
 
 import builtins
-import sys
+import json
+import shutil
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -33,18 +34,11 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    from tiny_stanza import train
+    from tests.unit.annotate.tiny_stanza import train
 
     folder = tmp_path_factory.mktemp("stanza")
     train(folder)
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _see_tiny_stanza(request):
-    sys.path.insert(0, str(request.path.parent))
-    yield
-    sys.path.remove(str(request.path.parent))
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +117,6 @@ def test_missing_models_are_named_with_the_command(models, argument):
 
 def test_a_language_with_fewer_processors_and_an_alias(models, tmp_path):
     """Most languages have no constituency parser; some have a second name."""
-    import json
-    import shutil
-
     folder = tmp_path / "copy"
     shutil.copytree(models, folder)
     listed = json.loads((folder / "resources.json").read_text())

@@ -103,11 +103,6 @@ def messages(caplog):
 @pytest.fixture(scope="session")
 def run():
     """The command line in this process, as in tests/integration."""
-    from importlib.util import module_from_spec, spec_from_file_location
-    from pathlib import Path
+    from tests.integration.conftest import run
 
-    path = Path(__file__).resolve().parents[2] / "integration" / "conftest.py"
-    spec = spec_from_file_location("integration_conftest", path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.run
+    return run

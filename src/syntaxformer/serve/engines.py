@@ -191,16 +191,16 @@ class TranslatorEngine(Engine):
         changes = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
         decoding = self.translator.info.decoding.model_copy(update=changes)
         documents = [Markup(line) for line in lines] if settings.format == "html" else []
-        is_aligned = bool(documents or settings.alignments)
         lines = [document.text for document in documents] or lines
-        source = self.translator.encode(lines, with_offsets=is_aligned)
+        aligned = {"with_offsets": True} if documents or settings.alignments else {}
+        source = self.translator.encode(lines, **aligned)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
         end = time.monotonic() + seconds
         bounds = {
             "max_pieces": most,
             "is_over": lambda: time.monotonic() > end or (is_over is not None and is_over()),
-            "alignment": self.translator.aligning_head() if is_aligned else None,
+            "alignment": self.translator.aligning_head() if aligned else None,
         }
         n_best, scores = settings.n_best, settings.scores
         hypotheses = self.translator.search(lines, source, decoding, n_best, scores, **bounds)
@@ -209,9 +209,8 @@ class TranslatorEngine(Engine):
             if documents:
                 best = [replace(each, text=documents[row].restore(each)) for each in best]
             translation = Translation(text=best[0].text)
-            if settings.alignments and (aligned := best[0].alignment) is not None:
-                links = {"source": aligned.src, "target": aligned.tgt, "links": aligned.links}
-                translation.words = WordAlignment(**links)
+            if settings.alignments and (words := best[0].alignment) is not None:
+                translation.words = WordAlignment(source=words.src, target=words.tgt, links=words.links)
             if n_best > 1 or scores:
                 translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
             translation.truncated = source.is_cut is not None and bool(source.is_cut[row])

@@ -139,8 +139,9 @@ class Markup(HTMLParser):
         text, sources, targets = translation.text, word_spans(self.text), word_spans(translation.text)
         links = [] if translation.attention is None else translation.attention.links(sources, targets)
         starts, ends = [*(start for start, _ in targets), len(text)], [0, *(end for _, end in targets)]
-        # Of a word in several elements, that of most of its characters counts.
-        of_sources = [Counter(self._owners[slice(*span)]).most_common(1)[0][0] for span in sources] or [(0,)]
+        # Of a word in several elements, that of most of its characters counts, of two the inner one.
+        owners = [Counter(self._owners[slice(*span)]).items() for span in sources]
+        of_sources = [max(paths, key=lambda item: (item[1], len(item[0])))[0] for paths in owners] or [(0,)]
         linked = {target: of_sources[source] for source, target in links}
         before, after = [of_sources[0]], [of_sources[-1]]
         for word in range(len(targets)):

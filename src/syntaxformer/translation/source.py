@@ -222,7 +222,13 @@ def offsets_in(raw: str, text: str, offsets: NDArray[np.int32]) -> NDArray[np.in
     """Convert offsets in a text to offsets in the one that it was made from, or the one that it became."""
     if raw == text:
         return offsets
-    return PreparedLines([text], [_places(raw, text)]).to_raw(offsets, np.array([0, len(offsets)]))
+    starts, ends = _places(raw, text)
+    runs = [[*re.finditer(r"\S+", side)] for side in (raw, text)]
+    if len(runs[0]) == len(runs[1]):  # word by word, so that no change moves others
+        for run, word in zip(*runs, strict=True):
+            of_word = slice(*word.span())
+            starts[of_word], ends[of_word] = (place + run.start() for place in _places(run[0], word[0]))
+    return PreparedLines([text], [(starts, ends)]).to_raw(offsets, np.array([0, len(offsets)]))
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,7 @@ def test_a_copy_keeps_its_tags_at_their_words(line):
 def test_any_text_is_refused_or_comes_back_well_formed(text, target):
     try:
         markup = Markup(text)
-    except DataError as error:
-        assert "markup: expected" in str(error)
+    except DataError:
         markup = Markup(escape(text, quote=False))
     Reader(_translated(markup, target, [1.0, 0.5]))
 

@@ -34,7 +34,7 @@ from syntaxformer.syntax import (
 from syntaxformer.translation.decoding import source_pad_id
 from syntaxformer.translation.model import shift_right
 from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
-from syntaxformer.translation.torch_decoder import cross_attentions, shown_attention
+from syntaxformer.translation.torch_decoder import aligning_attention, cross_attentions, shown_attention
 from syntaxformer.translation.translator import Translator
 from syntaxformer.trees import Sentence
 
@@ -48,6 +48,7 @@ class CrossAttentionMap:
         tgt_pieces: Target pieces, `[tgt]`.
         weights: `[layers, heads, tgt, src]`; each row sums to 1.
         factors: Factor name → value of each source piece.
+        linked: Source piece of each target piece by the head that aligns, `[tgt]`; None without such a head.
     """
 
     src_pieces: list[str]
@@ -55,6 +56,7 @@ class CrossAttentionMap:
     weights: NDArray[np.float32]
     factors: dict[str, list[str]]
     translation: str
+    linked: NDArray[np.int64] | None = None
 
     def average(self, layer: int = -1, head: int | None = None) -> NDArray[np.float32]:
         """The weights of one layer, `[tgt, src]`: the mean over its heads, or one head."""
@@ -84,12 +86,17 @@ def cross_attention(
         translation = hypotheses[0].text
     source = translator.encode([line], factors)
     attentions, (target,) = _cross_attentions(translator, source, [translation])
+    linked, chosen = None, translator.info.alignment
+    if chosen is not None:
+        steps = np.minimum(np.arange(len(target)) + chosen.shift, len(target) - 1)
+        linked = aligning_attention(attentions, chosen)[0][steps].argmax(1)
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
         translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
         torch.stack(attentions)[:, 0].float().cpu().numpy(),
         translator.encoder.factor_values(source.factors),
         translation,
+        linked,
     )
 
 

@@ -124,7 +124,7 @@ def test_words_of_the_annotator_and_of_tags_between_them(new_translator):
     ((best,),) = translator.translate(["the cat ."], alignments=True)
     spans = [tuple(span) for span in np.asarray(best.attention.src).tolist()]
     assert len(spans) == best.attention.weights.shape[1]
-    first = [span for span in spans if span[1] > span[0]][0]
+    first = next(span for span in spans if span[1] > span[0])
     assert spans.count(first) == 1 + len(translator.encoder.factors)
     assert best.alignment.src == [(0, 3), (4, 7), (8, 9)]
 

@@ -500,26 +500,24 @@ class Translator:
         if best.attention is None or source.offsets is None:
             return best
         if source.words is None:
-            words: Any = spans_of_given_words(line)
+            spans = np.array(spans_of_given_words(line), np.int32).reshape(-1, 2)
         else:
             of_line = slice(*source.words.row_splits[row : row + 2].tolist())
-            words = np.stack([source.words.starts[of_line], source.words.ends[of_line]], 1)
-        words = offsets_in(raw, line, np.array(words, np.int32).reshape(-1, 2))
-        src_offsets = source.offsets[source.splits[row] : source.splits[row + 1]]
-        # A character may have several pieces: its end is known where its last piece is.
+            spans = np.stack([source.words.starts[of_line], source.words.ends[of_line]], 1)
+        # A piece ends where the text of all pieces up to it does; a character may have several pieces.
         beginnings = [best.pieces[:stop] for stop in range(1, len(best.pieces) + 1)]
         texts = self.encoder.target_tokenizer.batch_decode(beginnings, skip_special_tokens=True)
         ends = np.minimum.accumulate(np.array([*map(len, texts)], np.int32)[::-1])[::-1]
-        tgt_offsets = np.stack([np.concatenate([ends[:1] * 0, ends[:-1]]), ends], 1)
+        offsets = np.stack([np.concatenate([ends[:1] * 0, ends[:-1]]), ends], 1)
         attention = replace(
             best.attention,
-            src=offsets_in(raw, line, src_offsets),
-            tgt=offsets_in(best.text, texts[-1] if texts else "", tgt_offsets),
+            src=offsets_in(raw, line, source.offsets[source.splits[row] : source.splits[row + 1]]),
+            tgt=offsets_in(best.text, texts[-1] if texts else "", offsets),
         )
-        is_cut = source.words is None or self.info.tokenized
-        targets = spans_of_given_words(best.text) if is_cut else word_spans(best.text)
-        sources = [(int(start), int(end)) for start, end in words.tolist()]
-        alignment = Alignment(sources, targets, attention.links(sources, targets))
+        words = [(start, end) for start, end in offsets_in(raw, line, spans).tolist()]
+        by_space = source.words is None or self.info.tokenized
+        targets = spans_of_given_words(best.text) if by_space else word_spans(best.text)
+        alignment = Alignment(words, targets, attention.links(words, targets))
         return replace(best, attention=attention, alignment=alignment)
 
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:

@@ -70,10 +70,9 @@ class Markup(HTMLParser):
         self._owners: list[tuple[int, ...]] = []  # the innermost element of each character
         self._open = [("no further end tag", self.elements[0])]
         line = " ".join(line.splitlines())
-        if unfinished := re.search(
-            "<[a-zA-Z/!?]", line[line.rfind(">") + 1 :]
-        ):  # which takes the parser long
-            self._refuse("> after a tag", repr(line[line.rfind(">") + 1 :][unfinished.start() :][:20]))
+        # On tags without an end the parser would take time with the square of their number.
+        if unfinished := re.search("<[a-zA-Z/!?].{,20}", line[line.rfind(">") + 1 :]):
+            self._refuse("> after a tag", repr(unfinished[0]))
         self.feed(line)
         self.close()
         if len(self._open) > 1:
@@ -197,7 +196,7 @@ class _PlainLines:
     """The text of lines of markup; `documents` are those that are not yet translated."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self.documents, self.faults = deque[Markup](), list[str]()
+        self.documents, self.n_faults, self.fault = deque[Markup](), 0, ""
         self._lines, self._number = iter(lines), 0
 
     def __iter__(self) -> _PlainLines:
@@ -208,7 +207,8 @@ class _PlainLines:
         try:
             self.documents.append(Markup(line))
         except DataError as error:
-            self.faults.append(f"line {self._number}: {error}")
+            self.n_faults += 1
+            self.fault = self.fault or f"line {self._number}: {error}"
             self.documents.append(Markup(escape(line, quote=False)))
         return self.documents[-1].text
 
@@ -234,8 +234,7 @@ def translate_markup(
     for hypotheses in translator.translate(plain, alignments=True, **settings):
         markup = plain.documents.popleft()
         yield [replace(best, text=markup.restore(best)) for best in hypotheses]
-    if plain.faults:
+    if plain.n_faults:
         _log.warning(
-            "%d lines are not well-formed markup and were translated as text; the first, %s",
-            *(len(plain.faults), plain.faults[0]),
+            "%d lines not well formed, translated as text; the first: %s", plain.n_faults, plain.fault
         )

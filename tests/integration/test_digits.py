@@ -32,6 +32,31 @@ def test_reversal_is_learned(digits, cli, kind):
     assert sum(map(str.__eq__, found, expected)) / len(expected) > 0.95
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_links_reverse_the_digits(digits, cli, tmp_path, kind):
+    """Of the head that `train` chose, and of an export: digit i of n becomes digit n - 1 - i."""
+    errors, found = [], []
+    for folder, settings in (("model", ()), ("int8", ("--quantization", "int8"))):
+        model = getattr(digits, kind)
+        if settings:
+            done = cli("export", model, model := tmp_path / folder, *settings)
+            assert done.code == 0, done.err
+        links = tmp_path / f"{folder}.align"
+        outputs = cli("translate", model, digits.corpus / "test.en", "--alignments", links).out.splitlines()
+        found.append([set(line.split()) for line in _lines(links)])
+        n_right = n_links = 0
+        for output, target, line in zip(outputs, _lines(digits.corpus / "test.de"), found[-1], strict=True):
+            n = len(target.split())
+            if output == target:
+                n_right += 2 * len(line & {f"{i}-{n - 1 - i}" for i in range(n)})
+                n_links += len(line) + n
+        errors.append(1 - n_right / n_links)
+    assert max(errors) < 0.2
+    n_both = sum(len(one & other) for one, other in zip(*found, strict=True))
+    assert n_both >= 0.95 * max(sum(map(len, lines)) for lines in found)
+
+
 def test_file_stdin_and_output_agree(digits, cli, tmp_path):
     source = digits.corpus / "test.en"
     from_file = cli("translate", digits.none, source).out

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -19,6 +20,7 @@ from pretrained_translators import KINDS, everyday_pairs, make_translator
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.study.attention import cross_attention
 from syntaxformer.translation.batches import TranslationCollator
+from syntaxformer.translation.markup import translate_markup
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.torch_decoder import LengthLimit
 from syntaxformer.translation.trainer import SyntaxTrainer
@@ -280,6 +282,18 @@ def test_export_to_ctranslate2_translates_the_same(kind, infusion, checkpoints, 
     assert json.loads((tmp_path / "export" / "export.json").read_text())["largest_difference"] < 1e-3
     ours, exported = Translator.load(folder), Translator.load(tmp_path / "export")
     assert _texts(exported, LINES, beam_size=1) == _texts(ours, LINES, beam_size=1)
+    assert ours.info.alignment is not None  # the head that aligns was chosen when training ended
+    for (one,), (other,) in zip(
+        *(model.translate(LINES, beam_size=1, alignments=True) for model in (ours, exported)), strict=True
+    ):
+        n_pieces = len(other.pieces)
+        np.testing.assert_allclose(one.attention.weights[:n_pieces], other.attention.weights, atol=1e-4)
+        assert one.alignment == other.alignment
+    lines = ["I <b>see</b> a cat.<br>", "Where &amp; <i>why</i>?"]
+    for model in (ours, exported):
+        texts = [best.text for (best,) in translate_markup(model, lines, beam_size=1)]
+        tags = [re.findall(r"<[^>]*>", text) for text in texts]
+        assert [sorted(of_line) for of_line in tags] == [["</b>", "<b>", "<br>"], ["</i>", "<i>"]]
 
 
 @pytest.mark.slow

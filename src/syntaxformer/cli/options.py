@@ -184,14 +184,15 @@ def refuse_lone_address(engine: str, address: str | None) -> None:
         raise ConfigError("--address: expected --engine ray with it, got the local engine.")
 
 
-def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None]) -> None:
+def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None], option: str = "-o") -> None:
     """Check that an output, None for standard output, is not one of the inputs, by its name or by a link."""
     if output is None or (output.exists() and not output.is_file()):
         return  # a pipe or a terminal may be read and written
     for source in map(Path, filter(None, inputs)):
         is_same_file = output.exists() and source.exists() and output.samefile(source)
         if is_same_file or output.resolve() == source.resolve():
-            raise ConfigError(f"-o: expected another file than the input, got {source}.")
+            other = "the input" if option == "-o" else "an input or -o"
+            raise ConfigError(f"{option}: expected another file than {other}, got {source}.")
 
 
 def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:

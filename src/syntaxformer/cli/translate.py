@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 from typer import Argument, Option
 
@@ -36,6 +38,13 @@ def translate(
     seed: options.SeedOption = None,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
+    alignments: Annotated[
+        Path | None,
+        Option(help="File for the links between words, 0-0 1-2, a line for each line of output."),
+    ] = None,
+    markup: Annotated[
+        bool, Option("--markup", help="The text is HTML, whose inline tags go where their words go.")
+    ] = False,
     inject: Annotated[
         bool | None,
         Option(
@@ -53,11 +62,19 @@ def translate(
     from syntaxformer.base.files import atomic_text, read_lines
     from syntaxformer.base.progress import standard_input, track
     from syntaxformer.translation.decoding import loops_in_words
+    from syntaxformer.translation.markup import translate_markup
     from syntaxformer.translation.translator import Translator
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
-    options.refuse_inputs(output, [source, *options.factor_files(factor).values()])
+    inputs = [source, *options.factor_files(factor).values()]
+    options.refuse_inputs(output, inputs)
+    options.refuse_inputs(alignments, [*inputs, output], "--alignments")
+    if alignments is not None and markup:
+        raise ConfigError(
+            f"--alignments: expected none with --markup, whose tags are no words, got {alignments}. "
+            "Translate the text without its tags for them."
+        )
     options.spare_torch(models, annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
@@ -65,8 +82,15 @@ def translate(
     options.check_languages(translator.info, source)
     lines = standard_input() if source is None else read_lines(source)
     factors = options.read_factors(factor)
-    results = translator.translate(
-        *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1 or moses, factors),
+    search = {"alignments": alignments is not None}
+    results = (partial(translate_markup, translator) if markup else partial(translator.translate, **search))(
+        lines,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        n_best=n_best,
+        batch_size=batch_size,
+        scored=n_best > 1 or moses,
+        user_factors=factors,
         no_repeat_ngram_size=no_repeat_ngram_size,
         temperature=temperature,
         top_k=top_k,
@@ -74,14 +98,16 @@ def translate(
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []
-    rows = _rows(results, n_best, loops, moses)
-    if output is None:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        for row in rows:
-            print(visible(row) if sys.stdout.isatty() else row, flush=source is None)
-    else:
-        with atomic_text(output) as file:
-            file.writelines(f"{row}\n" for row in rows)
+    with ExitStack() as files:
+        if alignments is not None:
+            results = _write_links(results, files.enter_context(atomic_text(alignments)))
+        rows = _rows(results, n_best, loops, moses)
+        if output is None:
+            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+            for row in rows:
+                print(visible(row) if sys.stdout.isatty() else row, flush=source is None)
+        else:
+            files.enter_context(atomic_text(output)).writelines(f"{row}\n" for row in rows)
     if any(loops):
         options.echo(loops_in_words(sum(loops), len(loops)), err=True)
 
@@ -127,3 +153,10 @@ def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) 
             yield hypotheses[0].text
         else:
             yield from (_ROWS[moses].format(number - moses, hypothesis) for hypothesis in hypotheses)
+
+
+def _write_links(results: Iterable[list], file: TextIO) -> Iterator[list]:
+    """Write the links of each translation as it passes."""
+    for hypotheses in results:
+        file.writelines(f"{hypothesis.alignment or ''}\n" for hypothesis in hypotheses)
+        yield hypotheses

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,10 @@ from syntaxformer.serve.schemas import (
     Task,
     TranslateSettings,
     Translation,
+    WordAlignment,
 )
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
+from syntaxformer.translation.markup import Markup
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, read_info
 from syntaxformer.trees import parse_tree, spans_of
 
@@ -151,6 +154,15 @@ class TranslatorEngine(Engine):
         n_made = [1 + len(best[0].pieces) for best in hypotheses]
         return n_beams * sum(map(_work, n_made, source.lengths.tolist()))
 
+    def costs(self, settings: Any, items: Sequence[str | Sequence[str]]) -> list[float]:
+        """See `Engine`; markup must be well formed."""
+        for number, item in enumerate(items if getattr(settings, "format", "text") == "html" else ()):
+            try:
+                Markup(str(item))
+            except DataError as error:
+                raise DataError(f"texts.{number}: {error}") from error
+        return super().costs(settings, items)
+
     def limits(self, n_beams: int, n_texts: int, n_read: int) -> tuple[float, int | None]:
         """Seconds that a search may take, and pieces of its translations, so that others need not wait.
 
@@ -182,19 +194,27 @@ class TranslatorEngine(Engine):
         """Translate lines."""
         changes = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
         decoding = self.translator.info.decoding.model_copy(update=changes)
-        source = self.translator.encode(lines)
+        documents = [Markup(line) for line in lines] if settings.format == "html" else []
+        lines = [document.text for document in documents] or lines
+        aligned = {"with_offsets": True} if documents or settings.alignments else {}
+        source = self.translator.encode(lines, **aligned)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
         end = time.monotonic() + seconds
         bounds = {
             "max_pieces": most,
             "is_over": lambda: time.monotonic() > end or (is_over is not None and is_over()),
+            "alignment": self.translator.aligning_head() if aligned else None,
         }
         n_best, scores = settings.n_best, settings.scores
         hypotheses = self.translator.search(lines, source, decoding, n_best, scores, **bounds)
         translations = []
         for row, best in enumerate(hypotheses):
+            if documents:
+                best = [replace(each, text=documents[row].restore(each)) for each in best]
             translation = Translation(text=best[0].text)
+            if settings.alignments and (words := best[0].alignment) is not None:
+                translation.words = WordAlignment(source=words.src, target=words.tgt, links=words.links)
             if n_best > 1 or scores:
                 translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
             translation.truncated = source.is_cut is not None and bool(source.is_cut[row])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.syntax import MAX_DISTANCE
 from syntaxformer.syntax.relations import LARGEST_DISTANCE
@@ -35,6 +35,21 @@ class TranslateSettings(_Request):
         max_length=3,
         description="also return tags of the source, or alignment or attention of the best translation",
     )
+
+    format: Literal["text", "html"] = Field(
+        default="text",
+        description="html: inline tags go where their words go; a badly formed text is refused",
+    )
+    alignments: bool = Field(
+        default=False, description="return which word became which in the best translation of a plain text"
+    )
+
+    @model_validator(mode="after")
+    def _of_plain_text(self) -> TranslateSettings:
+        if self.format == "html" and (self.alignments or self.show):
+            given = "alignments" if self.alignments else "show"
+            raise ValueError(f"{given}: expected none with format=html, whose tags are no words.")
+        return self
 
 
 class TranslateRequest(TranslateSettings):
@@ -75,6 +90,16 @@ class Attention(BaseModel):
     weights: list[list[float]] = Field(description="[target][source]; each row sums to 1")
 
 
+class WordAlignment(BaseModel):
+    """Which word became which."""
+
+    source: list[tuple[int, int]] = Field(
+        description="characters of each word, end exclusive, in the text with each line break as one space"
+    )
+    target: list[tuple[int, int]] = Field(description="the same in the translation")
+    links: list[tuple[int, int]] = Field(description="numbers of a source and of a target word, from 0")
+
+
 class Translation(BaseModel):
     """The translation of one text."""
 
@@ -85,6 +110,7 @@ class Translation(BaseModel):
         default=None, description="for each target piece: [most attended source piece, target piece]"
     )
     attention: Attention | None = None
+    words: WordAlignment | None = Field(default=None, description="with alignments")
     truncated: Truncated = False
 
 

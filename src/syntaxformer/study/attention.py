@@ -5,8 +5,7 @@ For syntax attention, a view shows what each sub-network attends to in one sente
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +34,7 @@ from syntaxformer.syntax import (
 from syntaxformer.translation.decoding import source_pad_id
 from syntaxformer.translation.model import shift_right
 from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
+from syntaxformer.translation.torch_decoder import aligning_attention, cross_attentions, shown_attention
 from syntaxformer.translation.translator import Translator
 from syntaxformer.trees import Sentence
 
@@ -48,6 +48,7 @@ class CrossAttentionMap:
         tgt_pieces: Target pieces, `[tgt]`.
         weights: `[layers, heads, tgt, src]`; each row sums to 1.
         factors: Factor name → value of each source piece.
+        linked: Source piece of each target piece by the head that aligns, `[tgt]`; None without such a head.
     """
 
     src_pieces: list[str]
@@ -55,6 +56,7 @@ class CrossAttentionMap:
     weights: NDArray[np.float32]
     factors: dict[str, list[str]]
     translation: str
+    linked: NDArray[np.int64] | None = None
 
     def average(self, layer: int = -1, head: int | None = None) -> NDArray[np.float32]:
         """The weights of one layer, `[tgt, src]`: the mean over its heads, or one head."""
@@ -84,12 +86,17 @@ def cross_attention(
         translation = hypotheses[0].text
     source = translator.encode([line], factors)
     attentions, (target,) = _cross_attentions(translator, source, [translation])
+    linked, chosen = None, translator.info.alignment
+    if chosen is not None:
+        steps = np.minimum(np.arange(len(target)) + chosen.shift, len(target) - 1)
+        linked = aligning_attention(attentions, chosen)[0][steps].argmax(1)
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
         translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
         torch.stack(attentions)[:, 0].float().cpu().numpy(),
         translator.encoder.factor_values(source.factors),
         translation,
+        linked,
     )
 
 
@@ -108,24 +115,7 @@ def _cross_attentions(
     longest = max(map(len, pieces))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
     batch = source_batch(source, range(len(pieces)), source_pad_id(model))
-    batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-    inputs = {**batch, "decoder_input_ids": shift_right(labels, model.config), "use_cache": False}
-    with shown_attention(model.get_decoder()):
-        weights = model(**inputs, output_attentions=True).cross_attentions
-    check_outputs(*weights)
-    return weights, pieces
-
-
-@contextmanager
-def shown_attention(network: Any) -> Iterator[None]:
-    """A network of transformers gives its weights only where its attention is the plain one."""
-    config = network.config
-    before = config._attn_implementation
-    config._attn_implementation = "eager"
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
+    return cross_attentions(model, batch, shift_right(labels, model.config)), pieces
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ def draw_attention(
 ) -> None:
     """Draw heat maps side by side: rows are target pieces, columns source pieces with tags; PNG, PDF or SVG.
 
+    Rings are the links of the head that aligns.
+
     Raises:
         ConfigError: The file ending is not a picture format.
         DataError: The file cannot be written.
@@ -45,6 +47,8 @@ def draw_attention(
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
     for panel, (title, shown) in zip(panels, maps.items(), strict=True):
         drawn = panel.imshow(shown.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        if shown.linked is not None:
+            panel.plot(shown.linked, range(len(shown.linked)), "o", color="tab:orange", fillstyle="none")
         tags = shown.factors.get("pos") or ["<none>"] * len(shown.src_pieces)
         labels = [
             piece if tag == "<none>" else f"{piece} {tag}"

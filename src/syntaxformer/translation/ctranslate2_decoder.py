@@ -101,7 +101,8 @@ class CTranslate2Decoder:
         names = [hypothesis for result in results for hypothesis in result.hypotheses]
         pieces = [[self._ids[name] for name in hypothesis] for hypothesis in names]
         scores = self._scores(tokens, names, search) if search.scored and names else None
-        return n_best_lists(pieces, scores, search.n_best)
+        attention = self._attention(tokens, names, search) if search.alignment and names else None
+        return n_best_lists(pieces, scores, search.n_best, attention)
 
     def _search(self, tokens: list[list[str]], limit: int, search: Search) -> list[Any]:
         return self.network.translate_batch(
@@ -119,6 +120,33 @@ class CTranslate2Decoder:
             max_input_length=0,
             suppress_sequences=self._suppressed,
         )
+
+    def _attention(
+        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], search: Search
+    ) -> list[NDArray[np.float32]]:
+        """The attention of the head that `export` put first, one row for each piece of each translation.
+
+        The translations are searched once more as prefixes without beams, because a search with beams mixes
+        up the lines of a batch in the attention of its first step. One step more reads the last piece.
+        """
+        n_best, shift = (
+            len(translations) // len(tokens),
+            int(search.alignment.shift) if search.alignment else 0,
+        )
+        results = self.network.translate_batch(
+            [line for line in tokens for _ in range(n_best)],
+            translations,
+            max_batch_size=search.batch_size,
+            beam_size=1,
+            max_decoding_length=1 + max(map(len, translations)),
+            max_input_length=0,
+            return_attention=True,
+            return_end_token=True,
+        )
+        return [
+            np.array(result.attention[0], np.float32)[shift : shift + len(names)]
+            for result, names in zip(results, translations, strict=True)
+        ]
 
     def _scores(
         self, tokens: Sequence[list[str]], translations: Sequence[list[str]], search: Search

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from pydantic import Field
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.runs.config import Section
+from syntaxformer.translation.alignment import Alignment, AlignmentHead, PieceAttention
 from syntaxformer.translation.source import EncodedText
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Search(DecodingConfig):
     seed: int | None = Field(None, ge=0, le=MAX_SEED, description="of the samples; null: 0")
     max_pieces: int | None = Field(None, ge=1, description="of a translation; null: any")
     is_over: Callable[[], bool] | None = Field(None, description="whether it should end")
+    alignment: AlignmentHead | None = Field(None, description="head whose attention is returned; null: none")
 
     def check_length(self, n_pieces: int) -> None:
         """Raise TimeoutError if a translation has too many pieces."""
@@ -68,12 +70,16 @@ class Hypothesis:
         score: Its `normalised` log-probability, if it was asked for.
         pieces: Piece ids, which may include special pieces.
         loops: Whether it is a loop, see `is_loop`; the translator says so.
+        attention: That of the aligning head, one row for each piece, if it was asked for.
+        alignment: The links between words that the translator makes of it.
     """
 
     text: str = ""
     score: float | None = None
     pieces: Sequence[int] = field(default=(), repr=False)
     loops: bool = False
+    attention: PieceAttention | None = field(default=None, repr=False, compare=False)
+    alignment: Alignment | None = None
 
 
 @dataclass(frozen=True)
@@ -110,11 +116,17 @@ def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
 
 
 def n_best_lists(
-    translations: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
+    translations: Sequence[Sequence[int]],
+    scores: Sequence[float] | None,
+    n_best: int,
+    attention: Sequence[NDArray[np.float32]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Group translations by line, `n_best` each, ordered by score or, without scores, as the search did."""
     known_scores = [None] * len(translations) if scores is None else scores
     every = [Hypothesis("", score, pieces) for pieces, score in zip(translations, known_scores, strict=True)]
+    if attention is not None:
+        weights = map(PieceAttention, attention)
+        every = [replace(best, attention=of_best) for best, of_best in zip(every, weights, strict=True)]
     by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
     return [sorted(of_line, key=lambda best: -(best.score or 0.0)) for of_line in by_line]
 

@@ -35,6 +35,7 @@ from syntaxformer.runs.export import check_difference, copy_side_files, need_pac
 from syntaxformer.runs.loading import TRANSLATOR, check_outputs, longest_input, verify_folder
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.syntax.ragged import splits_of
+from syntaxformer.translation.alignment import AlignmentHead
 from syntaxformer.translation.ctranslate2_decoder import (
     EXPORT,
     SEPARATOR,
@@ -152,6 +153,8 @@ def _write_network(
             embedding_spec.weight = stream.table
             spec.register_source_vocabulary(stream.names)
         spec.register_target_vocabulary(unique_names(target_pieces))
+        if info.alignment is not None:
+            put_first(spec.decoder, info.alignment)
         spec.validate()
         spec.optimize(quantization=precision)
         spec.save(str(into))
@@ -271,6 +274,32 @@ def network_spec(model: SyntaxTransformer, tables: SourceTables, max_positions: 
     spec.decoder.embeddings.weight = _array(model.decoder.embedding.weight)
     spec.decoder.projection.weight = _array(model.output.weight)
     return spec
+
+
+def put_first(decoder: Any, chosen: AlignmentHead) -> None:
+    """Exchange heads of a layer's cross-attention: CTranslate2 returns the weights of the first one.
+
+    The heads of a layer are added up, so that their order changes nothing else.
+
+    Raises:
+        ConfigError: There is no such head.
+    """
+    n_heads = int(decoder.num_heads)
+    if chosen.layer >= len(decoder.layer) or chosen.head >= n_heads:
+        raise ConfigError(
+            f"alignment: expected a head of the decoder's {len(decoder.layer)} layers with {n_heads} heads "
+            f"each, got layer {chosen.layer}, head {chosen.head}."
+        )
+    query, key_value, output = decoder.layer[chosen.layer].attention.linear
+    heads = np.arange(len(query.weight)).reshape(n_heads, -1)
+    heads[[0, chosen.head]] = heads[[chosen.head, 0]]
+    rows = heads.ravel()
+    for linear, order in ((query, rows), (key_value, np.concatenate([rows, len(rows) + rows]))):
+        linear.weight = linear.weight[order]
+        if linear.has_bias():
+            linear.bias = linear.bias[order]
+    output.weight = output.weight[:, rows]
+    decoder.alignment_layer = np.int16(chosen.layer)
 
 
 def loader_of(config: Any) -> Any:

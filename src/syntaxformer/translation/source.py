@@ -218,6 +218,19 @@ def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return starts, ends
 
 
+def offsets_in(raw: str, text: str, offsets: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Convert offsets in a text to offsets in the one that it was made from, or the one that it became."""
+    if raw == text:
+        return offsets
+    starts, ends = _places(raw, text)
+    runs = [[*re.finditer(r"\S+", side)] for side in (raw, text)]
+    if len(runs[0]) == len(runs[1]):  # word by word, so that no change moves others
+        for run, word in zip(*runs, strict=True):
+            of_word = slice(*word.span())
+            starts[of_word], ends[of_word] = (place + run.start() for place in _places(run[0], word[0]))
+    return PreparedLines([text], [(starts, ends)]).to_raw(offsets, np.array([0, len(offsets)]))
+
+
 @dataclass(frozen=True)
 class EncodedText:
     """Encoded lines in flat arrays.
@@ -230,6 +243,9 @@ class EncodedText:
         n_tags: `[lines]`, how many pieces of each line are tags; None if there are no tags.
         is_cut: `[lines]`, which lines were cut; None if none were.
         others: The same lines as the other members of an ensemble read them.
+        offsets: `[pieces, 2]`, characters of each piece in its clean line, if asked for; a tag has those of
+            the first piece of its word.
+        words: The words that the annotator found, if offsets were asked for.
     """
 
     pieces: NDArray[np.int32]
@@ -239,6 +255,8 @@ class EncodedText:
     n_tags: NDArray[np.int64] | None = None
     is_cut: NDArray[np.bool_] | None = None
     others: tuple[EncodedText, ...] = ()
+    offsets: NDArray[np.int32] | None = None
+    words: WordColumns | None = None
 
     def __len__(self) -> int:
         return len(self.splits) - 1
@@ -409,6 +427,7 @@ class SourceEncoder:
         words: WordColumns | None = None,
         longest: int | None = None,
         cut: Cutter = encode_pieces,
+        with_offsets: bool = False,
     ) -> EncodedText:
         """Encode raw lines, with their annotation if there are factors or trees.
 
@@ -426,9 +445,10 @@ class SourceEncoder:
         encodings = cut(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for encoding in encodings for piece in encoding.ids), np.int32)
         splits = splits_of([len(encoding.ids) for encoding in encodings])
-        owners = None
-        if words is not None and self.needs_words:
+        owners, offsets, is_owned = None, None, words is not None and self.needs_words
+        if is_owned or with_offsets:
             offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
+        if words is not None and is_owned:
             owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
         n_tags = len(self.factors) if self.prepend else 0
         rows, new_splits = slice(None), splits
@@ -440,7 +460,15 @@ class SourceEncoder:
             encoded = EncodedText(pieces[rows], new_splits, np.zeros((int(new_splits[-1]), 0), np.int32))
         else:
             encoded = self._with_annotation(pieces[rows], new_splits, owners[rows], words)
-        return replace(encoded, is_cut=np.diff(splits) != np.diff(new_splits))
+        encoded = replace(encoded, is_cut=np.diff(splits) != np.diff(new_splits))
+        if not with_offsets or offsets is None:
+            return encoded
+        offsets = offsets[rows]
+        if owners is not None and self.prepend:
+            places = np.arange(len(offsets))
+            of_tags = np.repeat(places[:, None], n_tags, 1)
+            offsets = offsets[with_tags(places, new_splits, owners[rows], of_tags, self.prepend)[0]]
+        return replace(encoded, offsets=offsets, words=words)
 
     @property
     def end_length(self) -> int:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.generation import LogitsProcessor
 from transformers.modeling_outputs import BaseModelOutput
 
+from syntaxformer.base.errors import CheckpointError
 from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.runs.loading import check_outputs, longest_input
+from syntaxformer.translation.alignment import AlignmentHead
 from syntaxformer.translation.decoding import (
     Hypothesis,
     Search,
@@ -85,7 +89,16 @@ class TorchDecoder:
         if search.scored:
             log_probs = self._log_probs(batches, sequences).where(is_text, 0.0)
             scores = normalised(log_probs.sum(1), lengths, search.length_penalty).tolist()
-        return n_best_lists(pieces, scores, search.n_best)
+        attention = None
+        if (chosen := search.alignment) is not None:
+            repeated = _repeated(batches[0], len(sequences))
+            weights = aligning_attention(cross_attentions(self.model, repeated, sequences), chosen)
+            widths = np.repeat(source.lengths[rows], n_best).tolist()
+            attention = [
+                row[chosen.shift : chosen.shift + len(ids), :width]
+                for row, ids, width in zip(weights, pieces, widths, strict=True)
+            ]
+        return n_best_lists(pieces, scores, search.n_best, attention)
 
     def _inputs(self, source: EncodedText, rows: Sequence[int]) -> list[dict[str, Tensor]]:
         """The encoder's inputs for some rows, for each model."""
@@ -121,15 +134,62 @@ class TorchDecoder:
 
     def _log_probs(self, batches: Sequence[dict[str, Tensor]], sequences: Tensor) -> Tensor:
         """Mean log-probability by the models of each piece, `[translations, pieces]`, in one pass of each."""
-        n_best, of_models = len(sequences) // len(batches[0]["input_ids"]), []
+        of_models = []
         for model, batch in zip(self.models, batches, strict=True):
-            repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
-            logits = model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
+            logits = model(**_repeated(batch, len(sequences)), decoder_input_ids=sequences[:, :-1]).logits
             of_models.append(logits.float().log_softmax(-1).gather(-1, sequences[:, 1:, None])[..., 0])
         log_probs = torch.stack(of_models).mean(0)
         if self.model.generation_config.forced_bos_token_id is not None:
             log_probs[:, 0] = 0.0  # as in the search, a language code is no choice
         return log_probs
+
+
+def _repeated(batch: dict[str, Tensor], n_rows: int) -> dict[str, Tensor]:
+    """A batch with each line as many times as it has translations."""
+    n_best = n_rows // len(batch["input_ids"])
+    return {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
+
+
+@contextmanager
+def shown_attention(network: Any) -> Iterator[None]:
+    """A network of transformers gives its weights only where its attention is the plain one."""
+    config = network.config
+    before = config._attn_implementation
+    config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+@torch.inference_mode()
+def cross_attentions(model: Any, batch: dict[str, Tensor], sequences: Tensor) -> Sequence[Tensor]:
+    """Attention of each layer, `[sentences, heads, tgt, src]`, while the decoder reads some sequences.
+
+    Raises:
+        CheckpointError: It is not finite.
+    """
+    inputs = {name: tensor.to(model.device) for name, tensor in batch.items()}
+    inputs["decoder_input_ids"] = sequences.to(model.device)
+    with shown_attention(model.get_decoder()):
+        weights = model(**inputs, use_cache=False, output_attentions=True).cross_attentions
+    check_outputs(*weights)
+    return weights
+
+
+def aligning_attention(layers: Sequence[Tensor], chosen: AlignmentHead) -> NDArray[np.float32]:
+    """The attention of the aligning head, `[sentences, tgt, src]`.
+
+    Raises:
+        CheckpointError: The network has no such head.
+    """
+    n_layers, n_heads = len(layers), layers[0].shape[1]
+    if chosen.layer >= n_layers or chosen.head >= n_heads:
+        raise CheckpointError(
+            f"syntaxformer.json: alignment: expected layer and head below {n_layers} and {n_heads}, got "
+            f"{chosen.layer} and {chosen.head}. It was altered."
+        )
+    return layers[chosen.layer][:, chosen.head].float().cpu().numpy()
 
 
 class Ensembling(LogitsProcessor):

@@ -16,9 +16,10 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_json, write_json
 from syntaxformer.infusion import infuse
 from syntaxformer.runs.checkpoints import average_weights, check_finite, load_weights
-from syntaxformer.runs.loading import longest_input
+from syntaxformer.runs.loading import TRANSLATOR, longest_input
 from syntaxformer.runs.run_folder import RUN, Run, is_finished_without_checkpoints, last_checkpoint, running
 from syntaxformer.syntax import FactorVocabulary, read_user_values
+from syntaxformer.translation.alignment import choose_head
 from syntaxformer.translation.checkpoint import (
     add_adapters,
     load_pretrained,
@@ -106,7 +107,7 @@ def _train(run: Run[Recipe]) -> None:
         model, adapters = build(recipe, data)
         search = recipe.decoding, recipe.data.max_pieces, longest_input(model), data.encoder.target_tokenizer
         model.generation_config.update(**generate_settings(*search))  # for those who call `generate`
-        finish(run, model, chosen, metrics, adapters)
+        finish(run, model, chosen, metrics, data, adapters)
         trainer.clear_checkpoints()
 
 
@@ -233,9 +234,16 @@ def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
 
 
 def finish(
-    run: Run[Recipe], model: Any, chosen: Sequence[Path], metrics: dict[str, Any], adapters: Any = None
+    run: Run[Recipe],
+    model: Any,
+    chosen: Sequence[Path],
+    metrics: dict[str, Any],
+    data: Prepared,
+    adapters: Any = None,
 ) -> None:
     """Write the model folder with the weights of a checkpoint, or the mean of several; adapters are merged.
+
+    The head that aligns is chosen on the data.
 
     Raises:
         ConfigError: Some weights are NaN or infinite.
@@ -255,6 +263,8 @@ def finish(
                 save_adapter(model, adapters, folder / "lora")
             adapters.merge_and_unload()
         model.eval().save_pretrained(folder)
+        info = data.info.model_copy(update={"alignment": choose_head(model, data.dev, data.train)})
+        (folder / TRANSLATOR).write_text(info.model_dump_json(indent=1), "utf-8")
 
     run.write_model(save, metrics, PACKAGES)
     _log.info("wrote %s from %s", run.settings.output, ", ".join(metrics["checkpoints"]))

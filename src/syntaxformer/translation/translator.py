@@ -29,6 +29,7 @@ from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written
 from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
+from syntaxformer.translation.alignment import Alignment, AlignmentHead, word_spans
 from syntaxformer.translation.decoding import (
     DecodingConfig,
     Hypothesis,
@@ -45,9 +46,10 @@ from syntaxformer.translation.source import (
     SourceEncoder,
     TextPreparation,
     encode_pieces,
+    offsets_in,
     unknown_pieces,
 )
-from syntaxformer.trees.locate import plain_form
+from syntaxformer.trees.locate import plain_form, spans_of_given_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -84,6 +86,7 @@ class FolderInfo(Section):
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
     `normalize`, and `scripts` of the training sources: absent in older folders.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
+    `alignment`: the head that aligns words; absent in older folders.
     """
 
     format_version: int = FORMAT_VERSION
@@ -105,6 +108,7 @@ class FolderInfo(Section):
     scripts: tuple[str, ...] = ()
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
+    alignment: AlignmentHead | None = None
     factors: list[FactorVocabulary]
     prepend: TagPlace | None = None
     syntax: SyntaxInputs = SyntaxInputs()
@@ -141,8 +145,8 @@ def say_once(message: str) -> None:
 class _Chunk:
     """Clean lines and their encoding; `rows` are the lines with text, longest first."""
 
-    def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
-        self.lines, self.source = lines, source
+    def __init__(self, lines: Sequence[str], source: EncodedText, raw: Sequence[str]) -> None:
+        self.lines, self.source, self.raw = lines, source, raw
         order = np.argsort(-source.lengths, kind="stable").tolist()
         self.rows = [row for row in order if lines[row].strip()]
         self.n_cut = max(text.n_cut for text in (source, *source.others))
@@ -271,6 +275,7 @@ class Translator:
         scored: bool = False,
         user_factors: UserFactors | None = None,
         first_line: int = 1,
+        alignments: bool = False,
         **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
@@ -284,6 +289,8 @@ class Translator:
             scored: Give each hypothesis its score, which costs one more pass.
             user_factors: For each of the user's own factors, the values of each line's words.
             first_line: Number of the first line in its file, for errors.
+            alignments: Give each hypothesis its alignment, which costs one more pass; that of several models
+                is by the first one's attention.
             further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
                 `seed`, with which translations are sampled.
 
@@ -293,13 +300,16 @@ class Translator:
         Raises:
             TypeError: `lines` is one string.
             ValueError: `n_best` is larger than the beam.
-            ConfigError: The values of a user factor are missing, a setting is out of its range, or settings
-                of sampling and of beam search are mixed.
+            ConfigError: The values of a user factor are missing, a setting is out of its range, settings of
+                sampling and of beam search are mixed, or the model has no head that aligns.
             AlignmentError: The values are not one list for each line, or not one value for each word.
         """
         check_lines(lines)
         settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
-        search = self._search("translate", n_best=n_best, scored=scored, **settings, **further)
+        head = self.aligning_head() if alignments else None
+        search = self._search(
+            "translate", n_best=n_best, scored=scored, alignment=head, **settings, **further
+        )
         _check_sampling(search, beam_size)
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
@@ -308,7 +318,7 @@ class Translator:
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
         size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
-        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1)
+        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, alignments)
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -429,10 +439,30 @@ class Translator:
     def _unknown(self) -> Any:
         return unknown_pieces(self.encoder.tokenizer)
 
+    def aligning_head(self) -> AlignmentHead:
+        """The head that aligns.
+
+        Raises:
+            ConfigError: The folder names none.
+        """
+        if self.info.alignment is None:
+            raise ConfigError(
+                "alignments: expected a model with a head that aligns, got an older one without. Choose it "
+                "once with syntaxformer.translation.alignment.add_head(FOLDER, SOURCES, TARGETS), where the "
+                "model was trained; export the folder again."
+            )
+        return self.info.alignment
+
     def encode(
-        self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
+        self,
+        lines: Sequence[str],
+        user_factors: UserFactors | None = None,
+        first_line: int = 1,
+        with_offsets: bool = False,
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut and counted in `n_cut`.
+
+        Alignments need the offsets.
 
         Raises:
             TypeError: `lines` is one string.
@@ -442,16 +472,19 @@ class Translator:
         check_lines(lines)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
-        return self._encode(lines, user, first_line)
+        return self._encode(lines, user, first_line, with_offsets)
 
-    def _encode(self, lines: Sequence[str], user_factors: UserFactors, first_line: int) -> EncodedText:
+    def _encode(
+        self, lines: Sequence[str], user_factors: UserFactors, first_line: int, with_offsets: bool
+    ) -> EncodedText:
         clean, words = [self._clean(line) for line in lines], None
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
             words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
-        others = [member._encode(lines, user_factors, first_line) for member in self.others]
-        return replace(self.encoder.encode(clean, words, self.longest), others=tuple(others))
+        others = [member._encode(lines, user_factors, first_line, False) for member in self.others]
+        encoded = self.encoder.encode(clean, words, self.longest, with_offsets=with_offsets)
+        return replace(encoded, others=tuple(others))
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Rewrite reference translations as the model would write them.
@@ -469,7 +502,7 @@ class Translator:
         return self._as_text([encoding.ids for encoding in encoded])
 
     def _chunks(
-        self, lines: Iterator[str], user_factors: UserFactors, size: int, n_before: int
+        self, lines: Iterator[str], user_factors: UserFactors, size: int, n_before: int, with_offsets: bool
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
         self._check_user_factors(user_factors)
@@ -484,9 +517,8 @@ class Translator:
                 if len(rows) < len(chunk):
                     at_least = f"{n_lines + len(chunk)} or more"
                     raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
-            encoded = _Chunk(
-                [self._clean(line) for line in chunk], self._encode(chunk, of_chunk, n_lines + 1)
-            )
+            source = self._encode(chunk, of_chunk, n_lines + 1, with_offsets)
+            encoded = _Chunk([self._clean(line) for line in chunk], source, chunk)
             self._count_faults(chunk, encoded.lines, encoded.source)
             yield encoded
             n_lines += len(chunk)
@@ -523,7 +555,7 @@ class Translator:
         **bounds: Any,
     ) -> list[list[Hypothesis]]:
         """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`."""
-        chunk = _Chunk([self._clean(line) for line in lines], source)
+        chunk = _Chunk([self._clean(line) for line in lines], source, lines)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
         return self._texts(chunk, self.decoder.decode(source, chunk.rows, search), search)
 
@@ -541,7 +573,38 @@ class Translator:
                 replace(best, text=text, loops=is_loop(best.pieces, limits[row], end_id))
                 for best, text in zip(hypotheses, texts, strict=True)
             ]
+            if search.alignment is not None:
+                results[row] = [self._aligned(best, chunk, row) for best in results[row]]
         return results
+
+    def _aligned(self, best: Hypothesis, chunk: _Chunk, row: int) -> Hypothesis:
+        """A translation of a line with the links between their words.
+
+        Source words are the annotator's. Without it, or if words are given, white space cuts both sides.
+        """
+        source, line, raw = chunk.source, chunk.lines[row], chunk.raw[row]
+        if best.attention is None or source.offsets is None:
+            return best
+        if source.words is None:
+            spans = np.array(spans_of_given_words(line), np.int32).reshape(-1, 2)
+        else:
+            of_line = slice(*source.words.row_splits[row : row + 2].tolist())
+            spans = np.stack([source.words.starts[of_line], source.words.ends[of_line]], 1)
+        # A piece ends where the text of all pieces up to it does; a character may have several pieces.
+        beginnings = [best.pieces[:stop] for stop in range(1, len(best.pieces) + 1)]
+        texts = self.encoder.target_tokenizer.batch_decode(beginnings, skip_special_tokens=True)
+        ends = np.minimum.accumulate(np.array([*map(len, texts)], np.int32)[::-1])[::-1]
+        offsets = np.stack([np.concatenate([ends[:1] * 0, ends[:-1]]), ends], 1)
+        attention = replace(
+            best.attention,
+            src=offsets_in(raw, line, source.offsets[source.splits[row] : source.splits[row + 1]]),
+            tgt=offsets_in(best.text, texts[-1] if texts else "", offsets),
+        )
+        words = [(start, end) for start, end in offsets_in(raw, line, spans).tolist()]
+        by_space = source.words is None or self.info.tokenized
+        targets = spans_of_given_words(best.text) if by_space else word_spans(best.text)
+        alignment = Alignment(words, targets, attention.links(words, targets))
+        return replace(best, attention=attention, alignment=alignment)
 
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)

@@ -27,7 +27,7 @@ def test_weights_that_are_no_numbers_become_no_model(tmp_path, average):
         ConfigError, match=r"^training\.learning_rate: expected one that keeps weights finite"
     )
     with running(recipe) as run, diverged:
-        finish(run, None, chosen, {})
+        finish(run, None, chosen, {}, None)
     assert not (tmp_path / "run").exists()
 
 

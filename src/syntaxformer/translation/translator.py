@@ -475,7 +475,7 @@ class Translator:
         return self._encode(lines, user, first_line, with_offsets)
 
     def _encode(
-        self, lines: Sequence[str], user_factors: UserFactors, first_line: int, with_offsets: bool
+        self, lines: Sequence[str], user_factors: UserFactors, first_line: int, with_offsets: bool = False
     ) -> EncodedText:
         clean, words = [self._clean(line) for line in lines], None
         if self.annotator is not None:
@@ -502,7 +502,12 @@ class Translator:
         return self._as_text([encoding.ids for encoding in encoded])
 
     def _chunks(
-        self, lines: Iterator[str], user_factors: UserFactors, size: int, n_before: int, with_offsets: bool
+        self,
+        lines: Iterator[str],
+        user_factors: UserFactors,
+        size: int,
+        n_before: int,
+        with_offsets: bool = False,
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
         self._check_user_factors(user_factors)

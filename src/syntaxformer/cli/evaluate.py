@@ -41,6 +41,9 @@ def evaluate(
     as_json: options.JsonOption = False,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
+    terms: Annotated[
+        Path | None, Option(metavar="FILE", help="Count terms that are kept; models that can are given them.")
+    ] = None,
     shuffle: options.ShuffleOption = None,
     blank: options.BlankOption = None,
     device: options.DeviceOption = None,
@@ -57,10 +60,13 @@ def evaluate(
     from syntaxformer.base.files import atomic_text
     from syntaxformer.study.ablation import Ablation, ablate_translator
     from syntaxformer.translation import scoring
+    from syntaxformer.translation.terms import read_terms
     from syntaxformer.translation.translator import Translator
 
     if rows is not None or data is not None:
-        if model is None or any([src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]):
+        if model is None or any(
+            [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size, terms]
+        ):
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
         arguments: dict[str, Any] = {"shuffle": shuffle, "blank": blank}
@@ -70,13 +76,13 @@ def evaluate(
         return
     if scores is not None or baseline_scores is not None:
         others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
-        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor]
+        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, terms]
         _compare_files(scores, baseline_scores, as_json, others)
         return
     if model is None or src is None or not ref or split is not None:
         more = "fewer" if split is None else "--split without --data"
         raise ConfigError(f"evaluate: expected MODEL, --src and --ref, or --scores, got {more}.")
-    options.refuse_inputs(output, [src, *ref, *options.factor_files(factor).values()])
+    options.refuse_inputs(output, [src, terms, *ref, *options.factor_files(factor).values()])
     sources, texts = options.read_parallel(src, ref)
     references = texts if len(texts) > 1 else texts[0]
     systems: dict[str, Translator] = {}
@@ -93,10 +99,13 @@ def evaluate(
     common = scoring.common_scoring(infos, "--baseline")
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
+    listed = None if terms is None else read_terms(terms)
     for name, system in systems.items():
+        search = {"no_repeat_ngram_size": no_repeat_ngram_size}
+        search |= {} if system.info.terms is None else {"terms": listed}
         factors, label = options.read_factors(factor), f"translating with {name}"
         scored = sources, references, beam_size, factors, label
-        result = scoring.score_translator(system, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
+        result = scoring.score_translator(system, *scored, **search)
         report |= {} if report else {"model": name, **asdict(result.scores), "n_loops": result.n_loops}
         texts[name] = result.hypotheses
     if output is not None:
@@ -111,6 +120,8 @@ def evaluate(
         name, *_ = others = list(systems)[1:]
         table_note = next(filter(None, (_table_note(model, Path(folder)) for folder in others)), None)
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": table_note}
+    if listed is not None:
+        report["terms"] = scoring.kept_terms_of(systems, listed, sources, texts)
     options.echo(json.dumps(report)) if as_json else _print(report)
 
 
@@ -126,6 +137,10 @@ def _print(report: dict[str, Any]) -> None:
     for name, row in systems.items():
         for metric, comparison in row.get("against", {}).items():
             options.echo(f"{metric:6} {difference_in_words(comparison, name)}")
+    for name, counts in report.get("terms", {}).items():
+        shown = f"{name}, {'given' if counts['given'] else 'not given'}: {counts['exact']} in that form"
+        shown += "" if counts["by_lemma"] is None else f", {counts['by_lemma']} in any form"
+        options.echo(f"{'terms':6} {shown}, of {counts['n_terms']}")
     for metric, signature in signatures.items():
         options.echo(f"{metric:6} {signature}")
     if report["n_loops"]:

@@ -84,6 +84,9 @@ ShuffleOption = Annotated[
     Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors to test its use; repeatable."),
 ]
 TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
+TermsOption = Annotated[
+    Path | None, Option(metavar="FILE", help="Terms and their translations: term, tab, translation.")
+]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator and tokenizer that the model has.")]

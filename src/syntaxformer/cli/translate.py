@@ -37,6 +37,7 @@ def translate(
     seed: options.SeedOption = None,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
+    terms: options.TermsOption = None,
     inject: Annotated[
         bool | None,
         Option(
@@ -54,11 +55,12 @@ def translate(
     from syntaxformer.base.files import atomic_text, read_lines
     from syntaxformer.base.progress import standard_input, track
     from syntaxformer.translation.decoding import loops_in_words
+    from syntaxformer.translation.terms import read_terms
     from syntaxformer.translation.translator import Translator
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
-    options.refuse_inputs(output, [source, *options.factor_files(factor).values()])
+    options.refuse_inputs(output, [source, terms, *options.factor_files(factor).values()])
     _spare_torch(models[0], annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
@@ -72,6 +74,7 @@ def translate(
         temperature=temperature,
         top_k=top_k,
         seed=seed,
+        terms=None if terms is None else read_terms(terms),
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []

@@ -178,7 +178,7 @@ class TranslatorEngine(Engine):
         """Translate lines."""
         changes = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
         decoding = self.translator.info.decoding.model_copy(update=changes)
-        source = self.translator.encode(lines)
+        source = self.translator.encode(lines, terms=settings.terms)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
         end = time.monotonic() + seconds

@@ -28,6 +28,8 @@ from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written, to_device, verify_folder
 from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
+from syntaxformer.syntax.columns import Injection
+from syntaxformer.syntax.factors import TERM
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
 from syntaxformer.translation.decoding import (
     DecodingConfig,
@@ -46,6 +48,7 @@ from syntaxformer.translation.source import (
     encode_pieces,
     unknown_pieces,
 )
+from syntaxformer.translation.terms import Terms, TermStyle
 from syntaxformer.trees.locate import plain_form
 
 if TYPE_CHECKING:
@@ -82,6 +85,7 @@ class FolderInfo(Section):
 
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
     `normalize`, and `scripts` of the training sources: absent in older folders.
+    `terms`: how translations of terms are put into a source; None if the model has learned no terms.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     """
 
@@ -106,6 +110,7 @@ class FolderInfo(Section):
     rewrites_target: bool = False
     factors: list[FactorVocabulary]
     prepend: TagPlace | None = None
+    terms: TermStyle | None = Field(None, exclude_if=lambda style: style is None)
     syntax: SyntaxInputs = SyntaxInputs()
     decoding: DecodingConfig = DecodingConfig()
     data_sha256: dict[str, str] = Field({})
@@ -126,6 +131,9 @@ _TABS = "with a tab, which is read as a space. Of a table, give the sources alon
 _FORM = (
     "not in the form NFC with plain spaces and no invisible characters. The model was trained without "
     "data.normalize and may not know them"
+)
+_OVERLAPS = (
+    "with terms that overlap, of which the first in the line is used, such as {0!r} before {1!r} in line {2}"
 )
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
@@ -268,6 +276,7 @@ class Translator:
         scored: bool = False,
         user_factors: UserFactors | None = None,
         first_line: int = 1,
+        terms: Terms | Mapping[str, str | Sequence[str]] | None = None,
         **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
@@ -281,6 +290,7 @@ class Translator:
             scored: Give each hypothesis its score, which costs one more pass.
             user_factors: For each of the user's own factors, the values of each line's words.
             first_line: Number of the first line in its file, for errors.
+            terms: Terms and their translations, to use where a line has the terms.
             further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
                 `seed`, with which translations are sampled.
 
@@ -290,8 +300,8 @@ class Translator:
         Raises:
             TypeError: `lines` is one string.
             ValueError: `n_best` is larger than the beam.
-            ConfigError: The values of a user factor are missing, a setting is out of its range, or settings
-                of sampling and of beam search are mixed.
+            ConfigError: The values of a user factor are missing, a setting is out of its range, settings of
+                sampling and of beam search are mixed, or a model has not learned terms.
             AlignmentError: The values are not one list for each line, or not one value for each word.
         """
         check_lines(lines)
@@ -310,7 +320,7 @@ class Translator:
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
         size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
-        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1)
+        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, self.cleaned_terms(terms))
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -346,28 +356,64 @@ class Translator:
         return unknown_pieces(self.encoder.tokenizer)
 
     def encode(
-        self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
+        self,
+        lines: Sequence[str],
+        user_factors: UserFactors | None = None,
+        first_line: int = 1,
+        terms: Terms | Mapping[str, str | Sequence[str]] | None = None,
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut and counted in `n_cut`.
 
         Raises:
             TypeError: `lines` is one string.
-            ConfigError: The values of a user factor are missing.
+            ConfigError: The values of a user factor are missing, or the model has not learned terms.
             AlignmentError: There is not one value for each word.
         """
         check_lines(lines)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
-        return self._encode(lines, user, first_line)
+        return self._encode(lines, user, first_line, self.cleaned_terms(terms))
 
-    def _encode(self, lines: Sequence[str], user_factors: UserFactors, first_line: int) -> EncodedText:
+    def _encode(
+        self, lines: Sequence[str], user_factors: UserFactors, first_line: int, terms: Terms | None
+    ) -> EncodedText:
         clean, words = [self._clean(line) for line in lines], None
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
             words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
-        others = [member._encode(lines, user_factors, first_line) for member in self.others]
+            if terms is not None:
+                words = self._with_terms(words, terms)
+                clean = [*words.texts]
+        others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
         return replace(self.encoder.encode(clean, words, self.longest), others=tuple(others))
+
+    def cleaned_terms(self, terms: Terms | Mapping[str, str | Sequence[str]] | None) -> Terms | None:
+        """Terms in the form of the model's texts; None for none.
+
+        Raises:
+            ConfigError: One is blank, or the model, or a member of an ensemble, has not learned terms.
+        """
+        if terms is None:
+            return None
+        for member in (self, *self.others):
+            if member.info.terms is None or TERM not in member.encoder.columns:
+                raise ConfigError(
+                    "terms: expected a model that has learned to use terms, got one that has not. Train it "
+                    "with data.terms=FILE."
+                )
+        return Terms.of(terms).cleaned(self._clean, self._output.clean)
+
+    def _with_terms(self, words: WordColumns, terms: Terms) -> WordColumns:
+        """Put the translations of terms into lines, and count the lines where terms overlap."""
+        matches = terms.find(words)
+        overlaps = {match.row: match for match in reversed(matches) if match.overlapping}
+        if overlaps:
+            match = overlaps[min(overlaps)]
+            where = match.source, match.overlapping, match.row + words.first_line
+            self._faults[_OVERLAPS.format(*where)] += len(overlaps)
+        injections = [Injection(each.row, each.first, each.stop, each.targets[0]) for each in matches]
+        return words.with_injected(injections, self.info.terms == "replace")
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Rewrite reference translations as the model would write them.
@@ -385,7 +431,12 @@ class Translator:
         return self._as_text([encoding.ids for encoding in encoded])
 
     def _chunks(
-        self, lines: Iterator[str], user_factors: UserFactors, size: int, n_before: int
+        self,
+        lines: Iterator[str],
+        user_factors: UserFactors,
+        size: int,
+        n_before: int,
+        terms: Terms | None = None,
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
         self._check_user_factors(user_factors)
@@ -401,7 +452,7 @@ class Translator:
                     at_least = f"{n_lines + len(chunk)} or more"
                     raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
             encoded = _Chunk(
-                [self._clean(line) for line in chunk], self._encode(chunk, of_chunk, n_lines + 1)
+                [self._clean(line) for line in chunk], self._encode(chunk, of_chunk, n_lines + 1, terms)
             )
             self._count_faults(chunk, encoded.lines, encoded.source)
             yield encoded
@@ -515,6 +566,7 @@ def _needed(info: FolderInfo) -> set[str]:
     """The annotations that the model's factors and trees need; phrases also need a parse."""
     names = FACTORS.keys() & {vocabulary.name for vocabulary in info.factors}
     needs = {need for name in names for need in FACTORS[name].needs}
+    needs |= {"lemmas"} if info.terms else set()
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
 
 

@@ -236,10 +236,11 @@ def translate_settings(
         raise Problem(422, message)
     if (request.beam_size or 0) > config.max_beam:
         raise Problem(422, f"beam_size: expected at most {config.max_beam}, got {request.beam_size}.")
-    try:
-        engine.translator.cleaned_terms(request.terms)
-    except ConfigError as error:
-        raise Problem(422, str(error)) from error
+    if request.terms is not None:
+        try:
+            engine.translator.cleaned_terms(request.terms)
+        except ConfigError as error:
+            raise Problem(422, str(error)) from error
     shows = engine.description.shows
     if hidden := sorted(set(request.show) - set(shows)):
         name = engine.description.name

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, groupby, zip_longest
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +193,7 @@ class WordColumns:
         starts, ends = self.starts.astype(np.int64), self.ends.astype(np.int64)
         trees = None if self.constituency is None else list(self.constituency)
         new: list[tuple[int, int, int, int]] = []  # of each injected word: place, head, start and end
-        for row, group in groupby(injections, attrgetter("row")):
+        for row, group in groupby(injections, lambda injection: injection.row):
             of_row, (line, after_line) = list(group), splits[row : row + 2].tolist()
             depths = None if self.governors is None else depths_of(self.governors[line:after_line].tolist())
             for each in of_row:

@@ -566,19 +566,19 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         form = {"normalize": read_info(recipe.output).normalize}
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=form)})
     data = recipe.data
-    dev_text, all_pairs = read_split(data, data.dev), read_train(data)
-    train_text, report = report_train(data, nested_fraction(all_pairs, data.fraction), dev_text)
-    annotation = _annotate(recipe, train_text, dev_text)
-    hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation.sha256}
-    if data.terms is not None:
+    if (terms := None if data.terms is None else read_terms(data.terms)) is not None:
         if keeps_on_disk(data):
             raise ConfigError(
                 "data.terms: expected a training text in memory, into which they are put, got one on disk. "
                 "Set data.on_disk=false."
             )
-        terms = read_terms(data.terms).cleaned(
-            *(data.preparation(side).clean for side in (data.src, data.tgt))
-        )
+        terms = terms.cleaned(*(data.preparation(side).clean for side in (data.src, data.tgt)))
+    dev_text, all_pairs = read_split(data, data.dev), read_train(data)
+    train_text, report = report_train(data, nested_fraction(all_pairs, data.fraction), dev_text)
+    annotation = _annotate(recipe, train_text, dev_text)
+    hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation.sha256}
+    scripts = scripts_of(train_text.src)
+    if terms is not None:
         chosen = data.term_share, recipe.seed, data.term_style
         train_text, taught = teach(train_text, annotation.train or (), terms, *chosen)
         annotation = replace(annotation, train=taught)
@@ -591,7 +591,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     else:
         of_subwords = all_pairs if recipe.subwords.of_all_pairs else train_text
         encoder, start = _new_encoder(recipe, of_subwords, annotation, start, parent, report)
-        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts_of(train_text.src))
+        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
     encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     _report_pieces(report, recipe, train_text, encoder, target)

@@ -132,9 +132,7 @@ _FORM = (
     "not in the form NFC with plain spaces and no invisible characters. The model was trained without "
     "data.normalize and may not know them"
 )
-_OVERLAPS = (
-    "with terms that overlap, of which the first in the line is used, such as {0!r} before {1!r} in line {2}"
-)
+_OVERLAPS = "with terms that overlap, of which the first in the line is used, such as"
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -410,8 +408,9 @@ class Translator:
         overlaps = {match.row: match for match in reversed(matches) if match.overlapping}
         if overlaps:
             match = overlaps[min(overlaps)]
-            where = match.source, match.overlapping, match.row + words.first_line
-            self._faults[_OVERLAPS.format(*where)] += len(overlaps)
+            where = f"{match.source!r} before {match.overlapping!r} in line {match.row + words.first_line}"
+            earlier = (fault for fault in self._faults if fault.startswith(_OVERLAPS))
+            self._faults[next(earlier, f"{_OVERLAPS} {where}")] += len(overlaps)
         injections = [Injection(each.row, each.first, each.stop, each.targets[0]) for each in matches]
         return words.with_injected(injections, self.info.terms == "replace")
 

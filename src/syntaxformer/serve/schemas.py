@@ -23,7 +23,7 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-TermText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
+TermText = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
 
 
 class TranslateSettings(_Request):

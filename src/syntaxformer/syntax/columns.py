@@ -196,19 +196,22 @@ class WordColumns:
         for row, group in groupby(injections, lambda injection: injection.row):
             of_row, (line, after_line) = list(group), splits[row : row + 2].tolist()
             depths = None if self.governors is None else depths_of(self.governors[line:after_line].tolist())
+            parts, text, cut, moved = list[str](), self.texts[row], 0, 0
             for each in of_row:
-                first, after, text = line + each.first, line + each.stop, texts[row]
+                first, after = line + each.first, line + each.stop
                 head = min(range(each.first, each.stop), key=depths.__getitem__) if depths else each.first
-                begin, end = int(starts[first]), int(ends[after - 1])
-                before = text[:begin] if replaces else f"{text[:end]} "
-                texts[row] = f"{before}{each.target}{text[end:]}"
+                begin, end = int(self.starts[first]), int(self.ends[after - 1])
+                at = moved + (begin if replaces else end + 1)
+                parts += [text[cut:begin] if replaces else f"{text[cut:end]} ", each.target]
                 for start, stop in spans_of_given_words(each.target):
-                    new.append((after, line + head, len(before) + start, len(before) + stop))
-                for column in (starts, ends):
-                    column[after:after_line] += len(before) + len(each.target) - end
-                    if replaces:
-                        column[first:after] = begin
+                    new.append((after, line + head, at + start, at + stop))
+                if replaces:
+                    starts[first:after] = ends[first:after] = begin + moved
                 roles[first:after] = 1
+                cut, moved = end, at + len(each.target) - end
+                starts[after:after_line] = self.starts[after:after_line] + moved
+                ends[after:after_line] = self.ends[after:after_line] + moved
+            texts[row] = "".join([*parts, text[cut:]])
             if trees is not None and (tree := trees[row]) is not None:
                 trees[row] = _with_leaves(tree, of_row)
         places, heads, new_starts, new_ends = np.array(new).T

@@ -487,6 +487,7 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
         # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
         data["normalize"] = read_json(Path(path) / TRANSLATOR).get("normalize", "none")
     infusion, parent = recipe.infusion, stored["infusion"]
+    listed = infusion.embedding or EmbeddingConfig()
     if is_hosted:
         problems += [
             f"model.{key}: expected none in a {stored['kind']} model, which has one rate, model.dropout, "
@@ -495,7 +496,7 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
             if (value := getattr(model, key)) != model.dropout
         ]
         if parent is not None:  # what a pretrained translator is infused with stays, and nothing is added
-            if (recipe.infusion.embedding or EmbeddingConfig()).kind == "none":
+            if listed.kind == "none":
                 infusion = infusion.model_copy(update={"embedding": None})
             if not infusion.is_plain and infusion.model_dump() != parent.model_dump():
                 problems.append(
@@ -505,12 +506,9 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
                 infusion = parent
     else:
         parent = InfusionConfig.model_validate(parent)
-        if (recipe.infusion.embedding or EmbeddingConfig()) not in (
-            EmbeddingConfig(),
-            parent.embedding or EmbeddingConfig(),
-        ):
+        if listed not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
             problems.append(
-                f"infusion.embedding: expected that of model.init_from={path}, got {recipe.embedding.kind}. "
+                f"infusion.embedding: expected that of model.init_from={path}, got {listed.kind}. "
                 "Leave it out; masks, relation_bias and lisa may be added."
             )
         # In part only, so that what is added takes what it does not say of trees from what is there.

@@ -116,7 +116,8 @@ class Terms:
         """The word behind the longest term that begins at a word, and the term's key; forms before lemmas."""
         begun, longest = [""], None
         for stop in range(first, 0 if first in shared else len(forms)):
-            begun = [text for start in begun for form in forms[stop] if self._begins(text := start + form)]
+            texts = dict.fromkeys(start + form for start in begun for form in forms[stop])
+            begun = [*filter(self._begins, texts)]
             if not begun:
                 break
             if stop + 1 not in shared and (whole := next(filter(self.entries.__contains__, begun), None)):

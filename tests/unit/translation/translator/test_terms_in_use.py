@@ -98,6 +98,17 @@ def test_a_model_that_has_not_learned_terms_refuses_them(name, request):
             use([LINE], terms=TERMS)
 
 
+def test_every_member_of_an_ensemble_reads_them(append, plain):
+    lead = type(append)(append.model, append.encoder, append.info, append.annotator)
+    lead.others = [append]
+    source = lead.encode([LINE], terms=TERMS)
+    assert source.others[0].pieces.tolist() == source.pieces.tolist()
+    assert len(source.pieces) > len(lead.encode([LINE]).pieces)
+    lead.others = [plain]
+    with pytest.raises(ConfigError, match=r"^terms: expected a model that has learned"):
+        lead.encode([LINE], terms=TERMS)
+
+
 def test_the_folder_records_how_terms_are_given(append, plain, tmp_path, save_translator):
     assert read_info(save_translator(append, tmp_path / "a")).terms == "append"
     assert "terms" not in FolderInfo.model_dump(plain.info)

@@ -61,6 +61,9 @@ def evaluate(
     as_json: options.JsonOption = False,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
+    terms: Annotated[
+        Path | None, Option(metavar="FILE", help="Count terms that are kept; models that can are given them.")
+    ] = None,
     shuffle: options.ShuffleOption = None,
     blank: options.BlankOption = None,
     device: options.DeviceOption = None,
@@ -81,7 +84,7 @@ def evaluate(
 
     finished: list[Any] = [hyp, test_set, pair, origin, paired_ar]
     if rows is not None or data is not None:
-        translated = [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]
+        translated = [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size, terms]
         if model is None or any([*translated, *finished]):
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
@@ -92,10 +95,10 @@ def evaluate(
         return
     if scores is not None or baseline_scores is not None:
         others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
-        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, *finished]
+        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, terms, *finished]
         _compare_files(scores, baseline_scores, as_json, others)
         return
-    others = [output, baseline, shuffle, blank, device, annotator, trust_annotator, beam_size, factor]
+    others = [output, baseline, shuffle, blank, device, annotator, trust_annotator, beam_size, factor, terms]
     if model is None and any([*others, no_repeat_ngram_size]):
         raise ConfigError("evaluate: expected MODEL with its options, got finished translations alone.")
     n_systems = (model is not None) * (1 + len(baseline or ()) + bool(shuffle or blank)) + len(hyp or ())
@@ -112,9 +115,10 @@ def evaluate(
         raise ConfigError(f"evaluate: expected {problem}, got {more}.")
     from syntaxformer.base.languages import language_of_file
     from syntaxformer.translation import scoring
+    from syntaxformer.translation.terms import read_terms
     from syntaxformer.translation.translator import Translator
 
-    options.refuse_inputs(output, [src, *ref, *(hyp or ()), *options.factor_files(factor).values()])
+    options.refuse_inputs(output, [src, terms, *ref, *(hyp or ()), *options.factor_files(factor).values()])
     origins = _origins(origin, fields)
     sources, texts = options.read_parallel(src, ref) if src else ([], [[*read_lines(path)] for path in ref])
     hypotheses = {str(path): [*read_lines(path)] for path in hyp or ()}
@@ -146,10 +150,13 @@ def evaluate(
         common = scoring.scoring_of(pair.partition("-")[2] if pair else language_of_file(ref[0]).code)
     options.check_factor_names(options.read_factors(factor), systems.values())
     texts, report = {}, {}
+    listed = None if terms is None else read_terms(terms)
     for name, system in systems.items():
+        search = {"no_repeat_ngram_size": no_repeat_ngram_size}
+        search |= {} if system.info.terms is None else {"terms": listed}
         factors, label = options.read_factors(factor), f"translating with {name}"
         scored = sources, references, beam_size, factors, label
-        result = scoring.score_translator(system, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
+        result = scoring.score_translator(system, *scored, **search)
         report |= {} if report else {"model": name, **asdict(result.scores), "n_loops": result.n_loops}
         texts[name] = result.hypotheses
     if output is not None:
@@ -171,6 +178,8 @@ def evaluate(
         table_notes = (_table_note(folders[0], Path(folder)) for folder in [*systems][1:])
         table_note = next(filter(None, table_notes), None)
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": table_note}
+    if listed is not None:
+        report["terms"] = scoring.kept_terms_of(systems, listed, sources, texts)
     options.echo(json.dumps(report)) if as_json else _print(report)
 
 
@@ -200,6 +209,10 @@ def _print(report: dict[str, Any]) -> None:
     options.echo_table(rows)
     for line in (*differences, *(f"{metric:6} {signature}" for metric, signature in signatures.items())):
         options.echo(line)
+    for name, counts in report.get("terms", {}).items():
+        shown = f"{name}, {'given' if counts['given'] else 'not given'}: {counts['exact']} in that form"
+        shown += "" if counts["by_lemma"] is None else f", {counts['by_lemma']} in any form"
+        options.echo(f"{'terms':6} {shown}, of {counts['n_terms']}")
     if "origin_lines" in report:
         header = [f"{metric} {name}" for name in systems for metric in signatures]
         table = [["", "lines", *header]]

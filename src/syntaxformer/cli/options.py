@@ -99,6 +99,9 @@ TargetsOption = Annotated[
     Option(help="Translations, line by line; repeatable: a contrastive test, whose first is right."),
 ]
 TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
+TermsOption = Annotated[
+    Path | None, Option(metavar="FILE", help="Terms and their translations: term, tab, translation.")
+]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator and tokenizer that the model has.")]

@@ -45,6 +45,7 @@ def translate(
     markup: Annotated[
         bool, Option("--markup", help="The text is HTML, whose inline tags go where their words go.")
     ] = False,
+    terms: options.TermsOption = None,
     inject: Annotated[
         bool | None,
         Option(
@@ -63,11 +64,12 @@ def translate(
     from syntaxformer.base.progress import standard_input, track
     from syntaxformer.translation.decoding import loops_in_words
     from syntaxformer.translation.markup import translate_markup
+    from syntaxformer.translation.terms import read_terms
     from syntaxformer.translation.translator import Translator
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
-    inputs = [source, *options.factor_files(factor).values()]
+    inputs = [source, terms, *options.factor_files(factor).values()]
     options.refuse_inputs(output, inputs)
     options.refuse_inputs(alignments, [*inputs, output], "--alignments")
     if alignments is not None and markup:
@@ -95,6 +97,7 @@ def translate(
         temperature=temperature,
         top_k=top_k,
         seed=seed,
+        terms=None if terms is None else read_terms(terms),
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []

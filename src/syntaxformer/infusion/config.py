@@ -24,7 +24,7 @@ from syntaxformer.nn.infused_embedding import (
 from syntaxformer.nn.relation_biases import BiasStart
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation
 from syntaxformer.syntax.columns import WordColumns
-from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
+from syntaxformer.syntax.factors import FACTORS, TERM, FactorVocabulary, build_vocabularies, check_factors
 from syntaxformer.syntax.inputs import TagPlace, TreeOptions
 from syntaxformer.syntax.relations import LARGEST_DISTANCE
 from syntaxformer.trees.sentence import PER_WORD, Sentence
@@ -155,7 +155,9 @@ class EmbeddingConfig(_Section):
         f"{', '.join(ENCODER_KINDS)} (let: joined to the final vector of the sentence)",
     )
     factors: tuple[str, ...] | None = Field(
-        default=None, description=f"{', '.join(FACTORS)} or your own (translator); null: the kind's own"
+        default=None,
+        description=f"{', '.join(name for name in FACTORS if name != TERM)} or your own (translator); null: "
+        "the kind's own",
     )
     width: int | None = Field(
         default=None,
@@ -352,6 +354,10 @@ class InfusionConfig(_Section):
         except ValueError as error:
             raise ConfigError(str(error).replace("infusion kind:", "infusion.embedding.kind:")) from error
         check_factors(names, PER_WORD, [name for name in self._values if name not in FACTORS])
+        if TERM in names and TERM not in self._values:
+            raise ConfigError(
+                f"infusion.factors: expected {TERM} only in a translator with data.terms, got it."
+            )
         return names
 
     @property

@@ -197,7 +197,7 @@ class TranslatorEngine(Engine):
         documents = [Markup(line) for line in lines] if settings.format == "html" else []
         lines = [document.text for document in documents] or lines
         aligned = {"with_offsets": True} if documents or settings.alignments else {}
-        source = self.translator.encode(lines, **aligned)
+        source = self.translator.encode(lines, terms=settings.terms, **aligned)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
         end = time.monotonic() + seconds

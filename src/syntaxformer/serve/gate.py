@@ -23,6 +23,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.serve.batcher import Metrics
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslatorEngine
@@ -235,6 +236,11 @@ def translate_settings(
         raise Problem(422, message)
     if (request.beam_size or 0) > config.max_beam:
         raise Problem(422, f"beam_size: expected at most {config.max_beam}, got {request.beam_size}.")
+    if request.terms is not None:
+        try:
+            engine.translator.cleaned_terms(request.terms)
+        except ConfigError as error:
+            raise Problem(422, str(error)) from error
     shows = engine.description.shows
     if hidden := sorted(set(request.show) - set(shows)):
         name = engine.description.name

@@ -23,6 +23,9 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
+TermText = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
+
+
 class TranslateSettings(_Request):
     """Settings that texts of one batch share."""
 
@@ -30,12 +33,17 @@ class TranslateSettings(_Request):
     n_best: int = Field(default=1, ge=1, le=256, description="translations of each text, at most beam_size")
     length_penalty: float | None = Field(default=None, ge=-5, le=5, description="null: the model's setting")
     scores: bool = Field(default=False, description="return the score of each translation")
+    terms: dict[TermText, TermText] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1000,
+        description="terms and the translations to use, of a model that has the factor term",
+    )
     show: list[Shown] = Field(
         default=[],
         max_length=3,
         description="also return tags of the source, or alignment or attention of the best translation",
     )
-
     format: Literal["text", "html"] = Field(
         default="text",
         description="html: inline tags go where their words go; a badly formed text is refused",
@@ -49,6 +57,9 @@ class TranslateSettings(_Request):
         if self.format == "html" and (self.alignments or self.show):
             given = "alignments" if self.alignments else "show"
             raise ValueError(f"{given}: expected none with format=html, whose tags are no words.")
+        linked = self.format == "html" or self.alignments or {"alignment", "attention"} & {*self.show}
+        if self.terms is not None and linked:
+            raise ValueError("terms: expected none with format=html, alignments or shown attention.")
         return self
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain, count, groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,27 @@ from numpy.typing import ArrayLike, NDArray
 from syntaxformer.base.errors import AlignmentError
 from syntaxformer.base.files import read_lines
 from syntaxformer.syntax.pieces import encoding_offsets, row_of_item
-from syntaxformer.trees.locate import given_words
+from syntaxformer.trees import Tree, depths_of, format_tree, tree_of_column
+from syntaxformer.trees.constituency import events
+from syntaxformer.trees.locate import given_words, spans_of_given_words
 from syntaxformer.trees.phrase_structure import brackets_of_parse
 from syntaxformer.trees.sentence import COLUMNS, NO_VALUE, PER_WORD, Sentence
 
 DEFAULT_COLUMNS = ("upos", "governors", "deprels")
 """Annotations that are fetched by default: those of the built-in factors, without constituency trees."""
+
+TERM_ROLES = ("source", "source_term", "target_term")
+"""Values of the factor `term`: a word of the text, a word of a term in it, and one of its translation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """A translation, words with spaces between them, of the words `first` to `stop`, exclusive, of a line."""
+
+    row: int
+    first: int
+    stop: int
+    target: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +100,7 @@ class WordColumns:
         first_line: 1-based number of the first line, for messages.
         constituency: `[rows]`, the tree of each line as `Sentence.tree_source` has it, None for lines without
             words; or None.
+        terms: Which of `TERM_ROLES` each word has; None if nothing was injected.
 
     Raises:
         AlignmentError: Columns have different lengths.
@@ -103,6 +119,7 @@ class WordColumns:
     user: Mapping[str, CodedColumn] = field(default_factory=dict[str, CodedColumn])
     first_line: int = 1
     constituency: Sequence[str | Sentence | None] | None = None
+    terms: CodedColumn | None = None
 
     def __post_init__(self) -> None:
         row_of_item(self.row_splits, len(self.starts))
@@ -111,7 +128,7 @@ class WordColumns:
                 f"row_splits: expected {len(self.texts) + 1} positions for {len(self.texts)} lines, "
                 f"got {len(self.row_splits)}."
             )
-        columns = {name: getattr(self, name) for name in ("ends", *PER_WORD)}
+        columns = {name: getattr(self, name) for name in ("ends", "terms", *PER_WORD)}
         for name, column in {**columns, **self.user}.items():
             if column is not None and len(column) != self.n_words:
                 raise AlignmentError(
@@ -156,6 +173,74 @@ class WordColumns:
         """
         column = values if isinstance(values, CodedColumn) else CodedColumn.from_values(values)
         return replace(self, user={**self.user, name: column})
+
+    def with_injected(self, injections: Sequence[Injection], replaces: bool = False) -> WordColumns:
+        """A copy whose lines also hold translations of some of their words, behind them or in their place.
+
+        An injected word has the tag `X` and depends on the head of the term, its word nearest to the root; in
+        a constituency tree it stands beside the term's last word. Words that are replaced stay in the trees,
+        but have no characters, and so no pieces.
+
+        Args:
+            injections: In the order of lines and of words; no two of them share a word.
+            replaces: Whether they stand in the place of their words.
+
+        Source: Dinu et al. (2019), section 3. differs: their words have no tags and trees.
+        """
+        if not injections:
+            return self
+        splits, texts, roles = self.row_splits, list(self.texts), np.zeros(self.n_words, np.int8)
+        starts, ends = self.starts.astype(np.int64), self.ends.astype(np.int64)
+        trees = None if self.constituency is None else list(self.constituency)
+        new: list[tuple[int, int, int, int]] = []  # of each injected word: place, head, start and end
+        for row, group in groupby(injections, lambda injection: injection.row):
+            of_row, (line, after_line) = list(group), splits[row : row + 2].tolist()
+            depths = None if self.governors is None else depths_of(self.governors[line:after_line].tolist())
+            parts, text, cut, moved = list[str](), self.texts[row], 0, 0
+            for each in of_row:
+                first, after = line + each.first, line + each.stop
+                head = min(range(each.first, each.stop), key=depths.__getitem__) if depths else each.first
+                begin, end = int(self.starts[first]), int(self.ends[after - 1])
+                at = moved + (begin if replaces else end + 1)
+                parts += [text[cut:begin] if replaces else f"{text[cut:end]} ", each.target]
+                for start, stop in spans_of_given_words(each.target):
+                    new.append((after, line + head, at + start, at + stop))
+                if replaces:
+                    starts[first:after] = ends[first:after] = begin + moved
+                roles[first:after] = 1
+                cut, moved = end, at + len(each.target) - end
+                starts[after:after_line] = self.starts[after:after_line] + moved
+                ends[after:after_line] = self.ends[after:after_line] + moved
+            texts[row] = "".join([*parts, text[cut:]])
+            if trees is not None and (tree := trees[row]) is not None:
+                trees[row] = _with_leaves(tree, of_row)
+        places, heads, new_starts, new_ends = np.array(new).T
+        moved, rows = np.arange(self.n_words), row_of_item(splits, self.n_words)
+        moved += np.searchsorted(places, moved, "right")
+        row_splits = splits + np.searchsorted(places, splits, "right")
+
+        def joined(column: CodedColumn, unknown: str | None) -> CodedColumn:
+            known = unknown is None or unknown in column.values
+            values = column.values if known else (*column.values, str(unknown))
+            code = -1 if unknown is None else values.index(unknown)
+            return CodedColumn(np.insert(column.codes.astype(np.int32), places, code), values)
+
+        columns: dict[str, Any] = {
+            name: joined(column, COLUMNS[name].unknown)
+            for name in PER_WORD
+            if isinstance(column := getattr(self, name), CodedColumn)
+        }
+        if self.governors is not None:
+            of_text = np.where(self.governors < 0, 0, self.governors) + splits[rows]
+            governors = np.where(self.governors < 0, -1, moved[of_text] - row_splits[rows])
+            columns["governors"] = np.insert(governors, places, moved[heads] - row_splits[rows[heads]])
+        columns |= {
+            "starts": np.insert(starts, places, new_starts),
+            "ends": np.insert(ends, places, new_ends),
+        }
+        columns["terms"] = CodedColumn(np.insert(roles, places, 2), TERM_ROLES)
+        columns["user"] = {name: joined(column, None) for name, column in self.user.items()}
+        return replace(self, **columns, texts=texts, row_splits=row_splits, constituency=trees)
 
     @classmethod
     def from_corpus(
@@ -208,6 +293,21 @@ class WordColumns:
             check_rows(name, rows, np.diff(row_splits), first_line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
         return columns
+
+
+def _with_leaves(tree: str | Sentence, injections: Sequence[Injection]) -> str:
+    """The brackets of a line's tree, with each injected word beside the last one of its term."""
+    injected = {each.stop - 1: given_words(each.target) for each in injections}
+    phrases, words = list[list[Any]]([[]]), count()
+    for kind, token in events(tree_of_column(tree if isinstance(tree, str) else brackets_of_parse(tree))):
+        if kind == "open":
+            phrases.append([token])
+        elif kind == "word":
+            phrases[-1] += [token, *injected.get(next(words), ())]
+        else:
+            label, *children = phrases.pop()
+            phrases[-1].append(Tree(label, tuple(children)))
+    return format_tree(phrases[0][0])
 
 
 def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, first_line: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.syntax.columns import CodedColumn, WordColumns
+from syntaxformer.syntax.columns import TERM_ROLES, CodedColumn, WordColumns
 from syntaxformer.syntax.pieces import (
     NO_WORD,
     SUBWORD_POSITIONS,
@@ -161,6 +161,9 @@ POS_TAGS = (
 
 BINARY = ("0", "1")
 
+TERM = "term"
+"""The factor of a model that is given terms; nothing but `data.terms` puts it into a recipe."""
+
 MAX_DEPTH = 15
 DEPTHS = (*map(str, range(MAX_DEPTH)), f"{MAX_DEPTH}+")
 """Distances to the root; all distances from `MAX_DEPTH` on are one value."""
@@ -213,6 +216,13 @@ def word_depths(columns: WordColumns) -> NDArray[np.int64]:
     return depths
 
 
+def term_role(columns: WordColumns) -> CodedColumn:
+    """Whether a word is one of the text, one of a term, or one of a term's injected translation."""
+    if columns.terms is not None:
+        return columns.terms
+    return CodedColumn(np.zeros(columns.n_words, np.int8), TERM_ROLES)
+
+
 @dataclass(frozen=True, slots=True)
 class Factor:
     """A built-in factor.
@@ -241,6 +251,7 @@ FACTORS: Mapping[str, Factor] = {
         Factor("depth", DEPTHS, ("governors",), tree_depth),
         Factor("lemma", None, ("lemmas",), attrgetter("lemmas")),
         Factor("feats", None, ("feats",), attrgetter("feats")),
+        Factor(TERM, TERM_ROLES, (), term_role),
     )
 }
 """Built-in factors by name."""

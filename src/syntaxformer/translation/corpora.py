@@ -27,6 +27,7 @@ from syntaxformer.base.languages import given_language, language_of_side
 from syntaxformer.runs.config import Section
 from syntaxformer.translation.source import TextPreparation, detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
+from syntaxformer.translation.terms import TermStyle
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -131,6 +132,21 @@ class CorpusConfig(Section):
         default_factory=dict,
         description="your own factors: name → file ending; DIR/SPLIT.ENDING has a value for each source word",
     )
+    terms: Path | None = Field(
+        None,
+        description="list of terms that the model learns to use (Dinu et al. 2019): term, tab, translations "
+        "with | between them, perhaps a tab and a note",
+    )
+    term_style: TermStyle = Field(
+        "append", description="the translation of a term stands behind it in the source, or replaces it"
+    )
+    term_share: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="at most so large a share of all training pairs has terms, drawn of those with a term on "
+        "both sides",
+    )
     on_disk: bool | None = Field(
         None,
         description="keep the training text and encoded pairs in the cache folder and read them from disk, "
@@ -163,6 +179,14 @@ class CorpusConfig(Section):
             problems.append("synthetic: expected no factor_files, got some. Join both texts in data.dir.")
         if self.on_disk and self.dir is None:
             problems.append("on_disk: expected data.dir, got a dataset, whose text is read into memory.")
+        if self.terms is None:
+            alone = {key: getattr(self, key) for key in ("term_style", "term_share")}
+            default = type(self).model_fields
+            problems += [
+                f"{key}: expected data.terms, a list of terms, with it, got none."
+                for key, value in alone.items()
+                if value != default[key].default
+            ]
         if extra := set(self.detokenize) - set(self.train_splits):
             problems.append(f"detokenize: expected training splits, got {', '.join(sorted(extra))}.")
         if problems:

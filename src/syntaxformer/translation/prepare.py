@@ -79,6 +79,7 @@ from syntaxformer.translation.subwords import (
     stored_subwords,
     train_subwords,
 )
+from syntaxformer.translation.terms import read_terms, teach
 from syntaxformer.translation.translator import FolderInfo, load_source_encoder, read_info
 from syntaxformer.trees.phrase_structure import linearised
 
@@ -565,10 +566,22 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         form = {"normalize": read_info(recipe.output).normalize}
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=form)})
     data = recipe.data
+    if (terms := None if data.terms is None else read_terms(data.terms)) is not None:
+        if keeps_on_disk(data):
+            raise ConfigError(
+                "data.terms: expected a training text in memory, into which they are put, got one on disk. "
+                "Set data.on_disk=false."
+            )
+        terms = terms.cleaned(*(data.preparation(side).clean for side in (data.src, data.tgt)))
     dev_text, all_pairs = read_split(data, data.dev), read_train(data)
     train_text, report = report_train(data, nested_fraction(all_pairs, data.fraction), dev_text)
     annotation = _annotate(recipe, train_text, dev_text)
     hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation.sha256}
+    scripts = scripts_of(train_text.src)
+    if terms is not None:
+        chosen = data.term_share, recipe.seed, data.term_style
+        train_text, taught = teach(train_text, annotation.train or (), terms, *chosen)
+        annotation = replace(annotation, train=taught)
     start, parent, parent_info = _open_start(recipe)
     if resume:
         info = read_info(recipe.output)
@@ -578,7 +591,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     else:
         of_subwords = all_pairs if recipe.subwords.of_all_pairs else train_text
         encoder, start = _new_encoder(recipe, of_subwords, annotation, start, parent, report)
-        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts_of(train_text.src))
+        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
     encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     _report_pieces(report, recipe, train_text, encoder, target)
@@ -637,6 +650,7 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
         check_syntax(syntax, annotator.provides, annotator.name)
         check_factors(factors, annotator.provides, data.factor_files, annotator=annotator.name)
         columns = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
+        columns |= {"lemmas"} if data.terms is not None else set()
         if syntax.needs:  # phrases take their heads from the parse, as they do when a line is translated
             columns |= {*syntax.needs, "governors"}
         words = [
@@ -655,6 +669,7 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
                 if who is not None
                 for fact in (who.name, annotate.annotator_for(who, split).version)
             ),
+            *([f"terms {hash_file(data.terms)}"] if data.terms is not None else []),
             *(
                 f"{name} {hash_file(find_file(data.dir or Path(), split, data.factor_files[name]))}"
                 for name in factors
@@ -760,6 +775,11 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
         for key in _PREPARATION_KEYS
         if (value := getattr(info, key)) != getattr(data, key)
     ]
+    if info.terms != (style := data.term_style if data.terms is not None else None):
+        problems.append(
+            f"data.terms: expected {info.terms or 'none'}, as model.init_from was trained with it, got "
+            f"{style or 'none'}."
+        )
     start = of_own_folder(path, encoder.tokenizer, encoder.target_tokenizer)
     if sides != info.languages and recipe.is_hosted and start.has_codes:
         problems.append(
@@ -831,6 +851,7 @@ def _info(
         rewrites_target=_pretrained_encoders(recipe)[1] is not None,
         factors=list(encoder.vocabularies.values()),
         prepend=encoder.prepend,
+        terms=recipe.data.term_style if recipe.data.terms is not None else None,
         syntax=recipe.syntax_inputs(training=False),
         decoding=recipe.decoding,
         data_sha256=data_sha256,

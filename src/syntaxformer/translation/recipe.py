@@ -23,11 +23,12 @@ from syntaxformer.infusion.config import (
     InfusionConfig,
     layer_problems,
 )
-from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
+from syntaxformer.nn.infused_embedding import ENCODER_KINDS, INFUSION_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.runs.loading import TRANSLATOR, is_own
 from syntaxformer.runs.run_folder import RECIPE
 from syntaxformer.syntax import FACTORS, FactorVocabulary, check_factors
+from syntaxformer.syntax.factors import TERM
 from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.checkpoint import (
     host_sections,
@@ -318,6 +319,18 @@ class Recipe(RunConfig):
 
     def _factor_problems(self) -> list[str]:
         """Names and widths; the annotator is only checked when it is loaded."""
+        listed = (self.infusion.embedding or EmbeddingConfig()).factors or ()
+        if TERM in listed and self.data.terms is None:
+            return [f"infusion.factors: expected {TERM} only with data.terms, a list of terms, got none."]
+        if self.data.terms is not None and self.embedding.kind == "prepend":
+            return [
+                "data.terms: expected an infusion.kind that joins factors to pieces, got prepend, whose tags "
+                "are pieces. Take another, such as add."
+            ]
+        if self.data.terms is not None and self.parse_task is not None:
+            return [
+                "data.terms: expected no parse_task, which would write the translations of terms, got it."
+            ]
         try:
             names = self.embedding.factors or [name for name, _ in self.width_plan().factors]
             if self.embedding.kind != "none":  # a baseline may be given files of factors, too
@@ -416,8 +429,15 @@ class Recipe(RunConfig):
 
     @property
     def embedding(self) -> EmbeddingConfig:
-        """How factors enter the encoder."""
-        return self.infusion.embedding or EmbeddingConfig()
+        """How factors enter the encoder; the last is `term` if the model learns terms, alone by addition."""
+        embedding = self.infusion.embedding or EmbeddingConfig()
+        if self.data.terms is None or TERM in (embedding.factors or ()):
+            return embedding
+        if embedding.kind == "none":
+            return embedding.model_copy(update={"kind": "add", "factors": (TERM,)})
+        kinds = ENCODER_KINDS if self.is_hosted else INFUSION_KINDS
+        default = kinds[embedding.kind].default_factors if embedding.kind in kinds else ()
+        return embedding.model_copy(update={"factors": (*(embedding.factors or default), TERM)})
 
     def width_plan(self) -> WidthPlan:
         """The widths of all tables; for a pretrained translator those of its factors alone."""
@@ -467,6 +487,7 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
         # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
         data["normalize"] = read_json(Path(path) / TRANSLATOR).get("normalize", "none")
     infusion, parent = recipe.infusion, stored["infusion"]
+    listed = infusion.embedding or EmbeddingConfig()
     if is_hosted:
         problems += [
             f"model.{key}: expected none in a {stored['kind']} model, which has one rate, model.dropout, "
@@ -475,7 +496,7 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
             if (value := getattr(model, key)) != model.dropout
         ]
         if parent is not None:  # what a pretrained translator is infused with stays, and nothing is added
-            if recipe.embedding.kind == "none":
+            if listed.kind == "none":
                 infusion = infusion.model_copy(update={"embedding": None})
             if not infusion.is_plain and infusion.model_dump() != parent.model_dump():
                 problems.append(
@@ -485,9 +506,9 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
                 infusion = parent
     else:
         parent = InfusionConfig.model_validate(parent)
-        if recipe.embedding not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
+        if listed not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
             problems.append(
-                f"infusion.embedding: expected that of model.init_from={path}, got {recipe.embedding.kind}. "
+                f"infusion.embedding: expected that of model.init_from={path}, got {listed.kind}. "
                 "Leave it out; masks, relation_bias and lisa may be added."
             )
         # In part only, so that what is added takes what it does not say of trees from what is there.

@@ -19,13 +19,17 @@ from sacrebleu.significance import PairedTest, estimate_ci
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.languages import language_of
+from syntaxformer.base.languages import BUNDLED, SPACES, language_of, language_of_side
 from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import FEWEST_ROWS, Comparison, Interval
+from syntaxformer.syntax import WordColumns
+from syntaxformer.translation.terms import kept_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from syntaxformer.annotate import Annotator
+    from syntaxformer.translation.terms import Terms
     from syntaxformer.translation.translator import FolderInfo, Translator
 
 N_SAMPLES = 1000
@@ -353,6 +357,35 @@ def cached_test_set(name: str, pair: str) -> dict[str, Path]:
             f"Download it: sacrebleu -t {name} -l {pair} --echo src"
         )
     return {field: path for field, path in files.items() if path.is_file()}
+
+
+def kept_terms_of(
+    systems: Mapping[str, Translator],
+    terms: Terms,
+    sources: Sequence[str],
+    texts: Mapping[str, Sequence[str]],
+) -> dict[str, dict[str, Any]]:
+    """For each system's translations, whether it was given the terms, and the counts of `kept_terms`.
+
+    Terms are found with the annotator of a model that was given them, or else of the source's language.
+    """
+    from syntaxformer import annotate
+
+    def bundled(side: str) -> Annotator | None:
+        code = language_of_side(info, side).code
+        return annotate.load_annotator(code) if code in BUNDLED else None
+
+    trained = [system for system in systems.values() if system.info.terms is not None]
+    info = next(iter(trained or systems.values())).info
+    reader = trained[0].annotator if trained else bundled(info.src)
+    prepare, tidy = info.preparation(info.src).clean, info.preparation(info.tgt).clean
+    sentences = (reader or annotate.load_annotator(SPACES)).annotate([prepare(line) for line in sources])
+    matches = terms.cleaned(prepare, tidy).find(WordColumns.from_sentences(sentences, only={"lemmas"}))
+    settings = bundled(info.tgt), any(system.info.lowercase for system in systems.values())
+    return {
+        name: {"given": system.info.terms is not None, **kept_terms(matches, texts[name], *settings)}
+        for name, system in systems.items()
+    }
 
 
 def check_directions(infos: Sequence[FolderInfo], option: str) -> None:

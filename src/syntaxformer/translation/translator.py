@@ -28,6 +28,8 @@ from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written, to_device, verify_folder
 from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
+from syntaxformer.syntax.columns import Injection
+from syntaxformer.syntax.factors import TERM
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
 from syntaxformer.translation.alignment import Alignment, AlignmentHead, word_spans
 from syntaxformer.translation.decoding import (
@@ -49,6 +51,7 @@ from syntaxformer.translation.source import (
     offsets_in,
     unknown_pieces,
 )
+from syntaxformer.translation.terms import Terms, TermStyle
 from syntaxformer.trees.locate import plain_form, spans_of_given_words
 
 if TYPE_CHECKING:
@@ -85,6 +88,7 @@ class FolderInfo(Section):
 
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
     `normalize`, and `scripts` of the training sources: absent in older folders.
+    `terms`: how translations of terms are put into a source; None if the model has learned no terms.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     `alignment`: the head that aligns words; absent in older folders.
     """
@@ -111,6 +115,7 @@ class FolderInfo(Section):
     alignment: AlignmentHead | None = None
     factors: list[FactorVocabulary]
     prepend: TagPlace | None = None
+    terms: TermStyle | None = Field(None, exclude_if=lambda style: style is None)
     syntax: SyntaxInputs = SyntaxInputs()
     decoding: DecodingConfig = DecodingConfig()
     data_sha256: dict[str, str] = Field({})
@@ -133,6 +138,7 @@ _FORM = (
     "data.normalize and may not know them"
 )
 _UNWRITTEN = "with characters in a translation that the model cannot write, scored as its unknown piece"
+_OVERLAPS = "with terms that overlap, of which the first in the line is used, such as"
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -276,6 +282,7 @@ class Translator:
         user_factors: UserFactors | None = None,
         first_line: int = 1,
         alignments: bool = False,
+        terms: Terms | Mapping[str, str | Sequence[str]] | None = None,
         **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
@@ -291,6 +298,7 @@ class Translator:
             first_line: Number of the first line in its file, for errors.
             alignments: Give each hypothesis its alignment, which costs one more pass; that of several models
                 is by the first one's attention.
+            terms: Terms and their translations, to use where a line has the terms.
             further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
                 `seed`, with which translations are sampled.
 
@@ -301,11 +309,17 @@ class Translator:
             TypeError: `lines` is one string.
             ValueError: `n_best` is larger than the beam.
             ConfigError: The values of a user factor are missing, a setting is out of its range, settings of
-                sampling and of beam search are mixed, or the model has no head that aligns.
+                sampling and of beam search are mixed, or the model has no head that aligns or has
+                not learned terms.
             AlignmentError: The values are not one list for each line, or not one value for each word.
         """
         check_lines(lines)
         settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
+        if alignments and terms is not None:
+            raise ConfigError(
+                "alignments: expected none with terms, whose translations are words of the source, too. "
+                "Translate without --terms for them."
+            )
         head = self.aligning_head() if alignments else None
         search = self._search(
             "translate", n_best=n_best, scored=scored, alignment=head, **settings, **further
@@ -318,7 +332,9 @@ class Translator:
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
         size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
-        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, alignments)
+        chunks = self._chunks(
+            iterator, user_factors or {}, size, first_line - 1, self.cleaned_terms(terms), alignments
+        )
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -459,6 +475,7 @@ class Translator:
         user_factors: UserFactors | None = None,
         first_line: int = 1,
         with_offsets: bool = False,
+        terms: Terms | Mapping[str, str | Sequence[str]] | None = None,
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut and counted in `n_cut`.
 
@@ -466,25 +483,61 @@ class Translator:
 
         Raises:
             TypeError: `lines` is one string.
-            ConfigError: The values of a user factor are missing.
+            ConfigError: The values of a user factor are missing, or the model has not learned terms.
             AlignmentError: There is not one value for each word.
         """
         check_lines(lines)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
-        return self._encode(lines, user, first_line, with_offsets)
+        return self._encode(lines, user, first_line, self.cleaned_terms(terms), with_offsets)
 
     def _encode(
-        self, lines: Sequence[str], user_factors: UserFactors, first_line: int, with_offsets: bool = False
+        self,
+        lines: Sequence[str],
+        user_factors: UserFactors,
+        first_line: int,
+        terms: Terms | None = None,
+        with_offsets: bool = False,
     ) -> EncodedText:
         clean, words = [self._clean(line) for line in lines], None
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
             words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
-        others = [member._encode(lines, user_factors, first_line, False) for member in self.others]
+            if terms is not None:
+                words = self._with_terms(words, terms)
+                clean = [*words.texts]
+        others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
         encoded = self.encoder.encode(clean, words, self.longest, with_offsets=with_offsets)
         return replace(encoded, others=tuple(others))
+
+    def cleaned_terms(self, terms: Terms | Mapping[str, str | Sequence[str]] | None) -> Terms | None:
+        """Terms in the form of the model's texts; None for none.
+
+        Raises:
+            ConfigError: One is blank, or the model, or a member of an ensemble, has not learned terms.
+        """
+        if terms is None:
+            return None
+        for member in (self, *self.others):
+            if member.info.terms is None or TERM not in member.encoder.columns:
+                raise ConfigError(
+                    "terms: expected a model that has learned to use terms, got one that has not. Train it "
+                    "with data.terms=FILE."
+                )
+        return Terms.of(terms).cleaned(self._clean, self._output.clean)
+
+    def _with_terms(self, words: WordColumns, terms: Terms) -> WordColumns:
+        """Put the translations of terms into lines, and count the lines where terms overlap."""
+        matches = terms.find(words)
+        overlaps = {match.row: match for match in reversed(matches) if match.overlapping}
+        if overlaps:
+            match = overlaps[min(overlaps)]
+            where = f"{match.source!r} before {match.overlapping!r} in line {match.row + words.first_line}"
+            earlier = (fault for fault in self._faults if fault.startswith(_OVERLAPS))
+            self._faults[next(earlier, f"{_OVERLAPS} {where}")] += len(overlaps)
+        injections = [Injection(each.row, each.first, each.stop, each.targets[0]) for each in matches]
+        return words.with_injected(injections, self.info.terms == "replace")
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Rewrite reference translations as the model would write them.
@@ -507,6 +560,7 @@ class Translator:
         user_factors: UserFactors,
         size: int,
         n_before: int,
+        terms: Terms | None = None,
         with_offsets: bool = False,
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
@@ -522,7 +576,7 @@ class Translator:
                 if len(rows) < len(chunk):
                     at_least = f"{n_lines + len(chunk)} or more"
                     raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
-            source = self._encode(chunk, of_chunk, n_lines + 1, with_offsets)
+            source = self._encode(chunk, of_chunk, n_lines + 1, terms, with_offsets)
             encoded = _Chunk([self._clean(line) for line in chunk], source, chunk)
             self._count_faults(chunk, encoded.lines, encoded.source)
             yield encoded
@@ -667,6 +721,7 @@ def _needed(info: FolderInfo) -> set[str]:
     """The annotations that the model's factors and trees need; phrases also need a parse."""
     names = FACTORS.keys() & {vocabulary.name for vocabulary in info.factors}
     needs = {need for name in names for need in FACTORS[name].needs}
+    needs |= {"lemmas"} if info.terms else set()
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
 
 

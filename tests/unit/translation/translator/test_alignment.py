@@ -45,7 +45,7 @@ def test_links_by_hand():
 def test_target_words():
     text = "Don't go, 3 हिन्दी 我们"
     words = [text[start:end] for start, end in word_spans(text)]
-    assert words == ["Don", "'", "t", "go", ",", "3", "हिन्दी", "我", "们"]
+    assert words == ["Don't", "go", ",", "3", "हिन्दी", "我", "们"]
 
 
 def test_model_1_is_a_loop_over_pairs():

@@ -91,12 +91,16 @@ class PieceAttention:
         )
 
 
-_LETTERS, _ALONE = r"[\p{L}\p{M}\p{N}]", r"[\p{Han}\p{Hiragana}\p{Katakana}]"
-_CUT = pre_tokenizers.Split(Regex(rf"{_ALONE}|(?:(?!{_ALONE}){_LETTERS})+|\S"), "removed", invert=True)
+_ALONE = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
+_LETTERS = rf"(?:(?!{_ALONE})[\p{{L}}\p{{M}}\p{{N}}])+"
+_CUT = pre_tokenizers.Split(Regex(rf"{_ALONE}|{_LETTERS}(?:['’]{_LETTERS})*|\S"), "removed", invert=True)
 
 
 def word_spans(text: str) -> list[Span]:
-    """Cut a text into runs of letters and digits; every other sign, or Chinese character, is a word."""
+    """Cut a text into runs of letters and digits, with apostrophes in them; every other sign is a word.
+
+    So is each Chinese or Japanese character.
+    """
     return [span for _, span in _CUT.pre_tokenize_str(text)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.base.files import verify_manifest
 from syntaxformer.cli.main import app
+from syntaxformer.study.attention import cross_attention
+from syntaxformer.study.plots import draw_attention
 from syntaxformer.translation import alignment, torch_decoder
 from syntaxformer.translation.alignment import AlignmentHead, PieceAttention, choose_head, word_spans
 from syntaxformer.translation.batches import EncodedPairs
@@ -42,7 +45,7 @@ def test_links_by_hand():
 def test_target_words():
     text = "Don't go, 3 हिन्दी 我们"
     words = [text[start:end] for start, end in word_spans(text)]
-    assert words == ["Don", "'", "t", "go", ",", "3", "हिन्दी", "我", "们"]
+    assert words == ["Don't", "go", ",", "3", "हिन्दी", "我", "们"]
 
 
 def test_model_1_is_a_loop_over_pairs():
@@ -158,6 +161,18 @@ def test_an_older_folder_gets_its_head(folder):
     for sources, targets in ((lines, lines[:1]), ([""], [""])):
         with pytest.raises(AlignmentError, match="targets"):
             alignment.add_head(folder, sources, targets)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_the_figure_has_rings_where_the_head_links(plain, tmp_path, shift):
+    shown = cross_attention(aligning(plain, shift=bool(shift)), "the cat", translation="a dog")
+    rows = shown.weights[1, 1].argmax(1).tolist()
+    assert shown.linked.tolist() == (rows[1:] + rows[-1:] if shift else rows)
+    without = replace(shown, linked=None)
+    assert cross_attention(plain, "the cat", translation="a dog").linked is None
+    for name, drawn in (("rings", shown), ("none", without)):
+        draw_attention({"model": drawn}, tmp_path / f"{name}.png")
+    assert (tmp_path / "rings.png").read_bytes() != (tmp_path / "none.png").read_bytes()
 
 
 def test_the_command_line(plain, save_translator, tmp_path):

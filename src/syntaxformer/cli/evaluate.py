@@ -38,10 +38,7 @@ def evaluate(
     ] = None,
     pair: Annotated[str | None, Option(help="Languages of --test-set, such as en-de.")] = None,
     origin: Annotated[
-        str | None,
-        Option(
-            help="Score each origin alone, too: a file with that of each line, or docid, … of --test-set."
-        ),
+        str | None, Option(help="Score each origin, too: a file with that of each line, or a field: docid.")
     ] = None,
     paired_ar: Annotated[
         bool, Option("--paired-ar", help="p by approximate randomisation; default: by paired bootstrap.")
@@ -71,8 +68,7 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it, cased and detokenised unless the model is not; prints signatures.
 
-    Finished translations are scored likewise. A classifier is scored on a table with labels, or on official
-    files.
+    Finished files are scored likewise, a classifier on a table with labels, or on official files.
 
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
 
@@ -138,10 +134,8 @@ def evaluate(
         from syntaxformer.study.ablation import Ablation, ablate_translator
 
         (name, intact), *others = systems.items()
-        systems = {
-            name: ablate_translator(intact, Ablation.parse(shuffle, blank)),
-            **dict(others or [(UNCHANGED, intact)]),
-        }
+        ablated = ablate_translator(intact, Ablation.parse(shuffle, blank))
+        systems = {name: ablated, **dict(others or [(UNCHANGED, intact)])}
     infos = [system.info for system in systems.values()]
     if infos:
         options.check_languages(infos[0], src, *ref, *(hyp or ()))
@@ -193,12 +187,11 @@ def score_rows(report: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
         halves = {key: f" ± {half:.2f}" for key, half in row.get("half_widths", {}).items()}
         cells = ("–" if row[key] is None else f"{row[key]:.2f}{halves.get(key, '')}" for key in columns)
         rows.append([name, *cells])
-    tests = [
-        (metric, name, test)
-        for name, row in systems.items()
-        for metric, test in row.get("against", {}).items()
-    ]
-    return rows, [f"{metric:6} {difference_in_words(test, name)}" for metric, name, test in tests]
+    differences = []
+    for name, row in systems.items():
+        tests = row.get("against", {}).items()
+        differences += [f"{metric:6} {difference_in_words(test, name)}" for metric, test in tests]
+    return rows, differences
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -243,10 +236,8 @@ def _origins(origin: str | None, fields: dict[str, Path]) -> list[str] | None:
     if origin is None:
         return None
     if fields and origin not in fields:
-        known = (
-            ", ".join(field for field in fields if field[:3] not in ("src", "ref")) or "a test set with one"
-        )
-        raise ConfigError(f"--origin: expected {known}, got {origin}.")
+        known = ", ".join(field for field in fields if field[:3] not in ("src", "ref"))
+        raise ConfigError(f"--origin: expected {known or 'a test set with one'}, got {origin}.")
     origins = [*read_lines(fields.get(origin, Path(origin)))]
     if (n := len({*origins})) > MOST_ORIGINS:
         raise ConfigError(f"--origin: expected at most {MOST_ORIGINS} different ones, got {n}.")

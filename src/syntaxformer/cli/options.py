@@ -50,13 +50,10 @@ BlankOption = Annotated[
 ]
 ByOption = Annotated[
     str | None,
-    Option(metavar="COLUMN", help="Group a contrastive test by a key of its JSON or table: distance."),
+    Option(metavar="KEY", help="Group a contrastive test by a key of its JSON or table: distance."),
 ]
 ContrastOption = Annotated[
-    Path | None,
-    Option(
-        help="Contrastive test: LingEval97's or ContraPro's JSON, or a table: source, reference, contrastive."
-    ),
+    Path | None, Option(help="Contrastive test, as LingEval97 or ContraPro, or a table with a header.")
 ]
 DeviceOption = Annotated[
     str | None, Option(help="cpu, cuda, …, with :bf16 behind it to compute in bf16; default: the best.")

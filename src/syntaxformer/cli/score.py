@@ -121,7 +121,7 @@ def score_with(
     from syntaxformer.base.progress import track
     from syntaxformer.translation.scoring import check_directions
 
-    check_directions([translator.info for translator in translators.values()], "--baseline")
+    check_directions([translator.info for translator in translators.values()], "MODEL")
     options.check_factor_names(options.factor_files(factor), translators.values())
     texts, results = [[line.source for line in contrasts], [line.translations for line in contrasts]], {}
     for name, translator in translators.items():

@@ -116,7 +116,7 @@ def contrasts() -> list[Contrast]:
             half = float(student_t.ppf(0.975, one.n - 1)) * one.sd / math.sqrt(one.n)
             rest = {axis: level for axis, level in group.labels.items() if axis not in ("system", "task")}
             part = " ".join([data, *rest.values(), *filter(None, [group.labels.get("task")])])
-            paper = paper_gain(spec, group.labels, metric, metric)
+            paper = paper_gain(spec, group.labels)
             gain = one.mean * scale
             found.append(
                 Contrast(name, unit, f"{system}, {part}", gain, half * scale, one.n, one.p_seeds, paper)

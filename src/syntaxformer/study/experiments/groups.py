@@ -104,8 +104,7 @@ def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
 def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
     """Columns of the report: those of the specification, or else BLEU, chrF++ and TER, or else all metrics.
 
-    Older runs have chrF in place of chrF++ and TER. A metric that only a number of the paper names also gets
-    a column.
+    Older runs have chrF in place of chrF++ and TER.
     """
     if spec.report.metrics:
         return spec.report.metrics
@@ -114,9 +113,7 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
         dict.fromkeys(name for run in runs for name, value in run.metrics.items() if value is not None)
     )
     of_text = ("bleu", "chrf++", "ter") if "chrf++" in names else ("bleu", "chrf")
-    shown = [name for name in of_text if name in names] or names or spec.metrics()[:1]
-    of_paper = [printed.metric for printed in spec.report.paper if printed.metric is not None]
-    return list(dict.fromkeys([*shown, *of_paper]))
+    return [name for name in of_text if name in names] or names or spec.metrics()[:1]
 
 
 def compare_groups(
@@ -206,20 +203,19 @@ def _contrast(
     return Difference(gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree, interval, n_constant)
 
 
-def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:
-    """The number that the paper reports for a group; a number without a metric belongs to the first."""
-    numbers = (printed for printed in spec.report.paper if (printed.metric or first) == metric)
-    return next((printed for printed in numbers if matches(labels, printed.cell)), None)
+def paper_number(spec: Spec, labels: Mapping[str, str]) -> PaperNumber | None:
+    """The number that the paper reports for a group."""
+    return next((printed for printed in spec.report.paper if matches(labels, printed.cell)), None)
 
 
-def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:
+def paper_gain(spec: Spec, labels: Mapping[str, str]) -> float | None:
     """The gain that the paper reports for a group over its own baseline; None for a baseline."""
-    printed = paper_number(spec, labels, metric, first)
+    printed = paper_number(spec, labels)
     if printed is None or matches(labels, spec.report.baseline):
         return None
     if printed.baseline is not None:
         return printed.value - printed.baseline
-    baseline = paper_number(spec, {**labels, **spec.report.baseline}, metric, first)
+    baseline = paper_number(spec, {**labels, **spec.report.baseline})
     return None if baseline is None else printed.value - baseline.value
 
 
@@ -341,8 +337,7 @@ def x_figures(
         points: list[list[Point]] = [[], [], [], []]
         for group, difference in members:
             x, score = spec.report.x_number(group.labels[x_axis]), group.spread(metric)
-            printed = paper_number(spec, group.labels, metric, metric)
-            gain = paper_gain(spec, group.labels, metric, metric)
+            printed, gain = paper_number(spec, group.labels), paper_gain(spec, group.labels)
             points[0] += [(x, score.mean, score.sd)] * bool(group.runs)
             points[1] += [(x, printed.value, math.nan)] if printed else []
             points[2] += [(x, difference.mean, difference.sd)] if difference else []

@@ -362,12 +362,11 @@ def _result_table(
     metrics: Sequence[str],
     axes: Sequence[str],
 ) -> Table:
-    first, scale = metrics[0], spec.report.scale
-    of_paper = {printed.metric or first for printed in spec.report.paper}
-    printed = {name: "paper" if name == first else f"paper {name}" for name in metrics if name in of_paper}
-    names, cells = _columns(first, differences, scale) if spec.report.baseline else ([], [[]] * len(groups))
-    of_printed = [column for name in printed.values() for column in (name, f"Δ {name}")]
-    rows = []
+    scale, rows = spec.report.scale, []
+    names, cells = [], [[]] * len(groups)
+    if spec.report.baseline:
+        names, cells = _columns(metrics[0], differences, scale)
+    of_paper = ["paper", "Δ paper"] if spec.report.paper else []
     for group, cell in zip(groups, cells, strict=True):
         n_seeds = _seeds(f"{len(group.runs)} of {group.n_planned}", group.n_constant)
         row = [*(group.labels[axis] for axis in axes), n_seeds]
@@ -376,18 +375,16 @@ def _result_table(
             deviation = "" if math.isnan(score.sd) else f" ± {score.sd * scale:.2f}"
             row.append(f"{score.mean * scale:.2f}{deviation}" if score.n else NONE)
         row += cell
-        for metric in printed:
-            number, gain = (get(spec, group.labels, metric, first) for get in (paper_number, paper_gain))
-            row += [
-                NONE if number is None else f"{number.value:.2f}",
-                NONE if gain is None else f"{gain:+.2f}",
-            ]
+        if of_paper:
+            number, gain = paper_number(spec, group.labels), paper_gain(spec, group.labels)
+            row.append(NONE if number is None else f"{number.value:.2f}")
+            row.append(NONE if gain is None else f"{gain:+.2f}")
         done = group.runs.values()
         sizes = {run.result["n_parameters"] for run in done if "n_parameters" in run.result}
         row.append(" / ".join(f"{count / 1e6:.2f}M" for count in sorted(sizes)) or NONE)
         row.append(f"{spread([run.seconds / 60 for run in done]).mean:.1f}" if done else NONE)
         rows.append(row)
-    return Table([*axes, "seeds", *metrics, *names, *of_printed, "parameters", "minutes"], rows)
+    return Table([*axes, "seeds", *metrics, *names, *of_paper, "parameters", "minutes"], rows)
 
 
 def _columns(

@@ -64,13 +64,10 @@ class ScoredText(Section):
 
 
 class PaperNumber(Section):
-    """A number that a paper reports for some cells."""
+    """A number that a paper reports for some cells, of the report's first metric."""
 
     cell: dict[str, str] = Field(description="axis → level; omitted axes may have any level")
     value: float = Field(description="the number as the paper prints it")
-    metric: str | None = Field(
-        default=None, description="our metric that it is compared with; null: the first"
-    )
     baseline: float | None = Field(
         default=None, description="number that the paper compares it with; null: its number for the baseline"
     )
@@ -112,10 +109,8 @@ class ReportConfig(Section):
         description="axes whose main effects and interactions are shown, each against its first level; null: "
         "those that are infusions, as `masks: [null, {}]`",
     )
-    x: str | None = Field(default=None, description="axis along which a curve is drawn")
-    x_values: dict[str, float] = Field(
-        default={},
-        description="level of the x axis → number; otherwise the number that stands alone in its name",
+    x: str | None = Field(
+        default=None, description="axis along which a curve is drawn, by the number in each level's name"
     )
     x_label: str = Field(default="", description="label of the x axis")
     paper: list[PaperNumber] = Field(default=[], description="numbers of a paper to show next to ours")
@@ -124,12 +119,10 @@ class ReportConfig(Section):
     notes: list[str] = Field(default=[], description="paragraphs for the reader")
 
     def x_number(self, level: str) -> float:
-        """The position of a level on the x axis: as given, or the first number in its name, or NaN.
+        """The position of a level on the x axis: the first number in its name, or NaN.
 
         A number is one that stands alone, so that 2k is not 2; 1,450 is read as 1450.
         """
-        if level in self.x_values:
-            return self.x_values[level]
         try:
             return float(level)
         except ValueError:
@@ -381,25 +374,20 @@ class Spec(Section):
                 for key, judged in (("search.metric", search), ("tune.metric", tune))
                 if judged
             ),
-            *(("report.paper", printed.metric) for printed in report.paper if printed.metric is not None),
         ]
         for key, metric in metrics:
             if metric not in self.metrics():
                 yield f"{key}: unknown metric {metric!r}. {nearest(metric, self.metrics())}"
             elif key == "tune.metric" and (metric in TEST_SCORES or metric.startswith("test_")):
                 yield f"{key}: expected a metric on dev, as settings are chosen there, got {metric}."
-            elif key == "report.paper" and report.metrics and metric not in report.metrics:
-                yield f"{key}: expected a metric of report.metrics, got {metric!r}. Add it there."
         if (x := report.x) == SEED:
             yield "report.x: expected an axis other than seed. Numbers are means over seeds."
         elif x is not None and x not in self.axes:
             yield f"report.x: unknown axis {x!r}. {nearest(x, list(self.axes))}"
         elif x is not None:
             levels = list(self.levels(x))
-            for level in report.x_values.keys() - set(levels):
-                yield f"report.x_values: {x} has no level {level!r}. {nearest(level, levels)}"
             if bare := [level for level in levels if not math.isfinite(report.x_number(level))]:
-                remedy = f"got none for {', '.join(bare)}. Give report.x_values."
+                remedy = f"got none for {', '.join(bare)}. Name it there."
                 yield f"report.x: expected a number for each level of {x}, {remedy}"
 
     def _level_problems(self, key: str, labels: Mapping[str, str]) -> Iterator[str]:

@@ -23,7 +23,8 @@ class EchoTranslator(TranslatorEngine):
     """The translation of a text is the text in capitals; remembers its batches."""
 
     def __init__(self, name="echo", shows=("tags",)):
-        self.translator = SimpleNamespace(info=SimpleNamespace(decoding=SimpleNamespace(beam_size=5)))
+        info = SimpleNamespace(decoding=SimpleNamespace(beam_size=5))
+        self.translator = SimpleNamespace(info=info, cleaned_terms=lambda terms: terms)
         self.description = ModelDescription(
             name=name, task="translation", backend="ctranslate2", source_language="en", target_language="EN", shows=list(shows)
         )  # fmt: skip

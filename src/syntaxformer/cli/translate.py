@@ -44,6 +44,10 @@ def translate(
             help="Let LISA's head attend to the annotator's governors; default: as trained.",
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        Option(help="Table of what data.protect could not keep: line, what happened, text; plain or .gz."),
+    ] = None,
     device: options.DeviceOption = None,
     trust_annotator: options.TrustOption = False,
 ) -> None:
@@ -59,10 +63,13 @@ def translate(
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
     options.refuse_inputs(output, [source, *options.factor_files(factor).values()])
+    options.refuse_inputs(report, [source, output, *options.factor_files(factor).values()])
     _spare_torch(models[0], annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
+    if report is not None and not translator.info.protect:
+        raise ConfigError("--report: expected a model trained with data.protect, got one without it.")
     options.check_languages(translator.info, source)
     lines = standard_input() if source is None else read_lines(source)
     factors = options.read_factors(factor)
@@ -75,7 +82,8 @@ def translate(
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []
-    rows = _rows(results, n_best, loops, moses)
+    repairs: list[str] = []
+    rows = _rows(_noted(results, repairs), n_best, loops, moses)
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         for row in rows:
@@ -83,6 +91,9 @@ def translate(
     else:
         with atomic_text(output) as file:
             file.writelines(f"{row}\n" for row in rows)
+    if report is not None:
+        with atomic_text(report) as file:
+            file.writelines(repairs)
     if any(loops):
         options.echo(loops_in_words(sum(loops), len(loops)), err=True)
 
@@ -128,6 +139,13 @@ def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) 
             yield hypotheses[0].text
         else:
             yield from (_ROWS[moses].format(number - moses, hypothesis) for hypothesis in hypotheses)
+
+
+def _noted(results: Iterable[list], repairs: list[str]) -> Iterator[list]:
+    """The results, whose repairs are added as lines of a table: line, what was mended, text."""
+    for number, hypotheses in enumerate(results, 1):
+        repairs += [f"{number}\t{fault}\t{text}\n" for best in hypotheses for fault, text in best.repairs]
+        yield hypotheses
 
 
 def _spare_torch(model: Path, annotator: str | None) -> None:

@@ -191,6 +191,7 @@ class TranslatorEngine(Engine):
         translations = []
         for row, best in enumerate(hypotheses):
             translation = Translation(text=best[0].text)
+            translation.repairs = [*map(list, best[0].repairs)] or None
             if n_best > 1 or scores:
                 translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
             translation.truncated = source.is_cut is not None and bool(source.is_cut[row])

@@ -83,7 +83,7 @@ def cross_attention(
         (hypotheses,) = translator.translate([line], user_factors=factors)
         translation = hypotheses[0].text
     source = translator.encode([line], factors)
-    attentions, (target,) = _cross_attentions(translator, source, [translation])
+    attentions, (target,) = _cross_attentions(translator, source, [line], [translation])
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
         translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
@@ -94,14 +94,18 @@ def cross_attention(
 
 
 def _cross_attentions(
-    translator: Translator, source: EncodedText, targets: Sequence[str]
+    translator: Translator, source: EncodedText, lines: Sequence[str], targets: Sequence[str]
 ) -> tuple[Sequence[Tensor], list[list[int]]]:
     """Attention of each layer, `[sentences, heads, tgt, src]`, and the target pieces with their end pieces.
 
     Targets are readable text, which is split into the pieces that the decoder writes.
     """
     model, info = translator.model, translator.info
-    prepared = info.preparation(info.tgt).prepare(targets)
+    preparation, spans = info.preparation(info.tgt), None
+    if info.protect:
+        clean = [translator.encoder.preparation.clean(line.replace("\0", " ")) for line in lines]
+        spans = preparation.shared_spans(clean, targets)[1]
+    prepared = preparation.prepare(targets, spans)
     most = longest_input(model) - 1  # of a text that is cut into more pieces than the network has positions
     encodings = encode_pieces(translator.encoder.target_tokenizer, prepared.texts)
     pieces = [[*coded.ids[: min(most, len(coded.ids) - 1)], coded.ids[-1]] for coded in encodings]
@@ -236,7 +240,8 @@ def attention_spread(
     for start in track(range(0, len(order), BATCH_LINES), "attention", unit="batches"):
         rows = [int(row) for row in order[start : start + BATCH_LINES]]
         source = translator.encode([lines[row] for row in rows])
-        layers, pieces = _cross_attentions(translator, source, [targets[row] for row in rows])
+        sides = ([texts[row] for row in rows] for texts in (lines, targets))
+        layers, pieces = _cross_attentions(translator, source, *sides)
         if not -len(layers) <= layer < len(layers):
             raise ConfigError(f"layer: expected {-len(layers)} to {len(layers) - 1}, got {layer}.")
         of_layer = layers[layer].float().cpu().numpy()

@@ -67,12 +67,14 @@ class Hypothesis:
         score: Its `normalised` log-probability, if it was asked for.
         pieces: Piece ids, which may include special pieces.
         loops: Whether it is a loop, see `is_loop`; the translator says so.
+        repairs: What was mended of what `data.protect` keeps: "lost", "doubled", … with its text.
     """
 
     text: str = ""
     score: float | None = None
     pieces: Sequence[int] = field(default=(), repr=False)
     loops: bool = False
+    repairs: tuple[tuple[str, str], ...] = ()
 
 
 def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:

@@ -121,5 +121,5 @@ def _fault(line: str, best: Any) -> str | None:
     if LOST in line or LOST in best.text:  # bytes that are no UTF-8, or a mono text that lost characters
         return "with U+FFFD"
     if best.repairs:
-        return "that lost, doubled or invented what data.protect keeps"
+        return "with what data.protect could not keep"
     return "with a loop" if best.loops else COPY if is_copy(best.text, line) else None

@@ -61,7 +61,7 @@ from syntaxformer.translation.corpora import (
 )
 from syntaxformer.translation.data_report import UNKNOWN, UNSHARED, DataReport, add_long, report_train
 from syntaxformer.translation.protection import SYMBOLS
-from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, TextPreparation, encode_pieces
+from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("syntaxformer.data")
 
+SIDES = ("src", "tgt")
 PHRASES = ("word_depths", "gap_depths", "gap_heads")
 _OF_LINES = {"label": "labels", "own": "own"}
 """What a file's name begins with → a field of `LineSyntax`, with values of each line."""
@@ -117,7 +118,6 @@ def get_tokenizers(
         ConfigError: As `given_tokenizer` and `encoder_tokenizer`.
     """
     raw = not (corpus.tokenized or corpus.moses)
-    sides = dict(zip(("src", "tgt"), sides_of(text, corpus), strict=True))
     symbols = (*config.symbols, *(SYMBOLS if corpus.protect else ()))
 
     def learn(*names: str) -> PreTrainedTokenizerFast:
@@ -131,13 +131,13 @@ def get_tokenizers(
         settings = config.model_copy(update={"vocab_size": size})
 
         def train() -> PreTrainedTokenizerFast:
-            parts = (lines for name in names for lines in prepared_parts(*sides[name]))
+            parts = (lines for name in names for lines in prepared_parts(text, corpus, name))
             lines = without_symbols(chain.from_iterable(parts), symbols)
             return train_subwords(lines, settings, raw, key)
 
         if not isinstance(text.src, StoredLines):
             return add_symbols(train(), symbols)
-        prepared = {name: asdict(sides[name][1]) for name in names}
+        prepared = {name: asdict(corpus.preparation(getattr(corpus, name))) for name in names}
         made_from = {"text": text.sha256, "raw": raw, "sides": prepared}
         made_from |= settings.model_dump(mode="json", exclude={"dropout"})
         return add_symbols(stored_subwords(corpus.cache, made_from, train), symbols)
@@ -151,9 +151,9 @@ def get_tokenizers(
     if config.tokenizer is None:
         return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
     tokenizer = add_symbols(given_tokenizer(config.tokenizer), symbols)
-    for side in sides.values():
+    for side in SIDES:
         n_lines, n_lost, example = 0, 0, ""
-        for lines in prepared_parts(*side):
+        for lines in prepared_parts(text, corpus, side):
             ids = [encoding.ids for encoding in encode_pieces(tokenizer, lines)]
             again = tokenizer.batch_decode(ids, skip_special_tokens=True)
             n_lines += len(lines)
@@ -168,20 +168,14 @@ def get_tokenizers(
     return tokenizer, None
 
 
-def sides_of(
-    text: ParallelText, corpus: CorpusConfig
-) -> tuple[tuple[ParallelText, TextPreparation, bool], tuple[ParallelText, TextPreparation, bool]]:
-    """The source and the target of a text, as `prepared_parts` takes them."""
-    return (text, corpus.preparation(corpus.src), False), (text, corpus.preparation(corpus.tgt), True)
-
-
-def prepared_parts(text: ParallelText, preparation: TextPreparation, is_target: bool) -> Iterator[list[str]]:
-    """The lines of a side as subwords see them, `CHUNK_LINES` at a time."""
+def prepared_parts(text: ParallelText, corpus: CorpusConfig, side: str) -> Iterator[list[str]]:
+    """The lines of a side, "src" or "tgt", as subwords see them, `CHUNK_LINES` at a time."""
+    preparation, spans = corpus.preparation(getattr(corpus, side)), None
     for start in range(0, len(text), CHUNK_LINES):
-        rows, spans = slice(start, start + CHUNK_LINES), None
+        rows = slice(start, start + CHUNK_LINES)
         if preparation.protect:
-            spans = preparation.shared_spans(text.src[rows], text.tgt[rows])[is_target]
-        yield preparation.prepare((text.tgt if is_target else text.src)[rows], spans).texts
+            spans = preparation.shared_spans(text.src[rows], text.tgt[rows])[SIDES.index(side)]
+        yield preparation.prepare(getattr(text, side)[rows], spans).texts
 
 
 def annotated_columns(
@@ -695,20 +689,17 @@ def _report_pieces(
 ) -> None:
     """Add pairs that are too long, or have characters that a tokenizer of the user's does not know."""
     data, tokenizers = recipe.data, (encoder.tokenizer, target.tokenizer)
-    sides = sides_of(text, data)
-    add_long(report, zip(tokenizers, [prepared_parts(*side) for side in sides], strict=True), data.max_pieces)
+    parts = [prepared_parts(text, data, side) for side in SIDES]
+    add_long(report, zip(tokenizers, parts, strict=True), data.max_pieces)
     if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
-        lines = [prepared_parts(*side) for side in sides]
+        lines = [prepared_parts(text, data, side) for side in SIDES]
         rows = Checkpoint("", *tokenizers, 0, 0).missing_characters(lines, spelled=False)[1]
         report.add(UNKNOWN, {*rows})
     if data.protect:
-        n_shared, rows = 0, list[int]()
-        for start in range(0, len(text), CHUNK_LINES):
-            part = slice(start, start + CHUNK_LINES)
-            shared, _, unlike = encoder.preparation.shared_spans(text.src[part], text.tgt[part])
-            n_shared += sum(symbol in SYMBOLS for spans in shared for *_, symbol in spans)
-            rows += [start + row for row, n in enumerate(unlike) if n]
-        report.add(UNSHARED, rows)
+        parts = [slice(start, start + CHUNK_LINES) for start in range(0, len(text), CHUNK_LINES)]
+        parts = [encoder.preparation.shared_spans(text.src[part], text.tgt[part]) for part in parts]
+        n_shared = sum(symbol in SYMBOLS for src, *_ in parts for spans in src for *_, symbol in spans)
+        report.add(UNSHARED, np.flatnonzero([n for *_, unlike in parts for n in unlike]).tolist())
         report.notes.append(f"data.protect: {n_shared:,} values of both sides are written as symbols.")
 
 
@@ -821,11 +812,11 @@ def fit_characters(
 
     This also compares a tokenizer that had to be rebuilt with the original, and adds the `symbols`.
     """
-    sides, lines = sides_of(text, data), (text.src[:N_COMPARED], text.tgt[:N_COMPARED])
-    plain = [replace(preparation, symbols=(), protect=()) for _, preparation, _ in sides]
-    compare(start, [side.prepare(of_side).texts for side, of_side in zip(plain, lines, strict=True)])
+    sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
+    plain = ((lines[:N_COMPARED], replace(side, symbols=(), protect=())) for lines, side in sides)
+    compare(start, [preparation.prepare(lines).texts for lines, preparation in plain])
     start = start.with_characters(symbols, are_symbols=True) if symbols else start
-    counts, rows = start.missing_characters([prepared_parts(*side) for side in sides])
+    counts, rows = start.missing_characters([prepared_parts(text, data, side) for side in SIDES])
     report.add(UNKNOWN, set(rows))
     if not counts:
         return start

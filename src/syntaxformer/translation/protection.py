@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated
 from zlib import crc32
@@ -19,15 +19,18 @@ from syntaxformer.base.config import nearest
 SYMBOLS = tuple(f"⟦{number}⟧" for number in range(1, 21))
 """The numbered symbols; in a line with more to protect, the rest stays text."""
 
+_LETTER = r"[\dA-Za-z_À-ɏͰ-ԯ]"
+"""Beside it a digit is no number of its own; beside Chinese it may be."""
+
 KINDS = {
-    "url": r"(?<!\w)(?i:(?:https?|ftp)://|www\.)[^\s<>\"]{1,2000}(?<![.,;:!?)\]'’“»])",
+    "url": r"(?<![A-Za-z0-9_])(?i:(?:https?|ftp)://|www\.)[^\s<>\"]{1,2000}(?<![.,;:!?)\]'’“»。，、）])",
     "email": r"(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+){1,8}+",
     "markup": r"</?[A-Za-z][\w:-]{0,40}+(?:\s[^<>]{0,1000}+)?>|<[A-Za-z][\w:-]{0,40}+/>"
     r"|&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,30});",
     "placeholder": r"\{\{[^{}]{0,80}\}\}|\$?\{[\w.$:!,%-]{0,80}\}|%\([\w.]{1,64}\)[-+#0-9.]{0,6}[a-zA-Z]"
     r"|(?<!\d)(?<!\d\s)%(?:\w{2,64}%|(?:\d\$)?[-+#0]{0,2}\d{0,3}(?:\.\d{1,2})?l{0,2}[sdifgxuc@])"
     r"|(?<!\w)\$[a-z_]\w{0,64}",
-    "number": r"(?<!\w)\d{1,40}+(?:[.,:/-]\d{1,40}+){0,10}+(?!\w)",
+    "number": rf"(?<!{_LETTER})\d{{1,40}}+(?:[.,:/-]\d{{1,40}}+){{0,10}}+(?!{_LETTER})",
     "hashtag": r"(?<![\w&])[#@]\w{1,100}+",
     "emoji": "[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\u2b50\u2b55\U0001f300-\U0001faff]"
     "[\ufe0f\U0001f3fb-\U0001f3ff]{0,2}(?:\u200d[\u2600-\u27bf\U0001f300-\U0001faff]"
@@ -110,15 +113,12 @@ def values_of(lines: Sequence[str], protect: Sequence[str], symbols: Sequence[st
             for number, run in enumerate(line.split("\n")):
                 row += [(at, at + len(run), False)] * (number % 2 and bool(run))
                 at += len(run)
-    return [list(_apart(row)) for row in rows]
-
-
-def _apart(row: list[Value]) -> Iterator[Value]:
-    last = 0
-    for start, end, is_symbol in sorted(row, key=lambda value: (value[0], -value[1], not value[2])):
-        if start >= last:
-            yield start, end, is_symbol
-            last = end
+    apart: list[list[Value]] = [[] for _ in lines]
+    for row, values in zip(rows, apart, strict=True):
+        for value in sorted(row, key=lambda value: (value[0], -value[1], not value[2])):
+            if not values or value[0] >= values[-1][1]:
+                values.append(value)
+    return apart
 
 
 def numbered(line: str, values: Sequence[Value]) -> list[Span]:

@@ -50,6 +50,7 @@ def test_each_odd_case_is_one_value_wherever_it_stands(case):
     ("line", "values"),
     [
         ("100%ig, 20 %ige, 5km, v2, a < b > c, US$", ["100", "20"]),
+        ("共12个，见http://a.org。", ["12", "http://a.org"]),
         ("he said 5% of 3.14.", ["5", "3.14"]),
         ("see http://a.org/x_(y).", ["http://a.org/x_(y"]),
         ("<jane@x.org> <http://x.org>", ["jane@x.org", "http://x.org"]),
@@ -64,6 +65,7 @@ def test_what_is_no_value_stays_text(line, values):
 def test_patterns_of_ones_own_and_symbols_win_where_they_are_longer_or_equal():
     pattern = r"[A-Z]{2,4}-\d{1,8}"
     assert _texts("Größe AB-12 ⟨7⟩ and 12", ("number", pattern)) == ["AB-12", "7", "12"]
+    assert _texts("abcdefghij", ("a.{4}", "d.{5}", "h.")) == ["abcde", "hi"]  # what overlaps hides nothing
     (values,) = values_of(["{0} <b> <b"], ("placeholder", "markup"), ("{0}", "<b"))
     assert values == [(0, 3, True), (4, 7, False), (8, 10, True)]
 

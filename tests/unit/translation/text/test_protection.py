@@ -30,6 +30,7 @@ from syntaxformer.translation.protection import (
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import PlainTokenizer, SourceEncoder, TextPreparation, encode_pieces
 from syntaxformer.translation.subwords import BpeDropout, SubwordConfig, given_tokenizer, train_subwords
+from syntaxformer.translation.translator import write_side_files
 
 LINES = ["the cat sat on the mat.", "cats sit (here), a dog runs", "<b> 12 see it"]
 SYMBOL_LINES = ["a <NUM> cat.", "<NUM> b, <NUM>,<NUM> c", "a<NUM>b", "(<NUM>) <NUM>", "<NUM><NUM> <NUM>!"]
@@ -224,6 +225,27 @@ def test_a_pretrained_translator_gets_rows_for_symbols_and_keeps_its_pieces(tmp_
             texts = after.convert_ids_to_tokens(coded.ids)
             assert [text for text in texts if text in ("<NUM>", *SYMBOLS)] == re_symbols(line)
             assert after.decode(coded.ids, skip_special_tokens=True) == line
+
+
+@pytest.mark.slow
+def test_a_run_from_a_pretrained_translator_adds_rows_and_its_child_keeps_them(tmp_path):
+    host = make_translator("marian", tmp_path / "host")
+    _recipe(tmp_path)
+    (tmp_path / "start.yaml").write_text(
+        f"data: {{dir: {tmp_path}, src: en, tgt: de}}\noutput: {tmp_path / 'run'}\n"
+    )
+    settings = [f"model.init_from={host}", "data.protect=[placeholder,number]", "subwords.symbols=[<NUM>]"]
+    data = prepare(load_recipe(tmp_path / "start.yaml", settings))
+    assert data.start.n_pieces == data.start.n_known + 21
+    rows = [
+        [piece for piece in side.pieces.tolist() if piece >= data.start.n_known]
+        for side in (data.train.src, data.train.tgt)
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 3 * 2  # {0} and 3; "2" is "zwei"
+    write_side_files(host, data.info, data.encoder.tokenizer)
+    child = load_recipe(tmp_path / "start.yaml", settings[:1])
+    assert (child.data.protect, child.subwords.symbols) == (("placeholder", "number"), ("<NUM>",))
 
 
 def re_symbols(line: str) -> list[str]:

@@ -52,6 +52,7 @@ def test_each_odd_case_is_one_value_wherever_it_stands(case):
     [
         ("100%ig, 20 %ige, 5km, v2, a < b > c, US$", ["100", "20"]),
         ("共12个，见http://a.org。", ["12", "http://a.org"]),
+        ("at 10 %1$s, 5 %s", ["10", "%1$s", "5", "%s"]),
         ("he said 5% of 3.14.", ["5", "3.14"]),
         ("see http://a.org/x_(y).", ["http://a.org/x_(y"]),
         ("<jane@x.org> <http://x.org>", ["jane@x.org", "http://x.org"]),

@@ -63,6 +63,8 @@ def _is_known(pattern: str) -> str:
     times = [int(n) for braces in re.findall(r"\{[\d,]*\}", pattern) for n in re.findall(r"\d+", braces)]
     if max(times, default=0) > _MOST_TIMES:
         raise ValueError(f"expected repeats of at most {_MOST_TIMES} times, got {max(times)} in {pattern!r}.")
+    if r"\C" in pattern:
+        raise ValueError(rf"expected characters, got \C, which is a byte, in {pattern!r}.")
     try:
         is_empty = "\n" in _marked([""], pattern)[0]
     except ValueError as error:  # pyarrow's
@@ -93,7 +95,8 @@ def _marked(lines: Sequence[str], pattern: str) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def _expression(names: tuple[str, ...], are_symbols: bool) -> re.Pattern[str]:
+def expression_of(names: tuple[str, ...], are_symbols: bool) -> re.Pattern[str]:
+    """What finds symbols, the longest first, or the values of kinds."""
     if are_symbols:
         return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
     return re.compile("|".join([_SYMBOL, *(KINDS[name] for name in names if name in KINDS)]))
@@ -105,7 +108,7 @@ def values_of(lines: Sequence[str], protect: Sequence[str], symbols: Sequence[st
     expressions = [(tuple(symbols), True)] * bool(symbols) + [(tuple(protect), False)] * bool(protect)
     for names, are_symbols in expressions:
         for row, line in zip(rows, lines, strict=True):
-            matches = _expression(names, are_symbols).finditer(line)
+            matches = expression_of(names, are_symbols).finditer(line)
             row += [(*match.span(), are_symbols) for match in matches]
     for pattern in (name for name in protect if name not in KINDS):
         for row, line in zip(rows, _marked(lines, pattern), strict=True):

@@ -7,7 +7,6 @@ a pretrained encoder, and a SentencePiece model.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
@@ -28,7 +27,7 @@ from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
 from syntaxformer.runs.tokenizer_rules import MARKS, check_tokenizer
 from syntaxformer.translation.checkpoint_pieces import add_symbols, sentencepiece_tokenizer, with_symbols
-from syntaxformer.translation.protection import Symbols
+from syntaxformer.translation.protection import Symbols, expression_of
 from syntaxformer.translation.source import SPECIAL_ROLES, encode_pieces
 from syntaxformer.translation.stored import stored_folder
 
@@ -87,10 +86,8 @@ class SubwordConfig(Section):
 
 def without_symbols(lines: Iterable[str], symbols: Sequence[str]) -> Iterable[str]:
     """Lines of which no piece is learned of a symbol's characters: a space stands for each."""
-    if not symbols:
-        return lines
-    expression = re.compile("|".join(map(re.escape, sorted(symbols, key=len, reverse=True))))
-    return (expression.sub(" ", line) for line in lines)
+    expression = expression_of(tuple(symbols), are_symbols=True)
+    return (expression.sub(" ", line) for line in lines) if symbols else lines
 
 
 def size_for(n_pairs: int, n_characters: int = 0) -> int:

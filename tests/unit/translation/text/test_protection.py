@@ -76,7 +76,7 @@ def test_patterns_of_ones_own_and_symbols_win_where_they_are_longer_or_equal():
     ("pattern", "message"),
     [
         ("urls", "Nearest: url."), ("", "expected url"), ("(", "a regular expression of RE2"),
-        (r"(a)\1", "RE2"), ("(?=a)b", "RE2"), ("a{0,41}", "at most 40 times"), ("x*", "needs a character"),
+        (r"(a)\1", "RE2"), (r"x\C", "is a byte"), ("(?=a)b", "RE2"), ("a{0,41}", "at most 40 times"), ("x*", "needs a character"),
         ("a" * 101, "at most 100 characters"),
     ],
 )  # fmt: skip

@@ -53,6 +53,10 @@ def translate(
             help="Let LISA's head attend to the annotator's governors; default: as trained.",
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        Option(help="Table of what data.protect could not keep: line, what happened, text; plain or .gz."),
+    ] = None,
     device: options.DeviceOption = None,
     trust_annotator: options.TrustOption = False,
 ) -> None:
@@ -72,6 +76,7 @@ def translate(
     inputs = [source, terms, *options.factor_files(factor).values()]
     options.refuse_inputs(output, inputs)
     options.refuse_inputs(alignments, [*inputs, output], "--alignments")
+    options.refuse_inputs(report, [*inputs, output, alignments], "--report")
     if alignments is not None and markup:
         raise ConfigError(
             f"--alignments: expected none with --markup, whose tags are no words, got {alignments}. "
@@ -81,6 +86,8 @@ def translate(
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
+    if report is not None and not translator.info.protect:
+        raise ConfigError("--report: expected a model trained with data.protect, got one without it.")
     options.check_languages(translator.info, source)
     lines = standard_input() if source is None else read_lines(source)
     factors = options.read_factors(factor)
@@ -102,6 +109,8 @@ def translate(
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []
     with ExitStack() as files:
+        if report is not None:
+            results = _write_repairs(results, files.enter_context(atomic_text(report)))
         if alignments is not None:
             results = _write_links(results, files.enter_context(atomic_text(alignments)))
         rows = _rows(results, n_best, loops, moses)
@@ -162,4 +171,12 @@ def _write_links(results: Iterable[list], file: TextIO) -> Iterator[list]:
     """Write the links of each translation as it passes."""
     for hypotheses in results:
         file.writelines(f"{hypothesis.alignment or ''}\n" for hypothesis in hypotheses)
+        yield hypotheses
+
+
+def _write_repairs(results: Iterable[list], file: TextIO) -> Iterator[list]:
+    """Write what was mended in each translation as it passes: line, what, text."""
+    for number, hypotheses in enumerate(results, 1):
+        repairs = [repair for hypothesis in hypotheses for repair in hypothesis.repairs]
+        file.writelines(f"{number}\t{fault}\t{text}\n" for fault, text in repairs)
         yield hypotheses

@@ -215,6 +215,7 @@ class TranslatorEngine(Engine):
             translation = Translation(text=best[0].text)
             if settings.alignments and (words := best[0].alignment) is not None:
                 translation.words = WordAlignment(source=words.src, target=words.tgt, links=words.links)
+            translation.repairs = [*map(list, best[0].repairs)] or None
             if n_best > 1 or scores:
                 translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
             translation.truncated = source.is_cut is not None and bool(source.is_cut[row])

@@ -115,6 +115,9 @@ class Translation(BaseModel):
     """The translation of one text."""
 
     text: str = Field(description="the best translation")
+    repairs: list[Pair] | None = Field(
+        default=None, description="lost, doubled, …, with the protected text that it concerns, of the best"
+    )
     hypotheses: list[Hypothesis] | None = Field(default=None, description="best first, with n_best or scores")
     source: Source | None = None
     alignment: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = Field(

@@ -85,7 +85,7 @@ def cross_attention(
         (hypotheses,) = translator.translate([line], user_factors=factors)
         translation = hypotheses[0].text
     source = translator.encode([line], factors)
-    attentions, (target,) = _cross_attentions(translator, source, [translation])
+    attentions, (target,) = _cross_attentions(translator, source, [line], [translation])
     linked, chosen = None, translator.info.alignment
     if chosen is not None:
         steps = np.minimum(np.arange(len(target)) + chosen.shift, len(target) - 1)
@@ -101,17 +101,16 @@ def cross_attention(
 
 
 def _cross_attentions(
-    translator: Translator, source: EncodedText, targets: Sequence[str]
+    translator: Translator, source: EncodedText, lines: Sequence[str], targets: Sequence[str]
 ) -> tuple[Sequence[Tensor], list[list[int]]]:
     """Attention of each layer, `[sentences, heads, tgt, src]`, and the target pieces with their end pieces.
 
     Targets are readable text, which is split into the pieces that the decoder writes.
     """
-    model, info = translator.model, translator.info
-    prepared = info.preparation(info.tgt).prepare(targets)
+    model = translator.model
     most = longest_input(model) - 1  # of a text that is cut into more pieces than the network has positions
-    encodings = encode_pieces(translator.encoder.target_tokenizer, prepared.texts)
-    pieces = [[*coded.ids[: min(most, len(coded.ids) - 1)], coded.ids[-1]] for coded in encodings]
+    coded = translator.target_pieces(lines, targets)
+    pieces = [[*ids[: min(most, len(ids) - 1)], ids[-1]] for ids in coded]
     longest = max(map(len, pieces))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
     batch = source_batch(source, range(len(pieces)), source_pad_id(model))
@@ -226,7 +225,8 @@ def attention_spread(
     for start in track(range(0, len(order), BATCH_LINES), "attention", unit="batches"):
         rows = [int(row) for row in order[start : start + BATCH_LINES]]
         source = translator.encode([lines[row] for row in rows])
-        layers, pieces = _cross_attentions(translator, source, [targets[row] for row in rows])
+        sides = ([texts[row] for row in rows] for texts in (lines, targets))
+        layers, pieces = _cross_attentions(translator, source, *sides)
         if not -len(layers) <= layer < len(layers):
             raise ConfigError(f"layer: expected {-len(layers)} to {len(layers) - 1}, got {layer}.")
         of_layer = layers[layer].float().cpu().numpy()

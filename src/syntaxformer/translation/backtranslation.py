@@ -35,7 +35,7 @@ def backtranslate(
 
     `translator`, loaded from the folder `model`, reads the language of the text `mono`; `factors` are files
     of the user's own factors of it, and `search` settings of `Translator.translate`. Pairs with an empty
-    side, copies and loops are left out. A run that was killed is continued.
+    side, copies, loops and repairs are left out. A run that was killed is continued.
 
     Returns:
         The content of `backtranslation.json`: the endings of the translated and the real side, what the pairs
@@ -120,4 +120,6 @@ def _fault(line: str, best: Any) -> str | None:
         return EMPTY
     if LOST in line or LOST in best.text:  # bytes that are no UTF-8, or a mono text that lost characters
         return "with U+FFFD"
+    if best.repairs:
+        return "with what data.protect could not keep"
     return "with a loop" if best.loops else COPY if is_copy(best.text, line) else None

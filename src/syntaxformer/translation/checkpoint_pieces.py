@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -99,12 +100,13 @@ class Checkpoint:
                 start += len(lines)
         return counts, rows
 
-    def with_characters(self, characters: Iterable[str]) -> Checkpoint:
-        """The same with a piece for each of some characters, after all others."""
+    def with_characters(self, characters: Iterable[str], are_symbols: bool = False) -> Checkpoint:
+        """The same with a piece for each of some characters, or symbols, after all others."""
         added = sorted(characters)
         pieces = {character: self.n_pieces + number for number, character in enumerate(added)}
-        source, target = (_extended(tokenizer, pieces) for tokenizer in (self.source, self.target))
-        return replace(self, source=source, target=target)
+        sides = (_extended(tokenizer, pieces) for tokenizer in (self.source, self.target))
+        sides = (add_symbols(tokenizer, added if are_symbols else ()) for tokenizer in sides)
+        return replace(self, **dict(zip(("source", "target"), sides, strict=True)))
 
 
 def host_config(path: str) -> Any:
@@ -221,7 +223,7 @@ def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
 
 def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     """A fast tokenizer of one side, without what frames a line, truncation and padding."""
-    names = {*map(str, tokenizer.all_special_tokens), *_codes_of(tokenizer).values()}
+    names, of_user = {*map(str, tokenizer.all_special_tokens), *_codes_of(tokenizer).values()}, set[str]()
     if tokenizer.is_fast:
         backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         backend.no_truncation()
@@ -229,12 +231,12 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     elif hasattr(tokenizer, "spm_files"):  # Marian
         is_apart = side == "target" and tokenizer.separate_vocabs
         ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
-        backend = _rebuilt(
-            read_sentencepiece(Path(tokenizer.spm_files[side == "target"]).read_bytes()), ids, names
-        )
+        proto = read_sentencepiece(Path(tokenizer.spm_files[side == "target"]).read_bytes())
+        backend, of_user = _rebuilt(proto, ids, names), _symbols_of(proto)
     elif hasattr(tokenizer, "spm_file"):  # M2M100
         ids = {**tokenizer.encoder, **tokenizer.lang_token_to_id}
-        backend = _rebuilt(read_sentencepiece(Path(tokenizer.spm_file).read_bytes()), ids, names)
+        proto = read_sentencepiece(Path(tokenizer.spm_file).read_bytes())
+        backend, of_user = _rebuilt(proto, ids, names), _symbols_of(proto)
     else:
         raise ConfigError(
             "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
@@ -242,7 +244,10 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
         )
     special = [AddedToken(name, special=True, normalized=False) for name in sorted(names)]
     backend.add_special_tokens([token for token in special if backend.token_to_id(token.content) is not None])
-    return _specials_are_no_text(backend)
+    roles = {str(piece) for piece in tokenizer.special_tokens_map.values() if isinstance(piece, str)}
+    symbols = {name for name in names - roles if not _OF_GAPS.match(name)} - {*_codes_of(tokenizer).values()}
+    symbols = {name for name in symbols | of_user if backend.token_to_id(name) is not None}
+    return with_symbols(_specials_are_no_text(backend), symbols, "model.init_from")
 
 
 def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
@@ -262,17 +267,15 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
     backend = _rebuilt(proto, {name: number for number, name in enumerate(names)})
     special = [piece.piece for piece in proto.pieces if piece.type in (_UNKNOWN, _CONTROL)]
     backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
-    backend = with_symbols(
-        _specials_are_no_text(backend), {piece.piece for piece in proto.pieces if piece.type == _OF_USER}
-    )
+    backend = with_symbols(_specials_are_no_text(backend), _symbols_of(proto), "subwords.tokenizer")
     return backend, {role: names[number] for role, number in ids.items() if number >= 0}
 
 
-def with_symbols(backend: Tokenizer, symbols: Collection[str]) -> Tokenizer:
+def with_symbols(backend: Tokenizer, symbols: Collection[str], key: str) -> Tokenizer:
     """The tokenizer with pieces of its own as text: each is found whole, and is part of the output.
 
     Raises:
-        ConfigError: Its other parts cut a symbol, or lose it.
+        ConfigError: Its other parts cut a symbol, or lose it; the message begins with `key`.
     """
     if not symbols:
         return backend
@@ -281,18 +284,45 @@ def with_symbols(backend: Tokenizer, symbols: Collection[str]) -> Tokenizer:
     state = json.loads(backend.to_str().replace('"prepend_scheme":"always"', '"prepend_scheme":"first"'))
     for added in state["added_tokens"]:
         if added["content"] in symbols:
-            added |= {"special": False, "normalized": True}
+            added |= {"special": False, "normalized": True, "single_word": False}
+            added |= {"lstrip": False, "rstrip": False}
     if state["normalizer"] == {"type": "Prepend", "prepend": " "}:  # a symbol would begin with it
         state["normalizer"] = None
+    steps = (state["pre_tokenizer"] or {}).get("pretokenizers", ())
+    if [step["type"] for step in steps] == ["WhitespaceSplit", "Metaspace"]:  # in which all words are first
+        state["pre_tokenizer"], before = steps[1], state["normalizer"]
+        spaces = [{"type": "Strip", "strip_left": True, "strip_right": True}, _SINGLE_SPACES]
+        state["normalizer"] = {"type": "Sequence", "normalizers": [*([before] if before else []), *spaces]}
     backend = Tokenizer.from_str(json.dumps(state))
     for symbol in sorted(symbols):
         ids = backend.encode(f"a {symbol} a", add_special_tokens=False).ids
         if backend.token_to_id(symbol) not in ids or symbol not in backend.decode(ids):
             raise ConfigError(
-                f"subwords.tokenizer: expected {symbol}, a special piece without a role, whole in text, got "
-                "it in pieces. Leave it out of additional_special_tokens."
+                f"{key}: expected {symbol} whole in text, got it in pieces from this tokenizer. "
+                "Leave it out of the symbols, or of additional_special_tokens."
             )
     return backend
+
+
+_SINGLE_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+
+_OF_GAPS = re.compile(r"<(extra_id|unk|mask)_\d+>|madeupword\d+")
+"""Pieces of pretraining, which are in no text."""
+
+
+def add_symbols(
+    tokenizer: PreTrainedTokenizerFast, symbols: Collection[str], key: str = "subwords.symbols"
+) -> PreTrainedTokenizerFast:
+    """The tokenizer with symbols, see `with_symbols`; those that are no pieces yet come behind all."""
+    if not symbols:
+        return tokenizer
+    backend = with_symbols(tokenizer.backend_tokenizer, symbols, key)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **special_pieces(tokenizer))
+
+
+def _symbols_of(proto: Any) -> set[str]:
+    """The user-defined pieces of a SentencePiece model."""
+    return {piece.piece for piece in proto.pieces if piece.type == _OF_USER}
 
 
 _TEXT, _UNKNOWN, _CONTROL, _OF_USER = 1, 2, 3, 4

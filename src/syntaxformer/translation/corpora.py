@@ -25,6 +25,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
 from syntaxformer.base.languages import given_language, language_of_side
 from syntaxformer.runs.config import Section
+from syntaxformer.translation.protection import KINDS, Protected
 from syntaxformer.translation.source import TextPreparation, detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
 from syntaxformer.translation.terms import TermStyle
@@ -128,6 +129,12 @@ class CorpusConfig(Section):
     lowercase: bool = Field(
         False, description="subwords see lower case; the annotator and the factor `case` see the original"
     )
+    protect: Protected = Field(
+        (),
+        description=f"what is not translated, of {', '.join(KINDS)} and your own patterns (RE2): written as "
+        "numbered symbols where both sides have it, and put back; annotators see the text; in a run with "
+        "model.init_from that of its start",
+    )
     factor_files: dict[str, str] = Field(
         default_factory=dict,
         description="your own factors: name → file ending; DIR/SPLIT.ENDING has a value for each source word",
@@ -155,6 +162,8 @@ class CorpusConfig(Section):
     cache: Path | None = Field(
         None, description="folder for tagged and encoded text; null: the user's cache folder"
     )
+    _symbols: tuple[str, ...] = ()
+    """Those of `subwords.symbols`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> CorpusConfig:
@@ -209,7 +218,7 @@ class CorpusConfig(Section):
         language = language_of_side(self, ending).code or ending
         options = (self.tokenized, self.unescape, self.moses, self.lowercase)
         plain, nfc = bool(self.normalize_punctuation), self.normalize == "nfc"
-        return TextPreparation(language, *options, plain, nfc)
+        return TextPreparation(language, *options, plain, nfc, self._symbols, self.protect)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ EMPTY, DUPLICATE, RATIOS = "with an empty side", "duplicates of an earlier pair"
 COPY, SCRIPT, LANGUAGE = "untranslated copies", "in another script", "in another language"
 TABS, UNKNOWN, LONG = "with tabs", "with characters unknown to the tokenizer", "longer than the model takes"
 HELD_OUT = "that are also in {}"
+UNSHARED = "with values of data.protect on one side only"
 ESCAPES, MARKS, MARKUP = "with escapes such as &apos;", "with marks of subwords", "with markup"
 TWICE, UNREADABLE, SHIFTED = "encoded twice (Ã¤)", "with U+FFFD", "shifted by a line or more"
 _LATE = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
@@ -57,6 +58,7 @@ CHECKS = {
 _SUSPECT = re.compile(f"[&@▁#<ÃÂâÐÑ{LOST}]")
 """What a side with such a fault has, which is quickly found."""
 REMEDIES = {fault: remedy for fault, (_, remedy) in CHECKS.items()}
+REMEDIES[UNSHARED] = "they stay text"
 REMEDIES[SHIFTED] = "find the missing line at their start"
 WINDOW, N_WINDOWS, LARGEST_SHIFT = 100, 200, 3
 """Pairs that are looked at together for a shift, how many such windows, and lines that a side is moved."""
@@ -217,6 +219,8 @@ def report_train(
     report = report_pairs(name, (text.src, text.tgt), languages, held_out, text.rows, config.clean)
     report.notes += notes
     report.faults.pop(TABS)  # they are spaces by now, and counted
+    if "markup" in config.protect:
+        report.faults.pop(MARKUP)
     if config.clean:
         report.kept = sorted({*range(len(text))} - report.bad_rows())
         n_out = len(text) - len(report.kept)

@@ -72,6 +72,7 @@ class Hypothesis:
         loops: Whether it is a loop, see `is_loop`; the translator says so.
         attention: That of the aligning head, one row for each piece, if it was asked for.
         alignment: The links between words that the translator makes of it.
+        repairs: What was mended of what `data.protect` keeps: "lost", "doubled", … with its text.
     """
 
     text: str = ""
@@ -80,6 +81,7 @@ class Hypothesis:
     loops: bool = False
     attention: PieceAttention | None = field(default=None, repr=False, compare=False)
     alignment: Alignment | None = None
+    repairs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from syntaxformer.translation.checkpoint import stored_infusion
 from syntaxformer.translation.checkpoint_pieces import (
     N_COMPARED,
     Checkpoint,
+    add_symbols,
     compare,
     of_own_folder,
     open_checkpoint,
@@ -58,8 +59,9 @@ from syntaxformer.translation.corpora import (
     read_split,
     read_train,
 )
-from syntaxformer.translation.data_report import UNKNOWN, DataReport, add_long, report_train
-from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, TextPreparation, encode_pieces
+from syntaxformer.translation.data_report import UNKNOWN, UNSHARED, DataReport, add_long, report_train
+from syntaxformer.translation.protection import SYMBOLS
+from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
@@ -78,6 +80,7 @@ from syntaxformer.translation.subwords import (
     size_for,
     stored_subwords,
     train_subwords,
+    without_symbols,
 )
 from syntaxformer.translation.terms import read_terms, teach
 from syntaxformer.translation.translator import FolderInfo, load_source_encoder, read_info
@@ -89,6 +92,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("syntaxformer.data")
 
+SIDES = ("src", "tgt")
 PHRASES = ("word_depths", "gap_depths", "gap_heads")
 _OF_LINES = {"label": "labels", "own": "own"}
 """What a file's name begins with → a field of `LineSyntax`, with values of each line."""
@@ -115,29 +119,29 @@ def get_tokenizers(
         ConfigError: As `given_tokenizer` and `encoder_tokenizer`.
     """
     raw = not (corpus.tokenized or corpus.moses)
-    sides = {"src": (text.src, corpus.src), "tgt": (text.tgt, corpus.tgt)}
-    sides = {name: (lines, corpus.preparation(ending)) for name, (lines, ending) in sides.items()}
+    symbols = (*config.symbols, *(SYMBOLS if corpus.protect else ()))
 
     def learn(*names: str) -> PreTrainedTokenizerFast:
         key = "target_vocab_size" if names == ("tgt",) and config.target_vocab_size else "vocab_size"
         size = getattr(config, key)
         if size is None:
-            lines = chain.from_iterable(sides[name][0] for name in names)
+            lines = chain.from_iterable(getattr(text, name) for name in names)
             chosen_for = len(text), len(set(chain.from_iterable(lines)))
             size = size_for(*chosen_for)
             _log.info("subwords.vocab_size: %d, chosen for %d pairs and %d characters", size, *chosen_for)
         settings = config.model_copy(update={"vocab_size": size})
 
         def train() -> PreTrainedTokenizerFast:
-            parts = (lines for name in names for lines in prepared_parts(*sides[name]))
-            return train_subwords(chain.from_iterable(parts), settings, raw, key)
+            parts = (lines for name in names for lines in prepared_parts(text, corpus, name))
+            lines = without_symbols(chain.from_iterable(parts), symbols)
+            return train_subwords(lines, settings, raw, key)
 
         if not isinstance(text.src, StoredLines):
-            return train()
-        prepared = {name: asdict(sides[name][1]) for name in names}
+            return add_symbols(train(), symbols)
+        prepared = {name: asdict(corpus.preparation(getattr(corpus, name))) for name in names}
         made_from = {"text": text.sha256, "raw": raw, "sides": prepared}
         made_from |= settings.model_dump(mode="json", exclude={"dropout"})
-        return stored_subwords(corpus.cache, made_from, train)
+        return add_symbols(stored_subwords(corpus.cache, made_from, train), symbols)
 
     if any(pretrained):
         of_source, of_target = pretrained
@@ -147,10 +151,10 @@ def get_tokenizers(
         )
     if config.tokenizer is None:
         return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
-    tokenizer = given_tokenizer(config.tokenizer)
-    for side in sides.values():
+    tokenizer = add_symbols(given_tokenizer(config.tokenizer), symbols)
+    for side in SIDES:
         n_lines, n_lost, example = 0, 0, ""
-        for lines in prepared_parts(*side):
+        for lines in prepared_parts(text, corpus, side):
             ids = [encoding.ids for encoding in encode_pieces(tokenizer, lines)]
             again = tokenizer.batch_decode(ids, skip_special_tokens=True)
             n_lines += len(lines)
@@ -165,10 +169,14 @@ def get_tokenizers(
     return tokenizer, None
 
 
-def prepared_parts(lines: Sequence[str], preparation: TextPreparation) -> Iterator[list[str]]:
-    """Lines as subwords see them, `CHUNK_LINES` at a time."""
-    for start in range(0, len(lines), CHUNK_LINES):
-        yield preparation.prepare(lines[start : start + CHUNK_LINES]).texts
+def prepared_parts(text: ParallelText, corpus: CorpusConfig, side: str) -> Iterator[list[str]]:
+    """The lines of a side, "src" or "tgt", as subwords see them, `CHUNK_LINES` at a time."""
+    preparation, spans = corpus.preparation(getattr(corpus, side)), None
+    for start in range(0, len(text), CHUNK_LINES):
+        rows = slice(start, start + CHUNK_LINES)
+        if preparation.protect:
+            spans = preparation.shared_spans(text.src[rows], text.tgt[rows])[SIDES.index(side)]
+        yield preparation.prepare(getattr(text, side)[rows], spans).texts
 
 
 def annotated_columns(
@@ -388,8 +396,12 @@ def encoded_chunks(
     for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
         tagging = partial(_tagged, cut, text.tag, max(0, n_plain - start))
-        src = encoder.encode(lines[0], columns[number] if columns else None, cut=tagging)
-        tgt = target.encode(lines[1], target_columns[number] if target_columns else None, cut=cut)
+        spans = [None, None]
+        if encoder.preparation.protect:
+            *spans, _ = encoder.preparation.shared_spans(*lines)
+        src = encoder.encode(lines[0], columns[number] if columns else None, cut=tagging, spans=spans[0])
+        of_words = target_columns[number] if target_columns else None
+        tgt = target.encode(lines[1], of_words, cut=cut, spans=spans[1])
         filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])
         fitting = np.maximum(src.lengths, tgt.lengths) <= limit
         bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
@@ -692,12 +704,18 @@ def _report_pieces(
 ) -> None:
     """Add pairs that are too long, or have characters that a tokenizer of the user's does not know."""
     data, tokenizers = recipe.data, (encoder.tokenizer, target.tokenizer)
-    sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
-    add_long(report, zip(tokenizers, [prepared_parts(*side) for side in sides], strict=True), data.max_pieces)
+    parts = [prepared_parts(text, data, side) for side in SIDES]
+    add_long(report, zip(tokenizers, parts, strict=True), data.max_pieces)
     if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
-        lines = [prepared_parts(*side) for side in sides]
+        lines = [prepared_parts(text, data, side) for side in SIDES]
         rows = Checkpoint("", *tokenizers, 0, 0).missing_characters(lines, spelled=False)[1]
         report.add(UNKNOWN, {*rows})
+    if data.protect:
+        parts = [slice(start, start + CHUNK_LINES) for start in range(0, len(text), CHUNK_LINES)]
+        parts = [encoder.preparation.shared_spans(text.src[part], text.tgt[part]) for part in parts]
+        n_shared = sum(symbol in SYMBOLS for src, *_ in parts for spans in src for *_, symbol in spans)
+        report.add(UNSHARED, np.flatnonzero([n for *_, unlike in parts for n in unlike]).tolist())
+        report.notes.append(f"data.protect: {n_shared:,} values of both sides are written as symbols.")
 
 
 def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
@@ -729,16 +747,22 @@ def _new_encoder(
     report: DataReport,
 ) -> tuple[SourceEncoder, Checkpoint | None]:
     """Pieces and factors of a run: learned on its text, or those of the translator that it starts from."""
-    data = recipe.data
+    data, symbols = recipe.data, (*recipe.subwords.symbols, *(SYMBOLS if recipe.data.protect else ()))
     if start is None:
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
         tokenizer.backend_tokenizer.add_special_tokens([data.tag] if data.tag else [])
     else:
-        if recipe.model.add_characters and parent is not None and parent.own_target and not recipe.is_hosted:
+        symbols = [name for name in symbols if name not in start.source.get_vocab()]
+        adds = {
+            "model.add_characters": recipe.model.add_characters,
+            "subwords.symbols, data.protect": symbols,
+        }
+        if parent is not None and parent.own_target and not recipe.is_hosted and any(adds.values()):
+            key = next(key for key in adds if adds[key])
             raise ConfigError(
-                "model.add_characters: expected false, as the sides of model.init_from have two vocabularies."
+                f"{key}: expected no new pieces, as the sides of model.init_from have two vocabularies."
             )
-        start = fit_characters(start, text, data, recipe.model.add_characters, report)
+        start = fit_characters(start, text, data, recipe.model.add_characters, report, symbols)
         tokenizer, own_target = start.source, start.target
     vocabularies = build_vocabularies(annotation.train or [], annotation.factors, recipe.embedding.min_count)
     if parent is not None:
@@ -772,7 +796,7 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     encoder = load_source_encoder(Path(path), info)
     problems = [
         f"data.{key}: expected {value}, as model.init_from was trained with it, got {getattr(data, key)}."
-        for key in _PREPARATION_KEYS
+        for key in (*_PREPARATION_KEYS, *(["protect"] if info.protect else []))
         if (value := getattr(info, key)) != getattr(data, key)
     ]
     if info.terms != (style := data.term_style if data.terms is not None else None):
@@ -797,15 +821,22 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
 
 
 def fit_characters(
-    start: Checkpoint, text: ParallelText, data: CorpusConfig, adds: bool, report: DataReport
+    start: Checkpoint,
+    text: ParallelText,
+    data: CorpusConfig,
+    adds: bool,
+    report: DataReport,
+    symbols: Collection[str] = (),
 ) -> Checkpoint:
     """Count the characters of the training text that a tokenizer does not know; add them if that is asked.
 
-    This also compares a tokenizer that had to be rebuilt with the original.
+    This also compares a tokenizer that had to be rebuilt with the original, and adds the `symbols`.
     """
     sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
-    compare(start, [preparation.prepare(lines[:N_COMPARED]).texts for lines, preparation in sides])
-    counts, rows = start.missing_characters([prepared_parts(*side) for side in sides])
+    plain = ((lines[:N_COMPARED], replace(side, symbols=(), protect=())) for lines, side in sides)
+    compare(start, [preparation.prepare(lines).texts for lines, preparation in plain])
+    start = start.with_characters(symbols, are_symbols=True) if symbols else start
+    counts, rows = start.missing_characters([prepared_parts(text, data, side) for side in SIDES])
     report.add(UNKNOWN, set(rows))
     if not counts:
         return start
@@ -831,7 +862,7 @@ def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
 
 
 _PREPARATION_KEYS = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation", "normalize")
-_DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", *_PREPARATION_KEYS}
+_DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", "protect", *_PREPARATION_KEYS}
 
 
 def _info(
@@ -844,6 +875,7 @@ def _info(
 ) -> FolderInfo:
     info = FolderInfo(
         **recipe.data.model_dump(include=_DATA_KEYS, exclude_none=True),
+        symbols=recipe.subwords.symbols,
         forced=recipe.annotation.force,
         annotator=None if annotator is None else stored_name(annotator.name),
         annotator_version=None if annotator is None else annotator.version,

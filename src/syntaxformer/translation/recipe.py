@@ -262,7 +262,9 @@ class Recipe(RunConfig):
             if problems := problems + recipe.problems():
                 raise ConfigError(problems)
         annotation = recipe.annotation.model_copy(update={"annotator": recipe.annotator_name()})
-        return recipe.model_copy(update={"annotation": annotation})
+        data = recipe.data.model_copy()
+        data._symbols = recipe.subwords.symbols
+        return recipe.model_copy(update={"annotation": annotation, "data": data})
 
     @property
     def start(self) -> str | None:
@@ -299,8 +301,10 @@ class Recipe(RunConfig):
             for key, value in refused.items()
             if value
         ]
-        if self.subwords != SubwordConfig(dropout=self.subwords.dropout):
-            problems.append("subwords: expected none with model.init_from, whose pieces are kept.")
+        if self.subwords != SubwordConfig(dropout=self.subwords.dropout, symbols=self.subwords.symbols):
+            problems.append(
+                "subwords: expected symbols and dropout alone with model.init_from, whose pieces are kept."
+            )
         if training.lora is not None and training.average > 1:
             problems.append(
                 f"training.average: expected 1 with training.lora, got {training.average}: the mean of "
@@ -311,6 +315,17 @@ class Recipe(RunConfig):
     def problems(self) -> list[str]:
         """Settings that do not fit each other: factors, shapes, syntax, tables, and last the annotators."""
         problems = [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
+        clean, symbols = self.data.preparation(self.data.src).clean, self.subwords.symbols
+        if unclean := [symbol for symbol in symbols if clean(symbol) != symbol]:
+            problems.append(
+                f"subwords.symbols: expected them as data.normalize and data.unescape leave them, got "
+                f"{unclean[0]!r}, which no line has after them. Give {clean(unclean[0])!r}."
+            )
+        if self.pretrained_embeddings and (symbols or self.data.protect):
+            problems.append(
+                "subwords.symbols, data.protect: expected none with pretrained_embeddings, whose tables have "
+                "no rows for new pieces."
+            )
         if not problems and not self.is_hosted:
             word_width, d_model = self.width_plan().word_width, self.model.d_model
             section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
@@ -327,6 +342,8 @@ class Recipe(RunConfig):
                 "data.terms: expected an infusion.kind that joins factors to pieces, got prepend, whose tags "
                 "are pieces. Take another, such as add."
             ]
+        if self.data.terms is not None and self.data.protect:
+            return ["data.protect: expected none with data.terms, whose translations it would number, too."]
         if self.data.terms is not None and self.parse_task is not None:
             return [
                 "data.terms: expected no parse_task, which would write the translations of terms, got it."
@@ -486,6 +503,13 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
     if "normalize" not in recipe.data.model_fields_set and (Path(path) / TRANSLATOR).is_file():
         # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
         data["normalize"] = read_json(Path(path) / TRANSLATOR).get("normalize", "none")
+    subwords = recipe.subwords
+    if (Path(path) / TRANSLATOR).is_file():
+        info = read_json(Path(path) / TRANSLATOR)
+        if "protect" not in recipe.data.model_fields_set:
+            data["protect"] = tuple(info.get("protect", ()))
+        symbols = tuple(dict.fromkeys((*info.get("symbols", ()), *subwords.symbols)))
+        subwords = subwords.model_copy(update={"symbols": symbols})
     infusion, parent = recipe.infusion, stored["infusion"]
     listed = infusion.embedding or EmbeddingConfig()
     if is_hosted:
@@ -520,6 +544,7 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
         except ConfigError as error:
             problems += error.problems
     update = {"model": model, "data": recipe.data.model_copy(update=data), "infusion": infusion}
+    update["subwords"] = subwords
     return recipe.model_copy(update=update), problems
 
 

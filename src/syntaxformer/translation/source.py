@@ -3,8 +3,8 @@
 Training and translation both use this code: a model folder stores exactly the parts of a `SourceEncoder`.
 
 The annotator reads the raw line. The tokenizer reads the prepared line, which may differ from it by entities,
-Moses' tokenisation and lower case. Prepared lines record which raw characters theirs stand for, so that words
-of the raw line and pieces of the prepared line can be aligned by offsets.
+Moses' tokenisation, lower case and what is protected. Prepared lines record which raw characters theirs stand
+for, so that words of the raw line and pieces of the prepared line can be aligned by offsets.
 
 With infusion kind `prepend`, tags are separate pieces before their words. Their ids follow those of the word
 vocabulary, so no word is taken for a tag, and the target side has none. A tag counts as the first piece of
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
@@ -41,6 +41,7 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, TagPlace
 from syntaxformer.syntax.ragged import Ragged, splits_of
+from syntaxformer.translation.protection import UNUSED_SYMBOL, Span, numbered, shared_spans, values_of
 from syntaxformer.trees.locate import given_words, plain_form, spans_of_given_words
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class TextPreparation:
         lowercase: Subwords are made from the line in lower case; the annotator sees the original.
         punctuation: Subwords are made from the line with Moses' plain forms of quotes, dashes and spaces.
         nfc: The line is brought to its `plain_form`, with single spaces; if `tokenized`, each word is.
+        symbols: Pieces of the user's, which stay as they are.
+        protect: Kinds and patterns of what is written as numbered symbols, see `protection`.
     """
 
     language: str = "en"
@@ -117,6 +120,8 @@ class TextPreparation:
     lowercase: bool = False
     punctuation: bool = False
     nfc: bool = False
+    symbols: tuple[str, ...] = ()
+    protect: tuple[str, ...] = ()
 
     def clean(self, line: str) -> str:
         """Clean a raw line for the annotator."""
@@ -141,8 +146,32 @@ class TextPreparation:
             places = _single_spaces(line)[places]
         return [(int(places[start]), int(places[end])) for start, end in offsets]
 
-    def prepare(self, lines: Sequence[str]) -> PreparedLines:
-        """Prepare clean lines for the tokenizer."""
+    def spans(self, lines: Sequence[str]) -> list[list[Span]] | None:
+        """What is replaced in each clean source line; None if there is nothing to replace in any."""
+        if self.protect or (self.symbols and (self.moses or self.punctuation or self.lowercase)):
+            found = values_of(lines, self.protect, self.symbols)
+            return [numbered(line, values) for line, values in zip(lines, found, strict=True)]
+        return None
+
+    def protected(self, lines: Sequence[str]) -> list[list[tuple[str, str]]]:
+        """The values of each clean source line with their symbols, "" for those that stay text."""
+        rows = []
+        for line, values in zip(lines, values_of(lines, self.protect, self.symbols), strict=True):
+            symbols = {start: symbol for start, _, symbol in numbered(line, values)}
+            texts = [(start, line[start:end]) for start, end, is_symbol in values if not is_symbol]
+            rows.append([(symbols.get(start, ""), text) for start, text in texts])
+        return rows
+
+    def shared_spans(
+        self, sources: Sequence[str], targets: Sequence[str]
+    ) -> tuple[list[list[Span]], list[list[Span]], list[int]]:
+        """See `protection.shared_spans`."""
+        return shared_spans(sources, targets, self.protect, self.symbols)
+
+    def prepare(self, lines: Sequence[str], spans: Sequence[Sequence[Span]] | None = None) -> PreparedLines:
+        """Prepare clean lines for the tokenizer; `spans`: what to replace in each, None for `self.spans`."""
+        if (spans := self.spans(lines) if spans is None else spans) is not None:
+            return _with_symbols(self, lines, spans)
         if not self.moses and not self.punctuation:
             return PreparedLines([lower_case(line) for line in lines] if self.lowercase else list(lines))
         split = list(lines)
@@ -229,6 +258,37 @@ def offsets_in(raw: str, text: str, offsets: NDArray[np.int32]) -> NDArray[np.in
             of_word = slice(*word.span())
             starts[of_word], ends[of_word] = (place + run.start() for place in _places(run[0], word[0]))
     return PreparedLines([text], [(starts, ends)]).to_raw(offsets, np.array([0, len(offsets)]))
+
+
+_MASK = "\U0010fffd"
+"""Stands for a symbol in what Moses and lower case would change."""
+
+
+def _with_symbols(
+    preparation: TextPreparation, lines: Sequence[str], spans: Sequence[Sequence[Span]]
+) -> PreparedLines:
+    """Prepare lines with symbols in the place of spans; each character of a symbol covers the whole span."""
+    masked, borders = [], []
+    for line, row in zip(lines, spans, strict=True):
+        line = line.replace(_MASK, "\ufffd")
+        line = UNUSED_SYMBOL.sub("[", line) if preparation.protect else line  # no text spells a symbol
+        starts, stays = np.arange(len(line) + 1, dtype=np.int32), np.ones(len(line) + 1, bool)
+        ends, runs, last = starts + 1, list[str](), 0
+        for start, end, _ in row:
+            runs += line[last:start], _MASK
+            ends[start], stays[start + 1 : end], last = end, False, end
+        masked.append("".join([*runs, line[last:]]))
+        borders.append((starts[stays], ends[stays]))
+    texts, places, prepared = [], [], replace(preparation, symbols=(), protect=()).prepare(masked)
+    for number, (text, (starts, ends)) in enumerate(zip(prepared.texts, borders, strict=True)):
+        if prepared.places is not None:
+            first, last = prepared.places[number]
+            starts, ends = starts[first], np.where(last > first, ends[last - 1], starts[first])
+        symbols, widths = [symbol for *_, symbol in spans[number]], np.ones(len(text), np.int64)
+        widths[[at for at, character in enumerate(text) if character == _MASK]] = [*map(len, symbols)]
+        texts.append("".join(chain(*zip(text.split(_MASK), [*symbols, ""], strict=True))))
+        places.append(tuple(np.repeat(side[: len(text)], widths) for side in (starts, ends)))
+    return PreparedLines(texts, places)
 
 
 @dataclass(frozen=True)
@@ -428,8 +488,9 @@ class SourceEncoder:
         longest: int | None = None,
         cut: Cutter = encode_pieces,
         with_offsets: bool = False,
+        spans: Sequence[Sequence[Span]] | None = None,
     ) -> EncodedText:
-        """Encode raw lines, with their annotation if there are factors or trees.
+        """Encode raw lines, with their annotation if there are factors or trees; `spans` as in `prepare`.
 
         Lines are cut to `longest` pieces, tags included, and keep the pieces of their end; None cuts none.
 
@@ -441,7 +502,7 @@ class SourceEncoder:
         if self.needs_words and words is None:
             names = ", ".join([*self.factors, *self.syntax.needs])
             raise ValueError(f"words: expected an annotation for the factors {names}, got none.")
-        prepared = self.preparation.prepare(lines)
+        prepared = self.preparation.prepare(lines, spans)
         encodings = cut(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for encoding in encodings for piece in encoding.ids), np.int32)
         splits = splits_of([len(encoding.ids) for encoding in encodings])

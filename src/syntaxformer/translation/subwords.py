@@ -26,7 +26,8 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
 from syntaxformer.runs.tokenizer_rules import MARKS, check_tokenizer
-from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer, with_symbols
+from syntaxformer.translation.checkpoint_pieces import add_symbols, sentencepiece_tokenizer, with_symbols
+from syntaxformer.translation.protection import Symbols, expression_of
 from syntaxformer.translation.source import SPECIAL_ROLES, encode_pieces
 from syntaxformer.translation.stored import stored_folder
 
@@ -60,10 +61,13 @@ class SubwordConfig(Section):
         False, description="learn them on all training pairs, also where data.fraction takes a share"
     )
     min_frequency: int = Field(2, ge=1, description="with kind=bpe: a merge must occur this often")
+    symbols: Symbols = Field(
+        (), description="texts that are one piece each, wherever they stand: [<num>, {0}]"
+    )
     tokenizer: str | None = Field(
         None,
         description="folder of an existing tokenizer, a SentencePiece .model, or tokenizer.json; of the "
-        "other settings of subwords only dropout then has an effect; null: learn a tokenizer",
+        "other settings of subwords only symbols and dropout then have an effect; null: learn a tokenizer",
     )
     dropout: float = Field(
         0.0,
@@ -78,6 +82,12 @@ class SubwordConfig(Section):
         if self.joint and self.target_vocab_size:
             raise ValueError("target_vocab_size: expected joint=false beside it, got true.")
         return self
+
+
+def without_symbols(lines: Iterable[str], symbols: Sequence[str]) -> Iterable[str]:
+    """Lines of which no piece is learned of a symbol's characters: a space stands for each."""
+    expression = expression_of(tuple(symbols), are_symbols=True)
+    return (expression.sub(" ", line) for line in lines) if symbols else lines
 
 
 def size_for(n_pairs: int, n_characters: int = 0) -> int:
@@ -277,12 +287,9 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
             say_download(path, TOKENIZER)
             tokenizer = _checked(auto_tokenizer(path), path)
             roles = {role: str(getattr(tokenizer, role)) for role in _OF_ROLES if getattr(tokenizer, role)}
-            added = tokenizer.added_tokens_decoder.values()
-            symbols = {token.content for token in added if token.special} - set(roles.values())
-            if symbols:
-                backend = with_symbols(tokenizer.backend_tokenizer, symbols)
-                tokenizer = _fast(backend, *map(roles.get, SPECIAL_ROLES))
-            return ended_by_one_piece(tokenizer)
+            added = {token.content for token in tokenizer.added_tokens_decoder.values()}
+            symbols = {name for name in added - set(roles.values()) if name.strip()}
+            return ended_by_one_piece(add_symbols(tokenizer, symbols, "subwords.tokenizer"))
         else:
             backend = Tokenizer.from_file(path)
     except ConfigError:
@@ -307,6 +314,8 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
         raise ConfigError(
             f"subwords.tokenizer: expected a decoder, which makes text of pieces, got none in {path}."
         )
+    added = {token["content"] for token in state["added_tokens"] if not token["special"]}
+    backend = with_symbols(backend, {name for name in added if name.strip()}, "subwords.tokenizer")
     backend.add_special_tokens([roles.setdefault("pad_token", PAD), roles.setdefault("eos_token", EOS)])
     named = (roles.get(role) for role in SPECIAL_ROLES)
     return ended_by_one_piece(_checked(_fast(backend, *named), path))

@@ -42,6 +42,7 @@ from syntaxformer.translation.decoding import (
     longest_translations,
     own_generation,
 )
+from syntaxformer.translation.protection import SYMBOLS, TOO_MANY, Protected, Symbols, put_back
 from syntaxformer.translation.source import (
     EncodedText,
     PlainTokenizer,
@@ -87,7 +88,7 @@ class FolderInfo(Section):
     - manifest.json: sizes and hashes of all other files; written last, so a folder that has it is complete
 
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
-    `normalize`, and `scripts` of the training sources: absent in older folders.
+    `normalize`, `symbols`, `protect`, and `scripts` of the training sources: absent in older folders.
     `terms`: how translations of terms are put into a source; None if the model has learned no terms.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     `alignment`: the head that aligns words; absent in older folders.
@@ -110,6 +111,8 @@ class FolderInfo(Section):
     normalize_punctuation: bool = False
     normalize: Literal["nfc", "none"] = "none"
     scripts: tuple[str, ...] = ()
+    symbols: Symbols = ()
+    protect: Protected = ()
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
     alignment: AlignmentHead | None = None
@@ -129,7 +132,8 @@ class FolderInfo(Section):
         """How lines of a side are prepared for the tokenizer."""
         language = self.languages[ending != self.src]
         options = (self.tokenized, self.unescape, self.moses, self.lowercase, self.normalize_punctuation)
-        return TextPreparation(language, *options, nfc=self.normalize == "nfc")
+        nfc = self.normalize == "nfc"
+        return TextPreparation(language, *options, nfc=nfc, symbols=self.symbols, protect=self.protect)
 
 
 _TABS = "with a tab, which is read as a space. Of a table, give the sources alone: `cut -f1`"
@@ -139,6 +143,10 @@ _FORM = (
 )
 _UNWRITTEN = "with characters in a translation that the model cannot write, scored as its unknown piece"
 _OVERLAPS = "with terms that overlap, of which the first in the line is used, such as"
+_REPAIRED = (
+    "whose translation lost or doubled a protected value, or has more than "
+    f"{len(SYMBOLS)}. What is lost stands at its end; --report FILE names them"
+)
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -327,7 +335,7 @@ class Translator:
         _check_sampling(search, beam_size)
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
-            return chunk, self.decoder.decode(chunk.source, chunk.rows, search)
+            return chunk, self._decode(chunk, search)
 
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
@@ -396,6 +404,17 @@ class Translator:
         chunk = _Chunk([self._clean(line) for line in lines], source)
         return self._scores(chunk, [[text] for text in translations], 1, self.info.decoding.batch_size)
 
+    def target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
+        """The pieces of given translations with their end pieces, as the decoder writes them.
+
+        What is protected becomes a symbol where a line and its translation have it, as in training.
+        """
+        spans = None
+        if self.info.protect:
+            spans = self._output.shared_spans([self._clean(line) for line in lines], translations)[1]
+        prepared = self._output.prepare(translations, spans)
+        return [coded.ids for coded in encode_pieces(self.encoder.target_tokenizer, prepared.texts)]
+
     def _scores(
         self, chunk: _Chunk, translations: Sequence[Sequence[str]], first_line: int, batch_size: int
     ) -> list[list[Score]]:
@@ -403,7 +422,7 @@ class Translator:
         tokenizer, texts = self.encoder.target_tokenizer, [*chain.from_iterable(translations)]
         rows = np.repeat(np.arange(len(translations)), [*map(len, translations)]).tolist()
         clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
-        pieces = [line.ids for line in encode_pieces(tokenizer, self._output.prepare(clean).texts)]
+        pieces = self.target_pieces([chunk.lines[row] for row in rows], clean)
         lengths = np.maximum(chunk.source.lengths[rows], [*map(len, pieces)])
         unknown, scores = {*unknown_pieces(tokenizer, spelled=False).tolist()}, [Score() for _ in texts]
         for row, ids in zip(rows, pieces, strict=True):
@@ -551,7 +570,8 @@ class Translator:
         check_lines(lines)
         if not self.info.rewrites_target:
             return list(lines)
-        encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
+        prepared = replace(self._output, protect=()).prepare(lines)
+        encoded = encode_pieces(self.encoder.target_tokenizer, prepared.texts)
         return self._as_text([encoding.ids for encoding in encoded])
 
     def _chunks(
@@ -616,7 +636,13 @@ class Translator:
         """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`."""
         chunk = _Chunk([self._clean(line) for line in lines], source, lines)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
-        return self._texts(chunk, self.decoder.decode(source, chunk.rows, search), search)
+        return self._texts(chunk, self._decode(chunk, search), search)
+
+    def _decode(self, chunk: _Chunk, search: Search) -> list[list[Hypothesis]]:
+        """Translations as pieces: all that the search ends with if one is chosen for what it keeps."""
+        if self.info.protect and search.n_best == 1 and search.temperature is None:
+            search = search.model_copy(update={"n_best": search.beam_size})
+        return self.decoder.decode(chunk.source, chunk.rows, search)
 
     def _texts(
         self, chunk: _Chunk, decoded: Sequence[Sequence[Hypothesis]], search: Search
@@ -626,14 +652,22 @@ class Translator:
         limits = longest_translations(chunk.source.text_lengths, search.max_length_factor)
         limits = limits.clip(max=getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 1).tolist()
         end_id = self.encoder.target_tokenizer.eos_token_id
+        protected = self.encoder.preparation.protected(chunk.lines) if self.info.protect else None
         for row, hypotheses in zip(chunk.rows, decoded, strict=True):
             texts = self._as_text([hypothesis.pieces for hypothesis in hypotheses])
-            results[row] = [
+            of_row = [
                 replace(best, text=text, loops=is_loop(best.pieces, limits[row], end_id))
                 for best, text in zip(hypotheses, texts, strict=True)
             ]
+            if protected is not None:
+                is_cut = chunk.source.is_cut is not None and bool(chunk.source.is_cut[row])
+                of_row = [_with_values(best, protected[row], not is_cut) for best in of_row]
+                if search.n_best == 1:  # of what the search ended with, the best that keeps all values
+                    of_row = [next((best for best in of_row if not best.repairs), of_row[0])]
+                self._faults[_REPAIRED] += any(best.repairs for best in of_row)
             if search.alignment is not None:
-                results[row] = [self._aligned(best, chunk, row) for best in results[row]]
+                of_row = [self._aligned(best, chunk, row) for best in of_row]
+            results[row] = of_row
         return results
 
     def _aligned(self, best: Hypothesis, chunk: _Chunk, row: int) -> Hypothesis:
@@ -668,6 +702,13 @@ class Translator:
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_CONTROLS.sub(" ", text).strip()) for text in texts]
+
+
+def _with_values(best: Hypothesis, values: Sequence[tuple[str, str]], appends: bool) -> Hypothesis:
+    """A translation with the values of its line in the place of their symbols."""
+    text, repairs = put_back(best.text, [value for value in values if value[0]], appends)
+    stayed = tuple((TOO_MANY, value) for symbol, value in values if not symbol)
+    return replace(best, text=text, repairs=repairs + stayed)
 
 
 def _check_sampling(search: Search, beam_size: int | None) -> None:

@@ -33,7 +33,7 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.translation.decoding import source_pad_id
 from syntaxformer.translation.model import shift_right
-from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
+from syntaxformer.translation.source import EncodedText, fitting_pieces, source_batch
 from syntaxformer.translation.torch_decoder import aligning_attention, cross_attentions, shown_attention
 from syntaxformer.translation.translator import Translator
 from syntaxformer.trees import Sentence

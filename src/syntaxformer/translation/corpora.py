@@ -124,8 +124,10 @@ class CorpusConfig(Section):
         description="nfc: both sides, and every text to translate, in Unicode's form NFC with plain single "
         "spaces and without invisible characters; a run with model.init_from takes that of its start",
     )
-    lowercase: bool = Field(
-        False, description="subwords see lower case; the annotator and the factor `case` see the original"
+    lowercase: Literal[False, True, "source"] = Field(
+        False,
+        description="subwords see lower case; the annotator and the factor `case` see the original; source: "
+        "on that side alone, and `case` says of each word whether it is lower, capital, upper or mixed",
     )
     factor_files: dict[str, str] = Field(
         default_factory=dict,
@@ -183,7 +185,8 @@ class CorpusConfig(Section):
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
         language = language_of_side(self, ending).code or ending
-        options = (self.tokenized, self.unescape, self.moses, self.lowercase)
+        lowercase = self.lowercase is True or (self.lowercase == "source" and ending == self.src)
+        options = (self.tokenized, self.unescape, self.moses, lowercase)
         plain, nfc = bool(self.normalize_punctuation), self.normalize == "nfc"
         return TextPreparation(language, *options, plain, nfc)
 

@@ -28,6 +28,7 @@ from syntaxformer.runs.loading import TRANSLATOR, verify_folder
 from syntaxformer.runs.run_folder import same_data
 from syntaxformer.syntax import (
     FACTORS,
+    SHAPES,
     CodedColumn,
     FactorVocabulary,
     PhraseColumns,
@@ -726,6 +727,8 @@ def _new_encoder(
         start = fit_characters(start, text, data, recipe.model.add_characters, report)
         tokenizer, own_target = start.source, start.target
     vocabularies = build_vocabularies(annotation.train or [], annotation.factors, recipe.embedding.min_count)
+    if data.lowercase == "source" and "case" in vocabularies:
+        vocabularies["case"] = FactorVocabulary("case", SHAPES)
     if parent is not None:
         vocabularies = parent.vocabularies or vocabularies
         own_target = None if parent.own_target is None else own_target

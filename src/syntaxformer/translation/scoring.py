@@ -272,7 +272,7 @@ def scoring(info: FolderInfo) -> dict[str, Any]:
     tokenize, package = _TOKENIZERS.get(info.languages[1], ("13a", None))
     if package is not None and find_spec(package) is None:
         tokenize = "char"
-    return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else tokenize}
+    return {"lowercase": info.lowercase is True, "tokenize": "none" if info.tokenized else tokenize}
 
 
 def check_directions(infos: Sequence[FolderInfo], option: str) -> None:

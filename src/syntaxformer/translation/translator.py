@@ -96,7 +96,7 @@ class FolderInfo(Section):
     annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     annotator_version: str | None
     tokenized: bool = False
-    lowercase: bool = False
+    lowercase: Literal[False, True, "source"] = False
     unescape: bool = False
     moses: bool = False
     normalize_punctuation: bool = False
@@ -118,7 +118,8 @@ class FolderInfo(Section):
     def preparation(self, ending: str) -> TextPreparation:
         """How lines of a side are prepared for the tokenizer."""
         language = self.languages[ending != self.src]
-        options = (self.tokenized, self.unescape, self.moses, self.lowercase, self.normalize_punctuation)
+        lowercase = self.lowercase is True or (self.lowercase == "source" and ending == self.src)
+        options = (self.tokenized, self.unescape, self.moses, lowercase, self.normalize_punctuation)
         return TextPreparation(language, *options, nfc=self.normalize == "nfc")
 
 

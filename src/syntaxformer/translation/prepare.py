@@ -41,7 +41,7 @@ from syntaxformer.syntax import (
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, check_syntax
 from syntaxformer.syntax.ragged import Ragged
-from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
+from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs, Shares
 from syntaxformer.translation.checkpoint import stored_infusion
 from syntaxformer.translation.checkpoint_pieces import (
     N_COMPARED,
@@ -56,7 +56,7 @@ from syntaxformer.translation.corpora import (
     ParallelText,
     find_file,
     keeps_on_disk,
-    read_split,
+    read_dev,
     read_train,
 )
 from syntaxformer.translation.data_report import UNKNOWN, DataReport, add_long, report_train
@@ -301,7 +301,7 @@ def stored_pairs(
     """
     sides = {"src": encoder, "tgt": target}
     made_from = {
-        "text": [text.sha256, text.n_synthetic] if text.tag else text.sha256,
+        "text": [text.sha256, text.sizes, text.tags] if text.corpora_matter else text.sha256,
         "encoders": [
             {
                 "tokenizer": hashlib.sha256(side.tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
@@ -342,15 +342,15 @@ def _pairs_of(arrays: dict[str, NDArray[Any]], sides: dict[str, SourceEncoder]) 
             ]
             text = replace(text, syntax=LineSyntax(encoder.syntax, *of_words, *of_lines))
         texts.append(text)
-    return EncodedPairs(*texts)
+    return EncodedPairs(*texts, arrays.get("corpora"))
 
 
 def _arrays(
-    chunk: tuple[EncodedText, EncodedText], sides: dict[str, SourceEncoder]
+    chunk: tuple[EncodedText, EncodedText, NDArray[np.int16] | None], sides: dict[str, SourceEncoder]
 ) -> dict[str, NDArray[Any]]:
     """All arrays of both sides by name, in the narrowest type that holds their vocabulary."""
-    arrays: dict[str, NDArray[Any] | None] = {}
-    for (side, encoder), text in zip(sides.items(), chunk, strict=True):
+    arrays: dict[str, NDArray[Any] | None] = {"corpora": chunk[2]}
+    for (side, encoder), text in zip(sides.items(), chunk[:2], strict=True):
         phrases = None if text.syntax is None else text.syntax.phrases
         for owner, names in (
             (text, ("pieces", "splits", "factors", "n_tags")),
@@ -376,18 +376,21 @@ def encoded_chunks(
     target: SourceEncoder,
     target_columns: Sequence[WordColumns] | None = None,
     cut: Cutter = encode_pieces,
-) -> Iterator[tuple[EncodedText, EncodedText]]:
+) -> Iterator[tuple[EncodedText, EncodedText, NDArray[np.int16] | None]]:
     """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors are those of `encode_pairs`.
+
+    The third is the number of each pair's corpus, if the text has several.
 
     Errors that concern all pairs together are raised after the last chunk.
     """
     limit = max_pieces or np.iinfo(np.int64).max
-    n_plain = len(text) - (text.n_synthetic if text.tag else 0)
     # Pairs that stay, have an empty side, are too long; are short enough without tags, too long with them.
     n_pairs = n_empty = n_long = n_bare = n_tagged_out = longest = 0
     for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
-        tagging = partial(_tagged, cut, text.tag, max(0, n_plain - start))
+        corpora = text.corpora_of(np.arange(start, start + len(lines[0]))) if text.corpora_matter else None
+        tags = None if corpora is None else [text.tags[corpus] for corpus in corpora]
+        tagging = cut if tags is None else partial(_tagged, cut, tags)
         src = encoder.encode(lines[0], columns[number] if columns else None, cut=tagging)
         tgt = target.encode(lines[1], target_columns[number] if target_columns else None, cut=cut)
         filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])
@@ -398,7 +401,13 @@ def encoded_chunks(
         rows = np.flatnonzero(filled & fitting)
         n_pairs, n_empty = n_pairs + len(rows), n_empty + int((~filled).sum())
         n_long += int((filled & ~fitting).sum())
-        yield (src, tgt) if len(rows) == len(filled) else (src.select(rows), tgt.select(rows))
+        if len(rows) < len(filled):
+            src, tgt, corpora = (
+                src.select(rows),
+                tgt.select(rows),
+                corpora if corpora is None else corpora[rows],
+            )
+        yield src, tgt, corpora
     if cut is not encode_pieces:  # the same pairs were checked before
         return
     if 2 * n_tagged_out > n_bare:
@@ -417,10 +426,13 @@ def encoded_chunks(
         _log.info("%s: left out %d empty pairs%s%s", text.src_path, n_empty, of_long, for_tags)
 
 
-def _tagged(cut: Cutter, tag: str | None, n_plain: int, tokenizer: Any, lines: Sequence[str]) -> list[Any]:
-    """Cut lines; behind the first `n_plain`, a tag comes first, which covers no text and so has no syntax."""
-    cuts, piece = cut(tokenizer, lines), tag and tokenizer.convert_tokens_to_ids(tag)
-    return cuts[:n_plain] + [Cut([piece, *line.ids], [(0, 0), *line.offsets]) for line in cuts[n_plain:]]
+def _tagged(cut: Cutter, tags: Sequence[Sequence[str]], tokenizer: Any, lines: Sequence[str]) -> list[Any]:
+    """Cut lines; each one's tags come first, which cover no text and so have no syntax."""
+    ids = {tag: tokenizer.backend_tokenizer.token_to_id(tag) for tag in {*chain.from_iterable(tags)}}
+    return [
+        Cut([*(ids[tag] for tag in of_line), *line.ids], [*[(0, 0)] * len(of_line), *line.offsets])
+        for of_line, line in zip(tags, cut(tokenizer, lines), strict=True)
+    ]
 
 
 # The target side of training; translating needs neither its annotator nor its tags.
@@ -566,7 +578,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         form = {"normalize": read_info(recipe.output).normalize}
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=form)})
     data = recipe.data
-    dev_text, all_pairs = read_split(data, data.dev), read_train(data)
+    dev_text, all_pairs = read_dev(data), read_train(data)
     train_text, report = report_train(data, nested_fraction(all_pairs, data.fraction), dev_text)
     annotation = _annotate(recipe, train_text, dev_text)
     hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation.sha256}
@@ -588,6 +600,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         train = stored_pairs(data.cache, *sides, annotators=annotation.identity)
     else:
         train = encode_pairs(*sides)
+    report.corpora = _share(train, train_text, recipe)
     if recipe.subwords.dropout:
         train.again = _cuts_anew(recipe, sides)
     # A pretrained translator has no positions for longer lines.
@@ -597,6 +610,22 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     check_tags(train.tgt, target)
     annotator = annotation.annotator
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, report, start)
+
+
+def _share(train: EncodedPairs, text: ParallelText, recipe: Recipe) -> list[dict[str, Any]]:
+    """Give each corpus its share of an epoch, and return what it gave; nothing if there is but one."""
+    weights = [corpus.weight for corpus in recipe.data.corpora]
+    if not text.corpora_matter and weights == [1.0]:
+        return []
+    corpora = np.zeros(len(train), np.int16) if train.corpora is None else train.corpora
+    shares = Shares(corpora, weights, train.tgt.lengths, recipe.seed)
+    if {*weights} != {1.0}:
+        train.shares = shares
+    sizes = zip(recipe.data.corpora, text.sizes, shares.sizes, strict=True)
+    return [
+        {**corpus.model_dump(include={"name", "tag", "weight"}), "pairs": n_pairs, "pairs_in_epoch": n_rows}
+        for corpus, n_pairs, n_rows in sizes
+    ]
 
 
 @dataclass(frozen=True)
@@ -695,7 +724,9 @@ def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], Encode
         )
     text, encoder, words, limit, target, tags = sides
     encoder, target = (replace(side, unseen=UnseenValues()) for side in (encoder, target))  # counted already
-    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None)) - bool(text.tag)
+    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None)) - max(
+        map(len, text.tags), default=0
+    )
 
     def again(epoch: int) -> EncodedPairs:
         cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
@@ -718,8 +749,14 @@ def _new_encoder(
     data = recipe.data
     if start is None:
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
-        tokenizer.backend_tokenizer.add_special_tokens([data.tag] if data.tag else [])
+        tokenizer.backend_tokenizer.add_special_tokens(data.symbols)
     else:
+        specials = {token.content for token in start.source.added_tokens_decoder.values()}
+        if unknown := [symbol for symbol in data.symbols if symbol not in specials]:
+            raise ConfigError(
+                f"data.train: expected tags that model.init_from was trained with, got {', '.join(unknown)}. "
+                "Leave them out, data.synthetic's with data.synthetic_tag=false."
+            )
         if recipe.model.add_characters and parent is not None and parent.own_target and not recipe.is_hosted:
             raise ConfigError(
                 "model.add_characters: expected false, as the sides of model.init_from have two vocabularies."

@@ -100,6 +100,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             rank=arguments.process_index,  # the sampler gives each process its share
             world=arguments.world_size,
             at_epoch=train_pairs.set_epoch,
+            shares=train_pairs.shares,
         )
         share = 1.0 if recipe.parse_task is None else recipe.parse_task.share
         formula, warmup, d_model = SCHEDULES[config.schedule], config.warmup_steps, model.config.d_model

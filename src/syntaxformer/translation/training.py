@@ -100,6 +100,8 @@ def _train(run: Run[Recipe]) -> None:
     chosen, scores = trainer.choose_checkpoints()
     if run.writes:
         metrics = {**scores, **pretrained, "data_sha256": data.info.data_sha256}
+        if data.report.corpora:
+            metrics["corpora"] = data.report.corpora
         if note := reference_note(data.info):
             metrics["references"] = note
         # A new network takes the weights, because the trained one may be in shards.

@@ -28,6 +28,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
 from syntaxformer.base.languages import given_language, language_of, language_of_side
 from syntaxformer.runs.config import Section
+from syntaxformer.translation.augmentation import AugmentConfig
 from syntaxformer.translation.source import TextPreparation, detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
 
@@ -50,7 +51,9 @@ _SYMBOL = re.compile(r"<(?!/?s>|pad>|unk>|mask>|0x)[^<>\s]{1,40}>")
 
 def _check_tag(tag: str) -> str:
     if not re.fullmatch(f"({_SYMBOL.pattern}){{1,5}}", tag):
-        raise ValueError(f"expected symbols such as <bt> or <2de>, other than <pad>, <s> and the like, got {tag!r}.")
+        raise ValueError(
+            f"expected symbols such as <bt> or <2de>, other than <pad>, <s> and the like, got {tag!r}."
+        )
     return tag
 
 
@@ -131,6 +134,9 @@ class CorpusConfig(Section):
     )
     synthetic_tag: bool = Field(
         True, description=f"put the piece {TAG} before their sources (Caswell et al. 2019)"
+    )
+    augment: AugmentConfig | None = Field(
+        None, description="alter training pairs, others in each epoch, so that such text is translated, too"
     )
     dev: str = Field("dev", description="name of the development split")
     exclude: list[str] = Field(

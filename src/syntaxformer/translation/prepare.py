@@ -41,6 +41,7 @@ from syntaxformer.syntax import (
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, check_syntax
 from syntaxformer.syntax.ragged import Ragged
+from syntaxformer.translation.augmentation import Altered, Augmentation, with_lines, with_words
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs, Shares
 from syntaxformer.translation.checkpoint import stored_infusion
 from syntaxformer.translation.checkpoint_pieces import (
@@ -601,8 +602,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     else:
         train = encode_pairs(*sides)
     report.corpora = _share(train, train_text, recipe)
-    if recipe.subwords.dropout:
-        train.again = _cuts_anew(recipe, sides)
+    if recipe.subwords.dropout or data.augment is not None:
+        train.again = _encodes_anew(recipe, sides)
     # A pretrained translator has no positions for longer lines.
     longest = start.longest if start is not None else None
     dev = encode_pairs(dev_text, encoder, annotation.dev, longest, target, annotation.dev_tags)
@@ -715,12 +716,14 @@ def _report_pieces(
         report.add(UNKNOWN, {*rows})
 
 
-def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
-    """What encodes the training pairs with BPE-dropout for an epoch; `sides` as `encode_pairs` takes them."""
+def _encodes_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
+    """What encodes the training pairs for an epoch, cut at random or altered; `sides` as `encode_pairs`."""
+    dropout, augmentation = recipe.subwords.dropout, _augmentation(recipe)
     if keeps_on_disk(recipe.data):
+        key, off = ("subwords.dropout", 0) if dropout else ("data.augment", "null")
         raise ConfigError(
-            "subwords.dropout: expected a training text in memory, which is cut anew in each epoch, got one "
-            "on disk. Set data.on_disk=false, or subwords.dropout=0."
+            f"{key}: expected a training text in memory, which is cut anew in each epoch, got one "
+            f"on disk. Set data.on_disk=false, or {key}={off}."
         )
     text, encoder, words, limit, target, tags = sides
     encoder, target = (replace(side, unseen=UnseenValues()) for side in (encoder, target))  # counted already
@@ -729,12 +732,46 @@ def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], Encode
     )
 
     def again(epoch: int) -> EncodedPairs:
-        cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
-        return encode_pairs(text, encoder, words, limit, target, tags, cut)
+        cut: Cutter = partial(encode_pieces)  # with itself, what is left out would be said again
+        if dropout:
+            cut = BpeDropout(dropout, (recipe.seed, epoch), longest)
+        if augmentation is None:
+            return encode_pairs(text, encoder, words, limit, target, tags, cut)
+        altered = augmentation.draw(text, epoch)
+        rows = _fitting(text, altered, (encoder, target), longest)
+        src, tgt = ({row: side[row] for row in rows} for side in altered)
+        moved = with_words(words, src, CHUNK_LINES), with_words(tags, tgt, CHUNK_LINES)
+        return encode_pairs(with_lines(text, src, tgt), encoder, moved[0], limit, target, moved[1], cut)
 
-    for side in (encoder, target):
-        BpeDropout(recipe.subwords.dropout, 0, longest)(side.tokenizer, [])  # whether it can
+    for side in (encoder, target) if dropout else ():
+        BpeDropout(dropout, 0, longest)(side.tokenizer, [])  # whether it can
     return again
+
+
+def _augmentation(recipe: Recipe) -> Augmentation | None:
+    """What alters the training pairs."""
+    data = recipe.data
+    sides = data.preparation(data.src).language, data.preparation(data.tgt).language
+    return None if data.augment is None else Augmentation(data.augment, recipe.seed, sides)
+
+
+def _fitting(
+    text: ParallelText,
+    altered: tuple[Altered, Altered],
+    encoders: tuple[SourceEncoder, SourceEncoder],
+    longest: int,
+) -> list[int]:
+    """The rows that an epoch may alter: not too long before or after, and with no more unknown pieces."""
+    fits = np.ones(len(altered[0]), bool)
+    for encoder, lines, letters in zip(encoders, (text.src, text.tgt), altered, strict=True):
+        n_unknown = []
+        for texts in ([lines[row] for row in letters], ["".join(line) for line in letters.values()]):
+            encoded = encode_pieces(encoder.tokenizer, encoder.preparation.prepare(texts).texts)
+            fits &= np.array([len(line.ids) <= longest for line in encoded], bool)
+            unknown = encoder.tokenizer.unk_token_id
+            n_unknown.append(np.array([line.ids.count(unknown) for line in encoded], int))
+        fits &= n_unknown[1] <= n_unknown[0]
+    return [row for row, does_fit in zip(altered[0], fits.tolist(), strict=True) if does_fit]
 
 
 def _new_encoder(
@@ -748,6 +785,8 @@ def _new_encoder(
     """Pieces and factors of a run: learned on its text, or those of the translator that it starts from."""
     data = recipe.data
     if start is None:
+        if (augmentation := _augmentation(recipe)) is not None and not keeps_on_disk(data):
+            text = augmentation.whole(text, 0)  # so that words in capitals have pieces
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
         tokenizer.backend_tokenizer.add_special_tokens(data.symbols)
     else:

@@ -38,6 +38,7 @@ def evaluate(
     split: Annotated[str | None, Option(help="Split of --data. Default: dev.")] = None,
     beam_size: options.BeamSizeOption = None,
     no_repeat_ngram_size: options.NoRepeatOption = None,
+    to: options.ToOption = None,
     as_json: options.JsonOption = False,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
@@ -60,7 +61,8 @@ def evaluate(
     from syntaxformer.translation.translator import Translator
 
     if rows is not None or data is not None:
-        if model is None or any([src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size]):
+        more = [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size, to]
+        if model is None or any(more):
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
         arguments: dict[str, Any] = {"shuffle": shuffle, "blank": blank}
@@ -70,7 +72,7 @@ def evaluate(
         return
     if scores is not None or baseline_scores is not None:
         others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
-        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor]
+        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, to]
         _compare_files(scores, baseline_scores, as_json, others)
         return
     if model is None or src is None or not ref or split is not None:
@@ -88,6 +90,7 @@ def evaluate(
     if ablation:
         (name, intact), *others = systems.items()
         systems = {name: ablate_translator(intact, ablation), **dict(others or [(UNCHANGED, intact)])}
+    systems = {name: system.to(to) for name, system in systems.items()}
     infos = [system.info for system in systems.values()]
     options.check_languages(infos[0], src, *ref)
     common = scoring.common_scoring(infos, "--baseline")

@@ -84,6 +84,9 @@ ShuffleOption = Annotated[
     Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors to test its use; repeatable."),
 ]
 TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
+ToOption = Annotated[
+    str | None, Option(metavar="LANGUAGE", help="Target language, of a model that has several.")
+]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator and tokenizer that the model has.")]

@@ -30,6 +30,9 @@ class TranslateSettings(_Request):
     n_best: int = Field(default=1, ge=1, le=256, description="translations of each text, at most beam_size")
     length_penalty: float | None = Field(default=None, ge=-5, le=5, description="null: the model's setting")
     scores: bool = Field(default=False, description="return the score of each translation")
+    to: str | None = Field(
+        default=None, max_length=250, description="target language, of a model that has several"
+    )
     show: list[Shown] = Field(
         default=[],
         max_length=3,

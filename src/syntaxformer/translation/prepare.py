@@ -61,7 +61,14 @@ from syntaxformer.translation.corpora import (
     read_train,
 )
 from syntaxformer.translation.data_report import UNKNOWN, DataReport, add_long, report_train
-from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, TextPreparation, encode_pieces
+from syntaxformer.translation.source import (
+    Cutter,
+    EncodedText,
+    SourceEncoder,
+    TextPreparation,
+    encode_pieces,
+    tagged,
+)
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
@@ -73,7 +80,6 @@ from syntaxformer.translation.stored import (
 )
 from syntaxformer.translation.subwords import (
     BpeDropout,
-    Cut,
     SubwordConfig,
     encoder_tokenizer,
     given_tokenizer,
@@ -391,7 +397,7 @@ def encoded_chunks(
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
         corpora = text.corpora_of(np.arange(start, start + len(lines[0]))) if text.corpora_matter else None
         tags = None if corpora is None else [text.tags[corpus] for corpus in corpora]
-        tagging = cut if tags is None else partial(_tagged, cut, tags)
+        tagging = cut if tags is None else partial(tagged, cut, tags)
         src = encoder.encode(lines[0], columns[number] if columns else None, cut=tagging)
         tgt = target.encode(lines[1], target_columns[number] if target_columns else None, cut=cut)
         filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])
@@ -425,15 +431,6 @@ def encoded_chunks(
         for_tags = f", {n_tagged_out} of them for their tags alone" if n_tagged_out else ""
         of_long = f" and {n_long} of more than {max_pieces} pieces" if max_pieces else ""
         _log.info("%s: left out %d empty pairs%s%s", text.src_path, n_empty, of_long, for_tags)
-
-
-def _tagged(cut: Cutter, tags: Sequence[Sequence[str]], tokenizer: Any, lines: Sequence[str]) -> list[Any]:
-    """Cut lines; each one's tags come first, which cover no text and so have no syntax."""
-    ids = {tag: tokenizer.backend_tokenizer.token_to_id(tag) for tag in {*chain.from_iterable(tags)}}
-    return [
-        Cut([*(ids[tag] for tag in of_line), *line.ids], [*[(0, 0)] * len(of_line), *line.offsets])
-        for of_line, line in zip(tags, cut(tokenizer, lines), strict=True)
-    ]
 
 
 # The target side of training; translating needs neither its annotator nor its tags.
@@ -914,6 +911,7 @@ def _info(
         decoding=recipe.decoding,
         data_sha256=data_sha256,
         scripts=scripts,
+        directions={tgt: corpus.src or recipe.data.src for tgt, corpus in recipe.data.directions.items()},
     )
     if parent is not None:
         info.rewrites_target = parent.rewrites_target

@@ -1,4 +1,4 @@
-"""A run that is stopped and resumed on the command line, its pairs on the disk or cut by BPE-dropout, is the run that was never stopped."""
+"""A run that is stopped and resumed on the command line, its pairs on the disk, cut by BPE-dropout, in shares or altered, is the run that was never stopped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ SMALL = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", ["data.on_disk=true", "subwords.dropout=0.5"])
+@pytest.mark.parametrize("setting", [
+    "data.on_disk=true", "subwords.dropout=0.5",
+    "data.train=[{name: train, weight: 0.4}, {name: train, weight: 1.3, tag: <bt>}]",
+    "data.augment={upper: 0.2, noise: 0.4}",
+])  # fmt: skip
 def test_stopped_and_resumed(digits, cli, tmp_path, setting):
-    always = [setting] if "dropout" in setting else []
+    always = [] if "on_disk" in setting else [setting]
 
     def train(name: str, max_steps: int, *flags: str) -> None:
         where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")

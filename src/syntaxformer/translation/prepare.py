@@ -396,8 +396,9 @@ def encoded_chunks(
     for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
         corpora = text.corpora_of(np.arange(start, start + len(lines[0]))) if text.corpora_matter else None
-        tags = None if corpora is None else [text.tags[corpus] for corpus in corpora]
-        tagging = cut if tags is None else partial(tagged, cut, tags)
+        tagging = cut
+        if corpora is not None and any(text.tags):
+            tagging = partial(tagged, cut, [text.tags[corpus] for corpus in corpora])
         src = encoder.encode(lines[0], columns[number] if columns else None, cut=tagging)
         tgt = target.encode(lines[1], target_columns[number] if target_columns else None, cut=cut)
         filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])

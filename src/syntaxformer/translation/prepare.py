@@ -410,11 +410,8 @@ def encoded_chunks(
         n_pairs, n_empty = n_pairs + len(rows), n_empty + int((~filled).sum())
         n_long += int((filled & ~fitting).sum())
         if len(rows) < len(filled):
-            src, tgt, corpora = (
-                src.select(rows),
-                tgt.select(rows),
-                corpora if corpora is None else corpora[rows],
-            )
+            src, tgt = src.select(rows), tgt.select(rows)
+            corpora = None if corpora is None else corpora[rows]
         yield src, tgt, corpora
     if cut is not encode_pieces:  # the same pairs were checked before
         return
@@ -725,9 +722,8 @@ def _encodes_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], Enc
         )
     text, encoder, words, limit, target, tags = sides
     encoder, target = (replace(side, unseen=UnseenValues()) for side in (encoder, target))  # counted already
-    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None)) - max(
-        map(len, text.tags), default=0
-    )
+    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None))
+    longest -= max(map(len, text.tags), default=0)
 
     def again(epoch: int) -> EncodedPairs:
         cut: Cutter = partial(encode_pieces)  # with itself, what is left out would be said again

@@ -338,10 +338,9 @@ class Recipe(RunConfig):
         d_model, n_heads = self.model.d_model, self.model.n_heads
         problems = []
         if self.data.symbols and self.pretrained_embeddings:
-            key = (
-                "data.synthetic_tag: expected false" if self.data.synthetic else "data.train: expected no tag"
-            )
-            problems.append(f"{key} with a model's own pieces, got {', '.join(self.data.symbols)}.")
+            tags, key = ", ".join(self.data.symbols), "data.train: expected no tag"
+            key = "data.synthetic_tag: expected false" if self.data.synthetic else key
+            problems.append(f"{key} with a model's own pieces, got {tags}.")
         if d_model % n_heads:
             problems.append(f"model.n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
         if d_model % 2:

@@ -15,6 +15,8 @@ from syntaxformer.serve.schemas import TranslateSettings
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.prepare import prepare
+from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.translation.translator import FolderInfo, Translator
@@ -102,3 +104,21 @@ def test_the_service_takes_the_language_of_a_request(several):
     with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):
         engine.translate(TranslateSettings(), LINES[:1])
     assert engine.try_out(1) > 0, "the warm-up chooses one"
+
+
+def test_a_run_that_starts_from_it_has_its_tags_alone(several, save_translator, tmp_path):
+    folder = save_translator(several, tmp_path / "model")
+    for ending in ("en", "de", "fr"):
+        (tmp_path / f"train.{ending}").write_text("".join(f"{line} {ending}\n" for line in LINES if line))
+
+    def prepared(train):
+        return prepare(load_recipe("tiny", [
+            f"data.dir={tmp_path}", "data.dev=train", f"data.cache={tmp_path}", f"output={tmp_path / 'run'}",
+            "subwords={}", f"model={{init_from: {folder}}}", "data.normalize=none", f"data.train={train}",
+        ]))  # fmt: skip
+
+    data = prepared("[{name: train, tgt: fr, tag: <2fr>}, {name: train, tag: <2de>}]")
+    assert data.info.directions == {"fr": "en", "de": "en"}
+    assert data.train.src.pieces[0] == several.encoder.tokenizer.convert_tokens_to_ids("<2fr>")
+    with pytest.raises(ConfigError, match=r"^data\.train: expected tags that model\.init_from was trained with, got <bt>\. Leave"):  # fmt: skip
+        prepared("[{name: train, tag: <bt><2de>}]")

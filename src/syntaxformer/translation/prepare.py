@@ -780,7 +780,8 @@ def _new_encoder(
     data = recipe.data
     if start is None:
         if (augmentation := _augmentation(recipe)) is not None and not keeps_on_disk(data):
-            text = augmentation.whole(text, 0)  # so that words in capitals have pieces
+            cases = augmentation.config.model_copy(update={"typo": 0.0, "noise": 0.0})
+            text = replace(augmentation, config=cases).whole(text, 0)  # so that words in capitals have pieces
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
         tokenizer.backend_tokenizer.add_special_tokens(data.symbols)
     else:

@@ -108,6 +108,10 @@ def test_the_service_takes_the_language_of_a_request(several):
 
 def test_a_run_that_starts_from_it_has_its_tags_alone(several, save_translator, tmp_path):
     folder = save_translator(several, tmp_path / "model")
+    shape = ("d_model=12", "d_ff=17", "n_heads=2", "encoder_layers=1", "decoder_layers=2")
+    own = load_recipe("tiny", ["data.dir=a", "data.normalize=none", *(f"model.{size}" for size in shape)])
+    (folder / "recipe.yaml").write_text(own.to_yaml())
+    write_manifest(folder)
     for ending in ("en", "de", "fr"):
         (tmp_path / f"train.{ending}").write_text("".join(f"{line} {ending}\n" for line in LINES if line))
 

@@ -55,6 +55,7 @@ def evaluate(
     split: Annotated[str | None, Option(help="Split of --data. Default: dev.")] = None,
     beam_size: options.BeamSizeOption = None,
     no_repeat_ngram_size: options.NoRepeatOption = None,
+    to: options.ToOption = None,
     as_json: options.JsonOption = False,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
@@ -80,7 +81,7 @@ def evaluate(
 
     finished: list[Any] = [hyp, test_set, pair, origin, paired_ar]
     if rows is not None or data is not None:
-        translated = [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size, terms]
+        translated = [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size, terms, to]
         if model is None or any([*translated, *finished]):
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
@@ -91,11 +92,11 @@ def evaluate(
         return
     if scores is not None or baseline_scores is not None:
         others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
-        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, terms, *finished]
+        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, terms, to, *finished]
         _compare_files(scores, baseline_scores, as_json, others)
         return
     others = [output, baseline, shuffle, blank, device, annotator, trust_annotator, beam_size, factor, terms]
-    if model is None and any([*others, no_repeat_ngram_size]):
+    if model is None and any([*others, no_repeat_ngram_size, to]):
         raise ConfigError("evaluate: expected MODEL with its options, got finished translations alone.")
     n_systems = (model is not None) * (1 + len(baseline or ()) + bool(shuffle or blank)) + len(hyp or ())
     if paired_ar and n_systems < 2:
@@ -136,6 +137,7 @@ def evaluate(
         (name, intact), *others = systems.items()
         ablated = ablate_translator(intact, Ablation.parse(shuffle, blank))
         systems = {name: ablated, **dict(others or [(UNCHANGED, intact)])}
+    systems = {name: system.to(to) for name, system in systems.items()}
     infos = [system.info for system in systems.values()]
     if infos:
         options.check_languages(infos[0], src, *ref, *(hyp or ()))

@@ -99,6 +99,9 @@ TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the mod
 TermsOption = Annotated[
     Path | None, Option(metavar="FILE", help="Terms and their translations: term, tab, translation.")
 ]
+ToOption = Annotated[
+    str | None, Option(metavar="LANGUAGE", help="Target language, of a model that has several.")
+]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator and tokenizer that the model has.")]

@@ -33,6 +33,7 @@ def translate(
     ] = False,
     batch_size: options.BatchSizeOption = None,
     no_repeat_ngram_size: options.NoRepeatOption = None,
+    to: options.ToOption = None,
     temperature: options.TemperatureOption = None,
     top_k: options.TopKOption = None,
     seed: options.SeedOption = None,
@@ -83,7 +84,7 @@ def translate(
             "Translate the text without its tags for them."
         )
     options.spare_torch(models, annotator)
-    translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
+    translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator).to(to)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     if report is not None and not translator.info.protect:
@@ -133,6 +134,7 @@ def backtranslate(
     temperature: options.TemperatureOption = None,
     top_k: options.TopKOption = None,
     seed: options.SeedOption = None,
+    to: options.ToOption = None,
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
     device: options.DeviceOption = None,
@@ -145,7 +147,7 @@ def backtranslate(
     from syntaxformer.translation.backtranslation import backtranslate
     from syntaxformer.translation.translator import Translator
 
-    translator = Translator.load(model, annotator, device, None, trust_annotator)
+    translator = Translator.load(model, annotator, device, None, trust_annotator).to(to)
     options.check_languages(translator.info, mono)
     search = {"beam_size": beam_size, "batch_size": batch_size, "temperature": temperature}
     factors = options.factor_files(factor)

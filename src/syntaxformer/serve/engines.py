@@ -149,7 +149,8 @@ class TranslatorEngine(Engine):
         """See `Engine`; one text alone is searched with many beams."""
         lines, n_beams = [WARM_UP] * n_texts, BEAMS if n_texts == 1 else self.n_beams
         settings = self.translator.info.decoding.model_copy(update={"beam_size": n_beams})
-        source = self.translator.encode(lines)
+        translator = self.translator.to(next(iter(self.translator.info.directions), None))
+        source = translator.encode(lines)
         hypotheses = self.translator.search(lines, source, settings)
         n_made = [1 + len(best[0].pieces) for best in hypotheses]
         return n_beams * sum(map(_work, n_made, source.lengths.tolist()))
@@ -193,11 +194,12 @@ class TranslatorEngine(Engine):
     ) -> list[Translation]:
         """Translate lines."""
         changes = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
-        decoding = self.translator.info.decoding.model_copy(update=changes)
+        translator = self.translator.to(settings.to)
+        decoding = translator.info.decoding.model_copy(update=changes)
         documents = [Markup(line) for line in lines] if settings.format == "html" else []
         lines = [document.text for document in documents] or lines
         aligned = {"with_offsets": True} if documents or settings.alignments else {}
-        source = self.translator.encode(lines, terms=settings.terms, **aligned)
+        source = translator.encode(lines, terms=settings.terms, **aligned)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
         end = time.monotonic() + seconds
@@ -225,7 +227,7 @@ class TranslatorEngine(Engine):
                 pieces = encoder.piece_names(source.pieces[start:stop])
                 translation.source = Source(pieces=pieces, factors=factors)
             if {"alignment", "attention"} & {*settings.show} and translation.text:
-                self._show_attention(translation, lines[row], settings.show)
+                self._show_attention(translator, translation, lines[row], settings.show)
             translations.append(translation)
         return translations
 
@@ -241,10 +243,12 @@ class TranslatorEngine(Engine):
             scores.append(score)
         return scores
 
-    def _show_attention(self, translation: Translation, line: str, show: Sequence[str]) -> None:
+    def _show_attention(
+        self, translator: Translator, translation: Translation, line: str, show: Sequence[str]
+    ) -> None:
         from syntaxformer.study.attention import cross_attention
 
-        cross = cross_attention(self.translator, line, translation=translation.text)
+        cross = cross_attention(translator, line, translation=translation.text)
         weights = cross.average()
         if "alignment" in show:
             translation.alignment = [[piece, at] for at, piece in enumerate(weights.argmax(1).tolist())]

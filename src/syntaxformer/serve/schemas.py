@@ -39,6 +39,9 @@ class TranslateSettings(_Request):
         max_length=1000,
         description="terms and the translations to use, of a model that has the factor term",
     )
+    to: str | None = Field(
+        default=None, max_length=250, description="target language, of a model that has several"
+    )
     show: list[Shown] = Field(
         default=[],
         max_length=3,

@@ -5,6 +5,7 @@ import os
 from syntaxformer.syntax.columns import CodedColumn, WordColumns, read_user_column, read_user_values
 from syntaxformer.syntax.factors import (
     FACTORS,
+    SHAPES,
     FactorVocabulary,
     UnseenFactorValueWarning,
     UnseenValues,
@@ -56,6 +57,7 @@ __all__ = [
     "NO_PATH",
     "NO_WORD",
     "RELATIONS_VERSION",
+    "SHAPES",
     "SUBWORD_POSITIONS",
     "CodedColumn",
     "FactorVocabulary",

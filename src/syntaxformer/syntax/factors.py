@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -160,6 +161,8 @@ POS_TAGS = (
 """The 17 universal parts of speech, and spaCy's tag for words that are only white space."""
 
 BINARY = ("0", "1")
+SHAPES = ("lower", "capital", "upper", "mixed")
+"""Values of the factor `case` where the pieces of the source are in lower case."""
 
 TERM = "term"
 """The factor of a model that is given terms; nothing but `data.terms` puts it into a recipe."""
@@ -183,6 +186,30 @@ def starts_with_capital(columns: WordColumns) -> CodedColumn:
     distinct, which = np.unique(first, return_inverse=True)
     capital = np.fromiter((chr(code).istitle() for code in distinct.tolist()), np.bool_, len(distinct))
     return CodedColumn((capital[which] & (columns.ends > columns.starts)).astype(np.int8), BINARY)
+
+
+def word_shapes(columns: WordColumns) -> CodedColumn:
+    """How each word is written: one of `SHAPES`, by its letters that have a case.
+
+    "upper" has two capitals or more and nothing else: "I" and "A" are "capital". Words without case are
+    "lower".
+    """
+    rows = row_of_item(columns.row_splits, columns.n_words).tolist()
+    places = zip(rows, columns.starts.tolist(), columns.ends.tolist(), strict=True)
+    codes = [_shape(columns.texts[row][start:end]) for row, start, end in places]
+    return CodedColumn(np.array(codes, np.int8), SHAPES)
+
+
+@lru_cache(maxsize=2**16)
+def _shape(word: str) -> int:
+    """The place of a word's shape in `SHAPES`."""
+    letters = [letter for letter in word if letter.lower() != letter.upper() and len(letter.upper()) == 1]
+    capitals = [letter != letter.lower() for letter in letters]  # "ß" has none of its own
+    if not any(capitals):
+        return 0
+    if len(capitals) > 1 and all(capitals):
+        return 2
+    return 1 if capitals[0] and sum(capitals) == 1 else 3
 
 
 def verbal_predicate(columns: WordColumns) -> CodedColumn:
@@ -372,8 +399,8 @@ def piece_factors(
             codes = CodedColumn(subword_codes(words, piece_row_splits), SUBWORD_POSITIONS)
             ids[:, column] = vocabulary.encode_column(codes, unseen)
         else:
+            is_shape = name == "case" and vocabulary.values == SHAPES
+            values = word_shapes(columns) if is_shape else word_factor(name, columns)
             # One more "word" for the pieces that have none.
-            ids[:, column] = np.append(vocabulary.encode_column(word_factor(name, columns), unseen), 0)[
-                flat_words
-            ]
+            ids[:, column] = np.append(vocabulary.encode_column(values, unseen), 0)[flat_words]
     return ids

@@ -45,6 +45,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         per_update: Batches of one update, over all processes, whose number divides it.
         at_epoch: Is called with the number of each epoch before its batches. It may return new lengths, whose
             batches may exceed the budget a little.
+        shares: Chooses the rows of each epoch; None for all, each once.
 
     Raises:
         ValueError: A row is longer than the budget.
@@ -61,6 +62,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         rank: int = 0,
         world: int = 1,
         at_epoch: Callable[[int], tuple[IntArray, IntArray] | None] | None = None,
+        shares: Shares | None = None,
     ) -> None:
         if len(tgt_lengths) and tgt_lengths.max() > max_batch_tokens:
             raise ValueError(
@@ -71,8 +73,9 @@ class TokenBudgetBatches(Sampler[list[int]]):
         self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in (src_lengths, tgt_lengths))
         self.seed, self.shuffle = seed, shuffle
         self.per_update, self.rank, self.world = per_update, rank, world
-        self.epoch, self.at_epoch = 0, at_epoch
-        self._cuts = _cut(np.sort(self.tgt_lengths), max_batch_tokens)
+        self.epoch, self.at_epoch, self.shares = 0, at_epoch, shares
+        longest = self.tgt_lengths if shares is None else self.tgt_lengths[shares.longest]
+        self._cuts = _cut(np.sort(longest), max_batch_tokens)
 
     @property
     def n_batches(self) -> int:
@@ -91,14 +94,53 @@ class TokenBudgetBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))
-        n_rows = len(self.tgt_lengths)
+        lengths, rows = (self.src_lengths, self.tgt_lengths), None
+        if self.shares is not None:
+            rows = self.shares.rows(self.epoch)
+            lengths = self.src_lengths[rows], self.tgt_lengths[rows]
+        n_rows = len(lengths[0])
         ties = random.permutation(n_rows) if self.shuffle else np.arange(n_rows)
-        order = np.lexsort((ties, self.src_lengths, self.tgt_lengths)).astype(np.int32)
-        del ties
+        order = np.lexsort((ties, *lengths)).astype(np.int32)
+        order = order if rows is None else rows[order]
+        del ties, lengths, rows
         batches = random.permutation(self.n_batches) if self.shuffle else np.arange(self.n_batches)
         shared = np.resize(batches, len(self) * self.world)
         for batch in shared[self.rank :: self.world]:
             yield order[self._cuts[batch] : self._cuts[batch + 1]].tolist()
+
+
+class Shares:
+    """Rows of each epoch, so that every corpus has its share: round(pairs × weight) rows, in each the same.
+
+    Each pair comes as often as the whole part of its corpus's weight. For the rest, pairs of like lengths
+    take turns, from a random one on: the lengths of all epochs are alike.
+
+    Args:
+        corpora: `[pairs]`, number of each pair's corpus.
+        weights: One for each corpus.
+        lengths: `[pairs]`, target pieces.
+    """
+
+    def __init__(self, corpora: IntArray, weights: Sequence[float], lengths: IntArray, seed: int) -> None:
+        whole, self._turns = [np.zeros(0, np.int64)], list[tuple[IntArray, IntArray, IntArray]]()
+        self.sizes = list[int]()  # rows of an epoch of each corpus
+        random = np.random.default_rng((seed, len(weights)))
+        for number, weight in enumerate(weights):
+            rows = np.flatnonzero(corpora == number)
+            whole.append(np.tile(rows, int(weight)))
+            n_rest = max(round(len(rows) * (weight % 1)), int(weight < 1 and len(rows) > 0))
+            self.sizes.append(len(whole[-1]) + n_rest)
+            if n_rest:
+                borders = np.arange(n_rest + 1) * len(rows) // n_rest
+                by_length = rows[np.argsort(lengths[rows], kind="stable")]
+                self._turns.append((by_length, borders, random.integers(len(rows), size=n_rest)))
+        self._whole = np.concatenate(whole)
+        self.longest = np.concatenate([self._whole, *(rows[at[1:] - 1] for rows, at, _ in self._turns)])
+
+    def rows(self, epoch: int) -> IntArray:
+        """The rows of an epoch."""
+        turns = [rows[at[:-1] + (first + epoch) % np.diff(at)] for rows, at, first in self._turns]
+        return np.concatenate([self._whole, *turns])
 
 
 def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
@@ -116,11 +158,13 @@ class EncodedPairs(Dataset[int]):
 
     again: Callable[[int], EncodedPairs] | None = None  # encodes them for an epoch, at random
     epoch: int | None = None
+    shares: Shares | None = None
 
-    def __init__(self, src: EncodedText, tgt: EncodedText) -> None:
+    def __init__(self, src: EncodedText, tgt: EncodedText, corpora: IntArray | None = None) -> None:
+        """`corpora` are the numbers of the pairs' corpora, `[pairs]`; None if there is one."""
         if len(src) != len(tgt):
             raise ValueError(f"pairs: expected as many sources as targets, got {len(src)} and {len(tgt)}.")
-        self.src, self.tgt = src, tgt
+        self.src, self.tgt, self.corpora = src, tgt, corpora
 
     def __len__(self) -> int:
         return len(self.src)

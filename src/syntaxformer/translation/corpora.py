@@ -10,21 +10,25 @@ import csv
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from syntaxformer.base.config import corpus_path
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
-from syntaxformer.base.languages import given_language, language_of_side
+from syntaxformer.base.languages import given_language, language_of, language_of_side
 from syntaxformer.runs.config import Section
+from syntaxformer.translation.augmentation import AugmentConfig
 from syntaxformer.translation.protection import KINDS, Protected
 from syntaxformer.translation.source import TextPreparation, detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
@@ -42,6 +46,58 @@ _TEXT_SETTINGS = {
     "normalize",
 }  # fmt: skip
 """Keys of the data section that decide the training text."""
+
+
+_SYMBOL = re.compile(r"<(?!/?s>|pad>|unk>|mask>|0x)[^<>\s]{1,40}>")
+
+
+def _check_tag(tag: str) -> str:
+    if not re.fullmatch(f"({_SYMBOL.pattern}){{1,5}}", tag):
+        raise ValueError(
+            f"expected symbols such as <bt> or <2de>, other than <pad>, <s> and the like, got {tag!r}."
+        )
+    return tag
+
+
+class Corpus(Section):
+    """A training corpus, for which its name may stand alone."""
+
+    name: str = Field(description="name of its split")
+    weight: float = Field(
+        1.0,
+        gt=0,
+        le=1000,
+        description="how often its pairs come in each epoch; of 2.5, half of them a third time, in turns",
+    )
+    tag: Annotated[str, AfterValidator(_check_tag)] | None = Field(
+        None,
+        description="pieces before its sources: <bt>; <2de> before all that are to be translated into de, "
+        "which `translate --to de` puts there",
+    )
+    src: str | None = Field(None, description="ending of its sources' file; null: data.src")
+    tgt: str | None = Field(None, description="ending of its targets' file; null: data.tgt")
+
+    @property
+    def symbols(self) -> list[str]:
+        """The pieces of its tag."""
+        return _SYMBOL.findall(self.tag or "")
+
+    @property
+    def language(self) -> str | None:
+        """The language of its targets, if its tag has it."""
+        return next((symbol[2:-1] for symbol in self.symbols if symbol.startswith("<2")), None)
+
+
+def _as_corpora(value: Any) -> Any:
+    """Names as corpora."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return [item if isinstance(item, Mapping | Corpus) else {"name": item} for item in items]
+
+
+def _as_names(corpora: list[Corpus]) -> Any:
+    """The reverse of `_as_corpora`, for those of which there is nothing else to say."""
+    items = [item.name if item == Corpus(name=item.name) else item.model_dump() for item in corpora]
+    return items[0] if len(items) == 1 and isinstance(items[0], str) else items
 
 
 class CorpusConfig(Section):
@@ -67,8 +123,12 @@ class CorpusConfig(Section):
     tgt_language: Annotated[str, AfterValidator(given_language)] | None = Field(
         None, description="code of the target language; null: taken from data.tgt"
     )
-    train: str | list[str] = Field(
-        "train", description="name of the training split, or a list of them, one after the other"
+    train: Annotated[
+        list[Corpus], BeforeValidator(_as_corpora), PlainSerializer(_as_names, return_type=Any)
+    ] = Field(
+        "train",  # type: ignore[assignment]
+        validate_default=True,
+        description="name of the training split, or a list of names or of corpora, one after the other",
     )
     synthetic: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
         None,
@@ -76,6 +136,9 @@ class CorpusConfig(Section):
     )
     synthetic_tag: bool = Field(
         True, description=f"put the piece {TAG} before their sources (Caswell et al. 2019)"
+    )
+    augment: AugmentConfig | None = Field(
+        None, description="alter training pairs, others in each epoch, so that such text is translated, too"
     )
     dev: str = Field("dev", description="name of the development split")
     exclude: list[str] = Field(
@@ -126,8 +189,10 @@ class CorpusConfig(Section):
         description="nfc: both sides, and every text to translate, in Unicode's form NFC with plain single "
         "spaces and without invisible characters; a run with model.init_from takes that of its start",
     )
-    lowercase: bool = Field(
-        False, description="subwords see lower case; the annotator and the factor `case` see the original"
+    lowercase: Literal[False, True, "source"] = Field(
+        False,
+        description="subwords see lower case; the annotator and the factor `case` see the original; source: "
+        "on that side alone, and `case` says of each word whether it is lower, capital, upper or mixed",
     )
     protect: Protected = Field(
         (),
@@ -182,7 +247,7 @@ class CorpusConfig(Section):
                 problems.append(f"{key}_language: expected a code, which Moses' rules need, got none.")
         if self.moses and self.tokenized:
             problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
-        if self.factor_files and (self.dataset or not isinstance(self.train, str)):
+        if self.factor_files and (self.dataset or len(self.train) > 1):
             problems.append("factor_files: expected data.dir and one training split with them, got others.")
         if self.factor_files and self.synthetic:
             problems.append("synthetic: expected no factor_files, got some. Join both texts in data.dir.")
@@ -198,25 +263,64 @@ class CorpusConfig(Section):
             ]
         if extra := set(self.detokenize) - set(self.train_splits):
             problems.append(f"detokenize: expected training splits, got {', '.join(sorted(extra))}.")
+        problems += self._direction_problems()
         if problems:
             raise ValueError(" ".join(problems))
         return self
 
-    @property
-    def train_splits(self) -> list[str]:
-        """The training splits as a list; the synthetic pairs are the last."""
-        real = [self.train] if isinstance(self.train, str) else self.train
-        return [*real, *([SYNTHETIC] if self.synthetic else [])]
+    def _direction_problems(self) -> list[str]:
+        problems = []
+        languages, expected = [corpus.language for corpus in self.corpora], language_of(self.tgt)
+        if any(languages) and not all(languages):
+            name = self.corpora[languages.index(None)].name
+            problems.append(
+                f"train: expected a tag such as <2{self.tgt}> of each corpus or none, got {name}."
+            )
+        for corpus in self.train:
+            if (corpus.src or self.src) == (corpus.tgt or self.tgt):
+                problems.append(f"train: expected two endings of {corpus.name}, got one for both sides.")
+            other = corpus.tgt and language_of(corpus.tgt)
+            if other and other != expected and not corpus.language:
+                problems.append(f"train: expected the tag <2{other}> of {corpus.name}, got {corpus.tag}.")
+            if self.moses and {corpus.src, corpus.tgt} - {None, self.src, self.tgt}:
+                problems.append(f"train: expected no other languages with moses, got those of {corpus.name}.")
+        return problems
 
     @property
-    def tag(self) -> str | None:
-        """The piece before synthetic sources."""
-        return TAG if self.synthetic and self.synthetic_tag else None
+    def corpora(self) -> list[Corpus]:
+        """The training corpora; the synthetic pairs are the last."""
+        tag = TAG if self.synthetic_tag else None
+        return [*self.train, *([Corpus(name=SYNTHETIC, tag=tag)] if self.synthetic else [])]
+
+    @property
+    def train_splits(self) -> list[str]:
+        """The names of all training corpora."""
+        return [corpus.name for corpus in self.corpora]
+
+    @property
+    def symbols(self) -> list[str]:
+        """The pieces of all tags."""
+        return list(dict.fromkeys(symbol for corpus in self.corpora for symbol in corpus.symbols))
+
+    @property
+    def directions(self) -> dict[str, Corpus]:
+        """Target language → the first corpus with its tag; empty if no tag says a language."""
+        corpora = [corpus for corpus in reversed(self.corpora) if corpus.language]
+        return {str(corpus.language): corpus for corpus in reversed(corpora)}
+
+    def of(self, corpus: Corpus) -> CorpusConfig:
+        """The section with the endings of a corpus as those of both sides."""
+        update: dict[str, Any] = {}
+        for side in ("src", "tgt"):
+            if (ending := getattr(corpus, side)) not in (None, getattr(self, side)):
+                update |= {side: ending, f"{side}_language": None}
+        return self.model_copy(update=update)
 
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
         language = language_of_side(self, ending).code or ending
-        options = (self.tokenized, self.unescape, self.moses, self.lowercase)
+        lowercase = self.lowercase is True or (self.lowercase == "source" and ending == self.src)
+        options = (self.tokenized, self.unescape, self.moses, lowercase)
         plain, nfc = bool(self.normalize_punctuation), self.normalize == "nfc"
         return TextPreparation(language, *options, plain, nfc, self._symbols, self.protect)
 
@@ -229,7 +333,8 @@ class ParallelText:
         sha256: Hash of both sides.
         rows: Numbers of these lines in the files, ascending; None if they are all lines.
         n_synthetic: Number of synthetic pairs, which come last.
-        tag: The piece before their sources; None for none.
+        sizes: Number of pairs of each corpus, in order; empty if that is not known.
+        tags: The pieces before the sources of each corpus.
     """
 
     src: Sequence[str]
@@ -240,7 +345,8 @@ class ParallelText:
     rows: Sequence[int] | None = field(default=None, repr=False)
     n_file_lines: int = 0
     n_synthetic: int = 0
-    tag: str | None = None
+    sizes: tuple[int, ...] = ()
+    tags: tuple[tuple[str, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.src)
@@ -250,7 +356,18 @@ class ParallelText:
         src, tgt = _taken(self.src, rows), _taken(self.tgt, rows)
         of_file = rows if self.rows is None else [self.rows[row] for row in rows]
         more = sum(row >= len(self) - self.n_synthetic for row in rows)
-        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=of_file, n_synthetic=more)
+        sizes = np.bincount(self.corpora_of(rows), minlength=len(self.sizes)).tolist() if self.sizes else ()
+        facts = {"rows": of_file, "n_synthetic": more, "sizes": tuple(sizes)}
+        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), **facts)
+
+    @property
+    def corpora_matter(self) -> bool:
+        """Whether there are several corpora, or tags."""
+        return len(self.sizes) > 1 or any(self.tags)
+
+    def corpora_of(self, rows: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int16]:
+        """The number of each row's corpus."""
+        return np.searchsorted(np.cumsum(self.sizes), rows, "right").astype(np.int16)
 
 
 def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
@@ -302,6 +419,18 @@ def read_split(config: CorpusConfig, split: str) -> ParallelText:
     src, tgt = [a for a, _ in pairs], [b for _, b in pairs]
     sha256 = hash_lines(src, tgt)
     return ParallelText(src, tgt, *_paths(config, split), sha256, n_file_lines=len(src))
+
+
+def read_dev(config: CorpusConfig) -> ParallelText:
+    """Read the development split, in each direction that the tags of training say. Errors as `read_split`."""
+    directions = list(config.directions.values())
+    if not directions:
+        return read_split(config, config.dev)
+    texts = [read_split(config.of(corpus), config.dev) for corpus in directions]
+    src, tgt = ([line for text in texts for line in getattr(text, side)] for side in ("src", "tgt"))
+    sizes, tags = tuple(map(len, texts)), tuple((f"<2{language}>",) for language in config.directions)
+    paths, n_lines = (texts[0].src_path, texts[0].tgt_path), len(src)
+    return ParallelText(src, tgt, *paths, hash_lines(src, tgt), None, n_lines, 0, sizes, tags)
 
 
 def _pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
@@ -455,13 +584,14 @@ def read_train(config: CorpusConfig) -> ParallelText:
     """
     if not keeps_on_disk(config):
         return _joined(config, _in_memory)
-    splits = [*config.train_splits, *config.exclude]
-    files = [path for split in splits for path in _paths(config, split)]
+    files = [path for corpus in config.corpora for path in _paths(config.of(corpus), corpus.name)]
+    files += [path for split in config.exclude for path in _paths(config, split)]
     made_from = {
         "files": [hash_file(path) for path in files],
         "settings": config.model_dump(mode="json", include=_TEXT_SETTINGS),
         "names": [path.name for path in files],
         "equal": "without regard to spaces",
+        "about": "sizes",
     }
 
     is_new = False
@@ -469,7 +599,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
     def build(folder: Path) -> None:
         nonlocal is_new
         is_new, text = True, _joined(config, lambda pairs: StoredLines.write(folder, pairs))
-        about = {name: getattr(text, name) for name in ("sha256", "n_file_lines", "n_synthetic")}
+        about = {name: getattr(text, name) for name in ("sha256", "n_file_lines", "n_synthetic", "sizes")}
         (folder / "about.json").write_text(json.dumps(about), "utf-8")
 
     folder = stored_folder(config.cache, "text", made_from, build)
@@ -477,9 +607,14 @@ def read_train(config: CorpusConfig) -> ParallelText:
     src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
     if not is_new and (left_out := about["n_file_lines"] - len(src)):
         _log.info("pairs of the files that are left out: %d; the log of the first run says why", left_out)
+    about |= {"sizes": tuple(about["sizes"]), "tags": _tags(config)}
     return ParallelText(
-        src, tgt, *files[:2], **about, tag=config.tag, rows=rows if len(src) < about["n_file_lines"] else None
+        src, tgt, *files[:2], **about, rows=rows if len(src) < about["n_file_lines"] else None
     )
+
+
+def _tags(config: CorpusConfig) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(corpus.symbols) for corpus in config.corpora)
 
 
 def keeps_on_disk(config: CorpusConfig) -> bool:
@@ -490,7 +625,7 @@ def keeps_on_disk(config: CorpusConfig) -> bool:
     """
     if config.on_disk is not None or config.dir is None:
         return bool(config.on_disk)
-    files = [path for split in config.train_splits for path in _paths(config, split)]
+    files = [path for corpus in config.corpora for path in _paths(config.of(corpus), corpus.name)]
     return sum(path.stat().st_size for path in files) > LARGE_BYTES
 
 
@@ -501,33 +636,35 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     """The training splits as one text with the paths of the first split; `keep` stores its pairs."""
     reasons = _reasons(config)
     left_out = dict.fromkeys(reasons, 0)
-    n_lines = n_synthetic = 0
+    n_lines, sizes = 0, [0] * len(config.corpora)
 
     def remaining() -> Iterator[tuple[str, str, int]]:
-        nonlocal n_lines, n_synthetic
-        for split in config.train_splits:
-            for src, tgt in _pairs(config, split):
-                if split in config.detokenize:
+        nonlocal n_lines
+        for number, corpus in enumerate(config.corpora):
+            of_corpus = config.of(corpus)
+            for src, tgt in _pairs(of_corpus, corpus.name):
+                if corpus.name in config.detokenize:
                     src, tgt = (
-                        detokenize(unescape(line), config.preparation(ending).language)
-                        for line, ending in ((src, config.src), (tgt, config.tgt))
+                        detokenize(unescape(line), of_corpus.preparation(ending).language)
+                        for line, ending in ((src, of_corpus.src), (tgt, of_corpus.tgt))
                     )
                 reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
                 if reason is None:
-                    n_synthetic += split == SYNTHETIC
+                    sizes[number] += 1
                     yield src, tgt, n_lines
                 else:
                     left_out[reason] += 1
                 n_lines += 1
 
     src, tgt, rows = keep(remaining())
-    paths, n_out = _paths(config, config.train_splits[0]), sum(left_out.values())
+    first, n_out = config.corpora[0], sum(left_out.values())
+    paths, n_synthetic = _paths(config.of(first), first.name), sizes[-1] if config.synthetic else 0
     if not len(src):
         raise DataError("expected pairs that data.exclude does not remove, got none.", paths[0])
     if n_out:
         shown = ", ".join(f"{count} {name}" for name, count in left_out.items() if count)
         _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
-    facts = (hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, config.tag)
+    facts = (hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, tuple(sizes), _tags(config))
     return ParallelText(src, tgt, *paths, *facts)
 
 

@@ -82,6 +82,7 @@ class DataReport:
         notes: What was not checked, or only in part.
         sampled: Fault → number of pairs that were looked at, if not all.
         kept: The rows that `data.clean` kept; None if it was not asked for.
+        corpora: What each of several corpora gave to training.
     """
 
     name: str
@@ -91,6 +92,7 @@ class DataReport:
     notes: list[str] = field(default_factory=list)
     sampled: dict[str, int] = field(default_factory=dict)
     kept: list[int] | None = field(default=None, repr=False)
+    corpora: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, fault: str, rows: Iterable[int]) -> None:
         """Add a fault that was found in the pairs that `data.clean` has kept."""
@@ -114,9 +116,8 @@ class DataReport:
             for fault, rows in self.faults.items()
         }
         n_kept = self.n_pairs if self.kept is None else len(self.kept)
-        return {
-            "text": self.name, "pairs": self.n_pairs, "kept": n_kept, "faults": faults, "notes": self.notes
-        }  # fmt: skip
+        report = {"text": self.name, "pairs": self.n_pairs, "kept": n_kept, "faults": faults}
+        return {**report, "notes": self.notes, **({"corpora": self.corpora} if self.corpora else {})}
 
     def tell(self) -> None:
         """Log the report, and warn of what is wrong with so many pairs that the whole text may be."""
@@ -135,7 +136,8 @@ class DataReport:
             of = f" of {self.sampled[fault]:,}" if fault in self.sampled else ""
             remedy = f": {REMEDIES[fault]}" if where and fault in REMEDIES else ""
             rows.append(f"{about['pairs']:>9,} {about['share']:>7.2%}{of}  {fault}{remedy}{where}")
-        return "\n".join([*rows, *self.notes])
+        words = "corpus {name}: {pairs:,} pairs, {pairs_in_epoch:,} in each epoch, tag: {tag}."
+        return "\n".join([*rows, *self.notes, *(words.format(**corpus) for corpus in self.corpora)])
 
 
 Pairs = tuple[Sequence[str], Sequence[str]]
@@ -201,7 +203,11 @@ def report_train(
     Raises:
         DataError: `data.clean` would leave out all pairs, or more than half, not counting equal ones.
     """
-    languages = tuple(language_of_side(config, side).code for side in (config.src, config.tgt))
+    sides = [{getattr(config.of(corpus), side) for corpus in config.corpora} for side in ("src", "tgt")]
+    languages = tuple(
+        language_of_side(config, ending).code if endings == {ending} else None  # of several, none is checked
+        for ending, endings in zip((config.src, config.tgt), sides, strict=True)
+    )
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
     notes = []
     for path in sorted(config.dir.glob(f"test*.{config.src}*")) if config.dir else ():
@@ -237,7 +243,7 @@ def report_train(
             )
         text = text.select(report.kept) if n_out else text
     if config.synthetic is not None:
-        counts = f"{text.n_synthetic:,} of {len(text):,} pairs, tag: {text.tag or 'none'}."
+        counts = f"{text.n_synthetic:,} of {len(text):,} pairs, tag: {config.corpora[-1].tag or 'none'}."
         report.notes.append(f"data.synthetic: the last {counts}")
     return text, report
 

@@ -28,6 +28,7 @@ from syntaxformer.runs.loading import TRANSLATOR, verify_folder
 from syntaxformer.runs.run_folder import same_data
 from syntaxformer.syntax import (
     FACTORS,
+    SHAPES,
     CodedColumn,
     FactorVocabulary,
     PhraseColumns,
@@ -40,7 +41,8 @@ from syntaxformer.syntax import (
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, check_syntax
 from syntaxformer.syntax.ragged import Ragged
-from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
+from syntaxformer.translation.augmentation import Altered, Augmentation, with_lines, with_words
+from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs, Shares
 from syntaxformer.translation.checkpoint import stored_infusion
 from syntaxformer.translation.checkpoint_pieces import (
     N_COMPARED,
@@ -56,12 +58,18 @@ from syntaxformer.translation.corpora import (
     ParallelText,
     find_file,
     keeps_on_disk,
-    read_split,
+    read_dev,
     read_train,
 )
 from syntaxformer.translation.data_report import UNKNOWN, UNSHARED, DataReport, add_long, report_train
 from syntaxformer.translation.protection import SYMBOLS
-from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, encode_pieces
+from syntaxformer.translation.source import (
+    Cutter,
+    EncodedText,
+    SourceEncoder,
+    encode_pieces,
+    tagged,
+)
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
@@ -73,7 +81,6 @@ from syntaxformer.translation.stored import (
 )
 from syntaxformer.translation.subwords import (
     BpeDropout,
-    Cut,
     SubwordConfig,
     encoder_tokenizer,
     given_tokenizer,
@@ -309,7 +316,7 @@ def stored_pairs(
     """
     sides = {"src": encoder, "tgt": target}
     made_from = {
-        "text": [text.sha256, text.n_synthetic] if text.tag else text.sha256,
+        "text": [text.sha256, text.sizes, text.tags] if text.corpora_matter else text.sha256,
         "encoders": [
             {
                 "tokenizer": hashlib.sha256(side.tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
@@ -350,15 +357,15 @@ def _pairs_of(arrays: dict[str, NDArray[Any]], sides: dict[str, SourceEncoder]) 
             ]
             text = replace(text, syntax=LineSyntax(encoder.syntax, *of_words, *of_lines))
         texts.append(text)
-    return EncodedPairs(*texts)
+    return EncodedPairs(*texts, arrays.get("corpora"))
 
 
 def _arrays(
-    chunk: tuple[EncodedText, EncodedText], sides: dict[str, SourceEncoder]
+    chunk: tuple[EncodedText, EncodedText, NDArray[np.int16] | None], sides: dict[str, SourceEncoder]
 ) -> dict[str, NDArray[Any]]:
     """All arrays of both sides by name, in the narrowest type that holds their vocabulary."""
-    arrays: dict[str, NDArray[Any] | None] = {}
-    for (side, encoder), text in zip(sides.items(), chunk, strict=True):
+    arrays: dict[str, NDArray[Any] | None] = {"corpora": chunk[2]}
+    for (side, encoder), text in zip(sides.items(), chunk[:2], strict=True):
         phrases = None if text.syntax is None else text.syntax.phrases
         for owner, names in (
             (text, ("pieces", "splits", "factors", "n_tags")),
@@ -384,18 +391,22 @@ def encoded_chunks(
     target: SourceEncoder,
     target_columns: Sequence[WordColumns] | None = None,
     cut: Cutter = encode_pieces,
-) -> Iterator[tuple[EncodedText, EncodedText]]:
+) -> Iterator[tuple[EncodedText, EncodedText, NDArray[np.int16] | None]]:
     """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors are those of `encode_pairs`.
+
+    The third is the number of each pair's corpus, if the text has several.
 
     Errors that concern all pairs together are raised after the last chunk.
     """
     limit = max_pieces or np.iinfo(np.int64).max
-    n_plain = len(text) - (text.n_synthetic if text.tag else 0)
     # Pairs that stay, have an empty side, are too long; are short enough without tags, too long with them.
     n_pairs = n_empty = n_long = n_bare = n_tagged_out = longest = 0
     for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
-        tagging = partial(_tagged, cut, text.tag, max(0, n_plain - start))
+        corpora = text.corpora_of(np.arange(start, start + len(lines[0]))) if text.corpora_matter else None
+        tagging = cut
+        if corpora is not None and any(text.tags):
+            tagging = partial(tagged, cut, [text.tags[corpus] for corpus in corpora])
         spans = [None, None]
         if encoder.preparation.protect:
             *spans, _ = encoder.preparation.shared_spans(*lines)
@@ -410,7 +421,10 @@ def encoded_chunks(
         rows = np.flatnonzero(filled & fitting)
         n_pairs, n_empty = n_pairs + len(rows), n_empty + int((~filled).sum())
         n_long += int((filled & ~fitting).sum())
-        yield (src, tgt) if len(rows) == len(filled) else (src.select(rows), tgt.select(rows))
+        if len(rows) < len(filled):
+            src, tgt = src.select(rows), tgt.select(rows)
+            corpora = None if corpora is None else corpora[rows]
+        yield src, tgt, corpora
     if cut is not encode_pieces:  # the same pairs were checked before
         return
     if 2 * n_tagged_out > n_bare:
@@ -427,12 +441,6 @@ def encoded_chunks(
         for_tags = f", {n_tagged_out} of them for their tags alone" if n_tagged_out else ""
         of_long = f" and {n_long} of more than {max_pieces} pieces" if max_pieces else ""
         _log.info("%s: left out %d empty pairs%s%s", text.src_path, n_empty, of_long, for_tags)
-
-
-def _tagged(cut: Cutter, tag: str | None, n_plain: int, tokenizer: Any, lines: Sequence[str]) -> list[Any]:
-    """Cut lines; behind the first `n_plain`, a tag comes first, which covers no text and so has no syntax."""
-    cuts, piece = cut(tokenizer, lines), tag and tokenizer.convert_tokens_to_ids(tag)
-    return cuts[:n_plain] + [Cut([piece, *line.ids], [(0, 0), *line.offsets]) for line in cuts[n_plain:]]
 
 
 # The target side of training; translating needs neither its annotator nor its tags.
@@ -585,7 +593,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
                 "Set data.on_disk=false."
             )
         terms = terms.cleaned(*(data.preparation(side).clean for side in (data.src, data.tgt)))
-    dev_text, all_pairs = read_split(data, data.dev), read_train(data)
+    dev_text, all_pairs = read_dev(data), read_train(data)
     train_text, report = report_train(data, nested_fraction(all_pairs, data.fraction), dev_text)
     annotation = _annotate(recipe, train_text, dev_text)
     hashes = {"train": train_text.sha256, "dev": dev_text.sha256, "annotation": annotation.sha256}
@@ -612,8 +620,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         train = stored_pairs(data.cache, *sides, annotators=annotation.identity)
     else:
         train = encode_pairs(*sides)
-    if recipe.subwords.dropout:
-        train.again = _cuts_anew(recipe, sides)
+    report.corpora = _share(train, train_text, recipe)
+    if recipe.subwords.dropout or data.augment is not None:
+        train.again = _encodes_anew(recipe, sides)
     # A pretrained translator has no positions for longer lines.
     longest = start.longest if start is not None else None
     dev = encode_pairs(dev_text, encoder, annotation.dev, longest, target, annotation.dev_tags)
@@ -621,6 +630,22 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     check_tags(train.tgt, target)
     annotator = annotation.annotator
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, report, start)
+
+
+def _share(train: EncodedPairs, text: ParallelText, recipe: Recipe) -> list[dict[str, Any]]:
+    """Give each corpus its share of an epoch, and return what it gave; nothing if there is but one."""
+    weights = [corpus.weight for corpus in recipe.data.corpora]
+    if not text.corpora_matter and weights == [1.0]:
+        return []
+    corpora = np.zeros(len(train), np.int16) if train.corpora is None else train.corpora
+    shares = Shares(corpora, weights, train.tgt.lengths, recipe.seed)
+    if {*weights} != {1.0}:
+        train.shares = shares
+    sizes = zip(recipe.data.corpora, text.sizes, shares.sizes, strict=True)
+    return [
+        {**corpus.model_dump(include={"name", "tag", "weight"}), "pairs": n_pairs, "pairs_in_epoch": n_rows}
+        for corpus, n_pairs, n_rows in sizes
+    ]
 
 
 @dataclass(frozen=True)
@@ -718,24 +743,61 @@ def _report_pieces(
         report.notes.append(f"data.protect: {n_shared:,} values of both sides are written as symbols.")
 
 
-def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
-    """What encodes the training pairs with BPE-dropout for an epoch; `sides` as `encode_pairs` takes them."""
+def _encodes_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
+    """What encodes the training pairs for an epoch, cut at random or altered; `sides` as `encode_pairs`."""
+    dropout, augmentation = recipe.subwords.dropout, _augmentation(recipe)
     if keeps_on_disk(recipe.data):
+        key, off = ("subwords.dropout", 0) if dropout else ("data.augment", "null")
         raise ConfigError(
-            "subwords.dropout: expected a training text in memory, which is cut anew in each epoch, got one "
-            "on disk. Set data.on_disk=false, or subwords.dropout=0."
+            f"{key}: expected a training text in memory, which is cut anew in each epoch, got one "
+            f"on disk. Set data.on_disk=false, or {key}={off}."
         )
     text, encoder, words, limit, target, tags = sides
     encoder, target = (replace(side, unseen=UnseenValues()) for side in (encoder, target))  # counted already
-    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None)) - bool(text.tag)
+    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None))
+    longest -= max(map(len, text.tags), default=0)
 
     def again(epoch: int) -> EncodedPairs:
-        cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
-        return encode_pairs(text, encoder, words, limit, target, tags, cut)
+        cut: Cutter = partial(encode_pieces)  # with itself, what is left out would be said again
+        if dropout:
+            cut = BpeDropout(dropout, (recipe.seed, epoch), longest)
+        if augmentation is None:
+            return encode_pairs(text, encoder, words, limit, target, tags, cut)
+        altered = augmentation.draw(text, epoch)
+        rows = _fitting(text, altered, (encoder, target), longest)
+        src, tgt = ({row: side[row] for row in rows} for side in altered)
+        moved = with_words(words, src, CHUNK_LINES), with_words(tags, tgt, CHUNK_LINES)
+        return encode_pairs(with_lines(text, src, tgt), encoder, moved[0], limit, target, moved[1], cut)
 
-    for side in (encoder, target):
-        BpeDropout(recipe.subwords.dropout, 0, longest)(side.tokenizer, [])  # whether it can
+    for side in (encoder, target) if dropout else ():
+        BpeDropout(dropout, 0, longest)(side.tokenizer, [])  # whether it can
     return again
+
+
+def _augmentation(recipe: Recipe) -> Augmentation | None:
+    """What alters the training pairs."""
+    data = recipe.data
+    sides = data.preparation(data.src).language, data.preparation(data.tgt).language
+    return None if data.augment is None else Augmentation(data.augment, recipe.seed, sides)
+
+
+def _fitting(
+    text: ParallelText,
+    altered: tuple[Altered, Altered],
+    encoders: tuple[SourceEncoder, SourceEncoder],
+    longest: int,
+) -> list[int]:
+    """The rows that an epoch may alter: not too long before or after, and with no more unknown pieces."""
+    fits = np.ones(len(altered[0]), bool)
+    for encoder, lines, letters in zip(encoders, (text.src, text.tgt), altered, strict=True):
+        n_unknown = []
+        for texts in ([lines[row] for row in letters], ["".join(line) for line in letters.values()]):
+            encoded = encode_pieces(encoder.tokenizer, encoder.preparation.prepare(texts).texts)
+            fits &= np.array([len(line.ids) <= longest for line in encoded], bool)
+            unknown = encoder.tokenizer.unk_token_id
+            n_unknown.append(np.array([line.ids.count(unknown) for line in encoded], int))
+        fits &= n_unknown[1] <= n_unknown[0]
+    return [row for row, does_fit in zip(altered[0], fits.tolist(), strict=True) if does_fit]
 
 
 def _new_encoder(
@@ -749,9 +811,18 @@ def _new_encoder(
     """Pieces and factors of a run: learned on its text, or those of the translator that it starts from."""
     data, symbols = recipe.data, (*recipe.subwords.symbols, *(SYMBOLS if recipe.data.protect else ()))
     if start is None:
+        if (augmentation := _augmentation(recipe)) is not None and not keeps_on_disk(data):
+            cases = augmentation.config.model_copy(update={"typo": 0.0, "noise": 0.0})
+            text = replace(augmentation, config=cases).whole(text, 0)  # so that words in capitals have pieces
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
-        tokenizer.backend_tokenizer.add_special_tokens([data.tag] if data.tag else [])
+        tokenizer.backend_tokenizer.add_special_tokens(data.symbols)
     else:
+        specials = {token.content for token in start.source.added_tokens_decoder.values()}
+        if unknown := [symbol for symbol in data.symbols if symbol not in specials]:
+            raise ConfigError(
+                f"data.train: expected tags that model.init_from was trained with, got {', '.join(unknown)}. "
+                "Leave them out, data.synthetic's with data.synthetic_tag=false."
+            )
         symbols = [name for name in symbols if name not in start.source.get_vocab()]
         adds = {
             "model.add_characters": recipe.model.add_characters,
@@ -765,6 +836,8 @@ def _new_encoder(
         start = fit_characters(start, text, data, recipe.model.add_characters, report, symbols)
         tokenizer, own_target = start.source, start.target
     vocabularies = build_vocabularies(annotation.train or [], annotation.factors, recipe.embedding.min_count)
+    if data.lowercase == "source" and "case" in vocabularies:
+        vocabularies["case"] = FactorVocabulary("case", SHAPES)
     if parent is not None:
         vocabularies = parent.vocabularies or vocabularies
         own_target = None if parent.own_target is None else own_target
@@ -888,6 +961,7 @@ def _info(
         decoding=recipe.decoding,
         data_sha256=data_sha256,
         scripts=scripts,
+        directions={tgt: corpus.src or recipe.data.src for tgt, corpus in recipe.data.directions.items()},
     )
     if parent is not None:
         info.rewrites_target = parent.rewrites_target

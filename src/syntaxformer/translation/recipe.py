@@ -367,8 +367,10 @@ class Recipe(RunConfig):
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
         problems = []
-        if self.data.tag and (self.model.init_from or self.pretrained_embeddings):
-            problems.append("data.synthetic_tag: expected false with a model's own pieces, got true.")
+        if self.data.symbols and self.pretrained_embeddings:
+            tags, key = ", ".join(self.data.symbols), "data.train: expected no tag"
+            key = "data.synthetic_tag: expected false" if self.data.synthetic else key
+            problems.append(f"{key} with a model's own pieces, got {tags}.")
         if d_model % n_heads:
             problems.append(f"model.n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
         if d_model % 2:
@@ -429,11 +431,18 @@ class Recipe(RunConfig):
         return name
 
     def _annotator_problems(self) -> list[str]:
-        """Annotators of another language than that of their side."""
+        """Annotators of another language than that of their side, or than one of several."""
         tags, is_forced, force = self.predict_target_pos, self.annotation.force, "annotation.force=true"
         src, tgt = (language_of_side(self.data, ending) for ending in (self.data.src, self.data.tgt))
         name = self.annotator_name()
         is_needed = self.width_plan().factors or self.syntax_inputs(training=True).needs
+        for side, needs in (("src", is_needed), ("tgt", tags)):
+            others = {getattr(corpus, side) for corpus in self.data.train} - {None, getattr(self.data, side)}
+            if needs and others:
+                return [
+                    f"data.train: expected {side}={getattr(self.data, side)} in each corpus, as an annotator "
+                    f"reads one language, got {', '.join(sorted(others))}."
+                ]
         try:
             if is_needed and not (name and is_forced):
                 choose_annotator(name, src, "annotation.annotator", "data.src_language=CODE", force)

@@ -313,7 +313,7 @@ def scoring(info: FolderInfo) -> dict[str, Any]:
     Japanese and Korean have their own tokenizers, as in sacreBLEU's command; if the package that splits them
     into words is not installed, characters are scored.
     """
-    return scoring_of(info.languages[1], info.lowercase, info.tokenized)
+    return scoring_of(info.languages[1], info.lowercase is True, info.tokenized)
 
 
 def scoring_of(language: str | None, lowercase: bool = False, tokenized: bool = False) -> dict[str, Any]:

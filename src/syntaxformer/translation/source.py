@@ -20,7 +20,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import normalize
 
 import numpy as np
@@ -354,6 +354,22 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
     backend.encode_special_tokens = True
     with panics():
         return backend.encode_batch(list(lines))
+
+
+class Cut(NamedTuple):
+    """A line in pieces, with their places in it."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+
+
+def tagged(cut: Cutter, tags: Sequence[Sequence[str]], tokenizer: Any, lines: Sequence[str]) -> list[Any]:
+    """Cut lines; each one's tags come first, which cover no text and so have no syntax."""
+    ids = {tag: tokenizer.backend_tokenizer.token_to_id(tag) for tag in {*chain.from_iterable(tags)}}
+    return [
+        Cut([*(ids[tag] for tag in of_line), *line.ids], [*[(0, 0)] * len(of_line), *line.offsets])
+        for of_line, line in zip(tags, cut(tokenizer, lines), strict=True)
+    ]
 
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")

@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from sentencepiece import SentencePieceTrainer
@@ -28,7 +28,7 @@ from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
 from syntaxformer.runs.tokenizer_rules import MARKS, check_tokenizer
 from syntaxformer.translation.checkpoint_pieces import add_symbols, sentencepiece_tokenizer, with_symbols
 from syntaxformer.translation.protection import Symbols, expression_of
-from syntaxformer.translation.source import SPECIAL_ROLES, encode_pieces
+from syntaxformer.translation.source import SPECIAL_ROLES, Cut, encode_pieces
 from syntaxformer.translation.stored import stored_folder
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
@@ -183,13 +183,6 @@ def stored_subwords(
 
     folder = stored_folder(cache, "subwords", made_from, build)
     return _fast(Tokenizer.from_str((folder / FILE).read_text("utf-8")), *SPECIALS)
-
-
-class Cut(NamedTuple):
-    """A line in pieces, with their places in it."""
-
-    ids: list[int]
-    offsets: list[tuple[int, int]]
 
 
 class BpeDropout:

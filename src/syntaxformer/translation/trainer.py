@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
@@ -88,6 +89,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         config, arguments = recipe.training, training_arguments(recipe)
         self.pad_id, self.dev_bleu, self.tallies = pad_id, dev_bleu, TallyBook()
         self.is_hosted = not isinstance(model, SyntaxTransformer)
+        self.languages = list(recipe.data.directions)
         self._most_rows = sys.maxsize  # pairs that fit in memory
         self._of_update: list[tuple[dict[str, Any], Any]] = []  # batches of the update that is being made
         train_pairs.set_epoch(0)  # pieces of BPE-dropout are more, and the budget counts them
@@ -100,6 +102,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             rank=arguments.process_index,  # the sampler gives each process its share
             world=arguments.world_size,
             at_epoch=train_pairs.set_epoch,
+            shares=train_pairs.shares,
         )
         share = 1.0 if recipe.parse_task is None else recipe.parse_task.share
         formula, warmup, d_model = SCHEDULES[config.schedule], config.warmup_steps, model.config.d_model
@@ -194,25 +197,31 @@ class SyntaxTrainer(RunTrainer, Trainer):
         collate = TranslationCollator(pairs, self.pad_id)
         longest = int(pairs.tgt.lengths.max(initial=1))
         budget = max(self.config.max_batch_tokens, longest)
-        total, n_pieces, tallies = 0.0, 0, TallyBook()
-        for rows in TokenBudgetBatches(pairs.src.lengths, pairs.tgt.lengths, budget, shuffle=False):
-            batch = self._prepare_inputs(collate(rows))
-            with self.compute_loss_context_manager():
-                output = (
-                    host_output(self.model, batch, n_items=1)
-                    if self.is_hosted
-                    else self.model(**batch, num_items_in_batch=1)
-                )
-            total += float(output.loss)
-            tallies.add(output.tallies)
-            n_pieces += int(pairs.tgt.lengths[rows].sum())
-        loss = total / max(n_pieces, 1)
+        n_languages, tallies, totals = len(self.languages), TallyBook(), list[tuple[float, int]]()
+        groups = [np.flatnonzero(pairs.corpora == number) for number in range(n_languages)]
+        for group in groups or [np.arange(len(pairs))]:
+            total, n_pieces, lengths = 0.0, 0, (pairs.src.lengths[group], pairs.tgt.lengths[group])
+            for places in TokenBudgetBatches(*lengths, budget, shuffle=False):
+                batch = self._prepare_inputs(collate(rows := group[places].tolist()))
+                with self.compute_loss_context_manager():
+                    output = (
+                        host_output(self.model, batch, n_items=1)
+                        if self.is_hosted
+                        else self.model(**batch, num_items_in_batch=1)
+                    )
+                total += float(output.loss)
+                tallies.add(output.tallies)
+                n_pieces += int(pairs.tgt.lengths[rows].sum())
+            totals.append((total, n_pieces))
+        loss = sum(total for total, _ in totals) / max(sum(n for _, n in totals), 1)
         if not math.isfinite(loss):
             raise ConfigError(
                 f"training.learning_rate: expected one that keeps the dev loss finite, got {loss} at "
                 f"update {self.state.global_step} with {self.config.learning_rate:g}. Lower it."
             )
-        scores = {"loss": loss, **tallies.take()}
+        of_languages = zip(self.languages, totals, strict=False)  # one total, if there are no languages
+        scores = {f"loss_{language}": total / max(n, 1) for language, (total, n) in of_languages}
+        scores = {"loss": loss, **scores, **tallies.take()}
         if self.dev_bleu is not None and "bleu" in JUDGED_BY[self.config.best_by]:
             scores |= self.dev_bleu()
         return scores

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 from transformers import set_seed
 
 from syntaxformer.annotate.registry import keep_annotator
@@ -27,7 +29,7 @@ from syntaxformer.translation.checkpoint import (
     stored_infusion,
     take_weights,
 )
-from syntaxformer.translation.corpora import find_file
+from syntaxformer.translation.corpora import ParallelText, find_file
 from syntaxformer.translation.data_report import FILE as REPORT
 from syntaxformer.translation.decoding import generate_settings
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
@@ -101,6 +103,8 @@ def _train(run: Run[Recipe]) -> None:
     chosen, scores = trainer.choose_checkpoints()
     if run.writes:
         metrics = {**scores, **pretrained, "data_sha256": data.info.data_sha256}
+        if data.report.corpora:
+            metrics["corpora"] = data.report.corpora
         if note := reference_note(data.info):
             metrics["references"] = note
         # A new network takes the weights, because the trained one may be in shards.
@@ -211,24 +215,38 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
 
 
 def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
-    """BLEU on the development set, and how many translations loop."""
+    """BLEU on the development set, and how many translations loop; of several languages also each one's."""
+    text, scores = data.dev_text, dict[str, float]()
+    if not recipe.data.directions:
+        return _bleu_of(model, data, recipe, text, None)
+    corpora, n_loops = text.corpora_of(np.arange(len(text))), 0.0
+    for number, language in enumerate(recipe.data.directions):
+        rows = np.flatnonzero(corpora == number).tolist()
+        of_language = _bleu_of(model, data, recipe, text.select(rows), language)
+        scores[f"bleu_{language}"], n_loops = of_language["bleu"], n_loops + of_language["n_loops"]
+    return {"bleu": fmean(scores.values()), **scores, "n_loops": n_loops}
+
+
+def _bleu_of(
+    model: Any, data: Prepared, recipe: Recipe, text: ParallelText, language: str | None
+) -> dict[str, float]:
     from syntaxformer.annotate import AnnotatedInOrder, annotate_cached, annotator_for
 
-    corpus, was_training, lines = recipe.data, model.training, data.dev_text.src
+    corpus, was_training, lines = recipe.data, model.training, text.src
     clean = data.info.model_copy(update={"unescape": False})  # the lines are already unescaped
     encoder = replace(data.encoder, syntax=data.info.syntax)  # without what is only learned
     annotator = data.annotator if encoder.needs_words else None
     if annotator is not None:  # `prepare` has put the annotation of these lines into the cache
         annotator = annotator_for(annotator, corpus.dev)
         annotator = AnnotatedInOrder(annotate_cached(lines, annotator, corpus.cache))
-    translator = Translator(model.eval(), encoder, clean, annotator)
+    translator = Translator(model.eval(), encoder, clean, annotator).to(language)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
         for name in data.encoder.factors
         if name in corpus.factor_files
     }
     beam_size = recipe.training.dev_beam_size
-    scored = score_translator(translator, lines, data.dev_text.tgt, beam_size, user_factors)
+    scored = score_translator(translator, lines, text.tgt, beam_size, user_factors)
     model.train(was_training)
     return {"bleu": scored.scores.bleu, "n_loops": scored.n_loops}
 

@@ -8,11 +8,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -50,6 +51,7 @@ from syntaxformer.translation.source import (
     TextPreparation,
     encode_pieces,
     offsets_in,
+    tagged,
     unknown_pieces,
 )
 from syntaxformer.translation.terms import Terms, TermStyle
@@ -78,6 +80,9 @@ MAX_SOURCE_PIECES = 1024
 FORMAT_VERSION = 1
 
 
+Ending = Annotated[str, Field(max_length=250, pattern=r"^[^/\\\x00-\x1f]*$")]
+
+
 class FolderInfo(Section):
     """Content of `syntaxformer.json`, one of the files in the folder of a trained translator.
 
@@ -90,6 +95,7 @@ class FolderInfo(Section):
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
     `normalize`, `symbols`, `protect`, and `scripts` of the training sources: absent in older folders.
     `terms`: how translations of terms are put into a source; None if the model has learned no terms.
+    `directions`: target languages and the endings of their sources, if the model translates into several.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     `alignment`: the head that aligns words; absent in older folders.
     """
@@ -97,15 +103,15 @@ class FolderInfo(Section):
     format_version: int = FORMAT_VERSION
     task: str = "translation"
     backend: str = "pytorch"
-    src: str = Field(max_length=250, pattern=r"^[^/\\\x00-\x1f]*$")
-    tgt: str = Field(max_length=250, pattern=r"^[^/\\\x00-\x1f]*$")
+    src: Ending
+    tgt: Ending
     src_language: str | None = None
     tgt_language: str | None = None
     forced: bool = False
     annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     annotator_version: str | None
     tokenized: bool = False
-    lowercase: bool = False
+    lowercase: Literal[False, True, "source"] = False
     unescape: bool = False
     moses: bool = False
     normalize_punctuation: bool = False
@@ -113,6 +119,7 @@ class FolderInfo(Section):
     scripts: tuple[str, ...] = ()
     symbols: Symbols = ()
     protect: Protected = ()
+    directions: dict[Ending, Ending] = Field({}, max_length=1000)
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
     alignment: AlignmentHead | None = None
@@ -131,7 +138,8 @@ class FolderInfo(Section):
     def preparation(self, ending: str) -> TextPreparation:
         """How lines of a side are prepared for the tokenizer."""
         language = self.languages[ending != self.src]
-        options = (self.tokenized, self.unescape, self.moses, self.lowercase, self.normalize_punctuation)
+        lowercase = self.lowercase is True or (self.lowercase == "source" and ending == self.src)
+        options = (self.tokenized, self.unescape, self.moses, lowercase, self.normalize_punctuation)
         nfc = self.normalize == "nfc"
         return TextPreparation(language, *options, nfc=nfc, symbols=self.symbols, protect=self.protect)
 
@@ -181,6 +189,7 @@ class Translator:
         self._output = info.preparation(info.tgt)
         self.decoder: Any = model if hasattr(model, "decode") else _torch_decoder(model, encoder)
         self.others: Sequence[Translator] = ()
+        self.language: str | None = None  # that it translates into, if it could translate into several
         self._faults: Counter[str] = Counter()
 
     @property
@@ -278,6 +287,26 @@ class Translator:
             lead.decoder = _torch_decoder(lead.model, lead.encoder, [member.model for member in others])
             lead.others = others
         return lead
+
+    def to(self, language: str | None) -> Translator:
+        """The translator for one of its target languages; for a model of one language, itself.
+
+        Raises:
+            ConfigError: The model does not translate into the language, or into others as well.
+        """
+        directions, known = self.info.directions, self.info.directions or self.info.languages[1:]
+        if language in directions:
+            other = copy(self)
+            ends = {"src": directions[language], "src_language": None, "tgt": language, "tgt_language": None}
+            other.info, other.language = self.info.model_copy(update=ends), language
+            other.others = [member.to(language) for member in self.others]
+            return other
+        if directions or language not in (None, *known):
+            raise ConfigError(
+                f"to: expected a language that the model translates into, {', '.join(known)}, got "
+                f"{language or 'none'}. Choose it with --to, in Python with Translator.to."
+            )
+        return self
 
     def translate(
         self,
@@ -518,7 +547,9 @@ class Translator:
         terms: Terms | None = None,
         with_offsets: bool = False,
     ) -> EncodedText:
-        clean, words = [self._clean(line) for line in lines], None
+        clean, words, cut = [self._clean(line) for line in lines], None, encode_pieces
+        if self.info.directions:
+            cut = partial(tagged, cut, [[f"<2{self.language or self.to(None).language}>"]] * len(lines))
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
@@ -527,7 +558,7 @@ class Translator:
                 words = self._with_terms(words, terms)
                 clean = [*words.texts]
         others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
-        encoded = self.encoder.encode(clean, words, self.longest, with_offsets=with_offsets)
+        encoded = self.encoder.encode(clean, words, self.longest, cut, with_offsets=with_offsets)
         return replace(encoded, others=tuple(others))
 
     def cleaned_terms(self, terms: Terms | Mapping[str, str | Sequence[str]] | None) -> Terms | None:
@@ -846,6 +877,11 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
         tokenizer: Any = kind.from_pretrained(folder)
         if info.target_specials is not None:
             own_target: Any = kind(tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials)
+    if unknown := [name for name in info.directions if f"<2{name}>" not in tokenizer.get_vocab()]:
+        raise CheckpointError(
+            f"{folder / TRANSLATOR}: directions: expected languages with pieces, got {', '.join(unknown)}. "
+            "It was altered."
+        )
     return SourceEncoder(
         tokenizer,
         {vocabulary.name: vocabulary for vocabulary in info.factors},

@@ -25,7 +25,8 @@ TGT = ["die Katze saß .", "Katzen sitzen", "die <bt> Katze", "leer", "Katzen sc
 
 
 def _text(n_synthetic=0, tag=None) -> ParallelText:
-    return ParallelText(SRC, TGT, Path("en"), Path("de"), n_synthetic=n_synthetic, tag=tag)
+    sizes, tags = (len(SRC) - n_synthetic, n_synthetic), ((), (tag,) if tag else ())
+    return ParallelText(SRC, TGT, Path("en"), Path("de"), n_synthetic=n_synthetic, sizes=sizes, tags=tags)
 
 
 @pytest.fixture
@@ -127,11 +128,11 @@ def test_they_come_last_without_the_sentences_of_dev(config, on_disk, caplog):
         with caplog.at_level("INFO"):
             read_train(config)
         assert caplog.messages[-1].startswith("pairs of the files that are left out: 1; ")
-    assert (len(text), text.n_synthetic, text.n_file_lines, text.tag) == (46, 6, 47, "<bt>")
+    assert (len(text), text.n_synthetic, text.n_file_lines, text.tags[-1]) == (46, 6, 47, ("<bt>",))
     assert list(text.tgt)[-6:] == [f"wahrer {n} Hund" for n in (0, 1, 2, 4, 5, 6)]
-    assert read_train(config.model_copy(update={"synthetic_tag": False})).tag is None
+    assert read_train(config.model_copy(update={"synthetic_tag": False})).tags == ((), ())
     alone = read_train(config.model_copy(update={"synthetic": None}))
-    assert (alone.n_synthetic, alone.tag) == (0, None)
+    assert (alone.n_synthetic, alone.sizes, alone.tags) == (0, (40,), ((),))
     share, without = nested_fraction(text, 0.25), nested_fraction(alone, 0.25)
     assert list(share.src) == [*without.src, *list(text.src)[-6:]]
     assert (len(share), share.n_synthetic) == (16, 6)

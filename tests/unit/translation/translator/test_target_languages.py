@@ -1,0 +1,128 @@
+"""One model for several target languages: the piece before the source, refusals, folder, export, service."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.files import write_manifest
+from syntaxformer.nn import plan_widths
+from syntaxformer.serve.engines import TranslatorEngine
+from syntaxformer.serve.schemas import TranslateSettings
+from syntaxformer.translation.decoding import DecodingConfig
+from syntaxformer.translation.export_ctranslate2 import export_translator
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.prepare import prepare
+from syntaxformer.translation.recipe import load_recipe
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
+from syntaxformer.translation.translator import FolderInfo, Translator
+
+LINES = ["the cat sat on the mat .", "cats sit .", "", "a dog and the cat run"]
+
+
+def _texts(translator, **settings) -> list[str]:
+    return [best[0].text for best in translator.translate(LINES, **settings)]
+
+
+@pytest.fixture(scope="module")
+def several() -> Translator:
+    tokenizer = train_subwords(LINES * 3, SubwordConfig(vocab_size=311))
+    tokenizer.backend_tokenizer.add_special_tokens(["<2de>", "<2fr>"])
+    torch.manual_seed(5)
+    model = SyntaxTransformer(SyntaxTransformerConfig(
+        vocab_size=len(tokenizer), d_model=12, d_ff=17, n_heads=2, encoder_layers=1, decoder_layers=2,
+        infusion=plan_widths("none", 12).as_dict(),
+    ))  # fmt: skip
+    with torch.no_grad():
+        model.decoder.embedding.weight.mul_(5)
+    info = FolderInfo(src="en", tgt="de", annotator=None, annotator_version=None, factors=[],
+                      directions={"de": "en", "fr": "en"}, decoding=DecodingConfig(beam_size=3))  # fmt: skip
+    return Translator(model.eval(), SourceEncoder(tokenizer), info)
+
+
+def test_the_piece_stands_before_each_source(several):
+    french, german = several.to("fr"), several.to("de")
+    pieces = french.encode(LINES)
+    firsts = several.encoder.piece_names(pieces.pieces[pieces.splits[:-1]])
+    assert firsts == ["<2fr>"] * 4
+    assert french.info.languages == ("en", "fr")
+    assert german.encode(["<2fr> a"]).pieces.tolist().count(pieces.pieces[0]) == 0, (
+        "text that spells it is text"
+    )
+    texts = _texts(french), _texts(german)
+    assert texts[0] != texts[1]
+    assert (texts[0][2], len(texts[0])) == ("", 4)
+    assert several.info.languages == ("en", "de"), "the model itself stays"
+    with torch.no_grad():
+        assert _texts(french, beam_size=1) == _texts(several.to("fr"), beam_size=1)
+
+
+def test_what_is_refused(several, plain):
+    for language, name in ((None, "none"), ("it", "it"), ("<2de>", "<2de>")):
+        with pytest.raises(ConfigError, match=rf"^to: expected a language that the model translates into, de, fr, got {name}\. Choose it with --to, in Python with Translator\.to\.$"):  # fmt: skip
+            several.to(language)
+    with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):
+        _texts(several)
+    with pytest.raises(ConfigError, match=r"^to: expected .* translates into, de, got fr\."):
+        plain.to("fr")
+    assert plain.to("de") is plain.to(None) is plain
+
+
+def test_folders_exports_and_ensembles(several, save_translator, tmp_path):
+    folder = save_translator(several, tmp_path / "model")
+    expected = {language: _texts(several.to(language)) for language in ("de", "fr")}
+    loaded = Translator.load(folder)
+    export = Translator.load(export_translator(folder, tmp_path / "export"))
+    both = Translator.load_ensemble([folder, folder])
+    for language, texts in expected.items():
+        assert _texts(loaded.to(language)) == texts
+        assert _texts(both.to(language)) == texts
+        assert _texts(export.to(language))[3] == texts[3]
+    with pytest.raises(ConfigError, match=r"de, fr, got none"):
+        _texts(export)
+    altered = json.loads((folder / "syntaxformer.json").read_text())
+    altered["directions"] = {"it": "en"}
+    (folder / "syntaxformer.json").write_text(json.dumps(altered))
+    write_manifest(folder)
+    with pytest.raises(CheckpointError, match=r"directions: expected languages with pieces, got it\. It was"):
+        Translator.load(folder)
+
+
+def test_the_service_takes_the_language_of_a_request(several):
+    engine = TranslatorEngine("several", several)
+    answers = {
+        language: engine.translate(TranslateSettings(to=language, show=["tags", "alignment"]), LINES[:2])
+        for language in ("de", "fr")
+    }
+    for language, translations in answers.items():
+        assert [one.text for one in translations] == _texts(several.to(language))[:2]
+        assert translations[0].source.pieces[0] == f"<2{language}>"
+    with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):
+        engine.translate(TranslateSettings(), LINES[:1])
+    assert engine.try_out(1) > 0, "the warm-up chooses one"
+
+
+def test_a_run_that_starts_from_it_has_its_tags_alone(several, save_translator, tmp_path):
+    folder = save_translator(several, tmp_path / "model")
+    shape = ("d_model=12", "d_ff=17", "n_heads=2", "encoder_layers=1", "decoder_layers=2")
+    own = load_recipe("tiny", ["data.dir=a", "data.normalize=none", *(f"model.{size}" for size in shape)])
+    (folder / "recipe.yaml").write_text(own.to_yaml())
+    write_manifest(folder)
+    for ending in ("en", "de", "fr"):
+        (tmp_path / f"train.{ending}").write_text("".join(f"{line} {ending}\n" for line in LINES if line))
+
+    def prepared(train):
+        return prepare(load_recipe("tiny", [
+            f"data.dir={tmp_path}", "data.dev=train", f"data.cache={tmp_path}", f"output={tmp_path / 'run'}",
+            "subwords={}", f"model={{init_from: {folder}}}", "data.normalize=none", f"data.train={train}",
+        ]))  # fmt: skip
+
+    data = prepared("[{name: train, tgt: fr, tag: <2fr>}, {name: train, tag: <2de>}]")
+    assert data.info.directions == {"fr": "en", "de": "en"}
+    assert data.train.src.pieces[0] == several.encoder.tokenizer.convert_tokens_to_ids("<2fr>")
+    with pytest.raises(ConfigError, match=r"^data\.train: expected tags that model\.init_from was trained with, got <bt>\. Leave"):  # fmt: skip
+        prepared("[{name: train, tag: <bt><2de>}]")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import without_packing
 from syntaxformer.cli import options
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ def annotate(
         list[str],
         Argument(
             metavar="IN...",
-            help="Text files with a sentence or segment on each line, plain or .gz, or Parquet files with a "
-            "column `text`.",
+            help="Text files with a sentence or segment on each line, plain or packed, or Parquet files with "
+            "a column `text`.",
         ),
     ],
     output: Annotated[
@@ -127,7 +128,7 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     """Return the path of the annotation of each input, if all can be read and written.
 
     One input goes to `output`, or into it if that is a folder; several go into the folder `output`, each
-    under its own name without `.gz` and with `.parquet`.
+    under its own name, with `.parquet`.
     """
     if urls := [str(source) for source in inputs if _URL.match(str(source))]:
         raise ConfigError(f"INPUT: expected a file, got the URL {urls[0]}. Download it first.")
@@ -140,7 +141,7 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     if into_folder and output.suffix == _SUFFIX and not output.is_dir():
         raise ConfigError(f"-o: expected a folder for {len(inputs)} inputs, got the file {output}.")
     if into_folder:
-        targets = [output / (Path(source).name.removesuffix(".gz") + _SUFFIX) for source in inputs]
+        targets = [output / (without_packing(source) + _SUFFIX) for source in inputs]
     else:
         options.refuse_other_endings(output, (_SUFFIX,))
         targets = [output]

@@ -24,10 +24,10 @@ def evaluate(
     rows: Annotated[
         str | None, Argument(metavar="[IN]", help="For a classifier: a table with labels, as in training.")
     ] = None,
-    src: Annotated[Path | None, Option(help="Source text, plain or .gz.")] = None,
+    src: Annotated[Path | None, Option(help="Source text, plain or packed.")] = None,
     ref: options.ReferenceOption = None,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="File for the translations, plain or .gz.")
+        Path | None, Option("-o", "--output", help="File for the translations, plain or packed.")
     ] = None,
     baseline: options.BaselineOption = None,
     scores: Annotated[

@@ -19,7 +19,7 @@ def translate(
         list[Path], Argument(metavar="MODEL... [IN]", help="Model folders; then a text, default or -: stdin.")
     ],
     output: Annotated[
-        Path | None, Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
+        Path | None, Option("-o", "--output", help="Text file, plain or packed; default: stdout.")
     ] = None,
     beam_size: options.BeamSizeOption = None,
     length_penalty: Annotated[float | None, Option(help="Default: the model's setting.")] = None,
@@ -89,7 +89,7 @@ def translate(
 
 def backtranslate(
     model: options.TranslatorArgument,
-    mono: Annotated[Path, Argument(help="Text in the language that MODEL reads, plain or .gz.")],
+    mono: Annotated[Path, Argument(help="Text in the language that MODEL reads, plain or packed.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the pairs, for data.synthetic.")],
     beam_size: options.BeamSizeOption = None,
     batch_size: options.BatchSizeOption = None,

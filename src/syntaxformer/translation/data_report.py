@@ -15,7 +15,7 @@ import numpy as np
 from langcodes import Language
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import count_lines, read_lines
+from syntaxformer.base.files import count_lines, read_lines, without_packing
 from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, is_other_script, language_of_side
 from syntaxformer.base.progress import track
 from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, find_file
@@ -203,7 +203,7 @@ def report_train(
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
     notes = []
     for path in sorted(config.dir.glob(f"test*.{config.src}*")) if config.dir else ():
-        split = path.name.removesuffix(".gz").removesuffix(f".{config.src}")
+        split = without_packing(path).removesuffix(f".{config.src}")
         if split in (*held_out, *config.train_splits, *config.exclude):
             continue
         try:

@@ -238,10 +238,12 @@ def report_train(
     return text, report
 
 
-def add_long(report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[str]]]], limit: int) -> None:
+def add_long(
+    report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[str]]]], limit: int
+) -> set[int]:
     """Add the pairs with more than `limit` pieces on a side, the end piece included, as training counts them.
 
-    `sides` are the tokenizer and the prepared lines, in parts, of both sides.
+    `sides` are the tokenizer and the prepared lines, in parts, of both sides. The rows are returned.
     """
     rows: set[int] = set()
     for tokenizer, parts in sides:
@@ -253,6 +255,7 @@ def add_long(report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[st
             rows |= {start + at for at, line in zip(wide, encodings, strict=True) if len(line.ids) > limit}
             start += len(lines)
     report.add(LONG, rows)
+    return rows
 
 
 def read_pair_files(src: Path, tgt: Path) -> Pairs:

@@ -230,6 +230,7 @@ class EncodedText:
         n_tags: `[lines]`, how many pieces of each line are tags; None if there are no tags.
         is_cut: `[lines]`, which lines were cut; None if none were.
         others: The same lines as the other members of an ensemble read them.
+        prefixes: For each line the target pieces that its translation must begin with; None: any.
     """
 
     pieces: NDArray[np.int32]
@@ -239,6 +240,11 @@ class EncodedText:
     n_tags: NDArray[np.int64] | None = None
     is_cut: NDArray[np.bool_] | None = None
     others: tuple[EncodedText, ...] = ()
+    prefixes: Sequence[list[int]] | None = None
+
+    def prefix_of(self, row: int) -> list[int]:
+        """The target pieces that a line's translation must begin with."""
+        return [] if self.prefixes is None else self.prefixes[row]
 
     def __len__(self) -> int:
         return len(self.splits) - 1

@@ -18,11 +18,12 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from syntaxformer.annotate.annotator import check_lines
+from syntaxformer.annotate.backends import is_file
 from syntaxformer.annotate.registry import trusted_annotator
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import disk_errors, folder_errors, read_record
-from syntaxformer.base.languages import choose_annotator, is_other_script, language_of_side
+from syntaxformer.base.languages import CONTROL, choose_annotator, is_other_script, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written, to_device, verify_folder
@@ -35,9 +36,9 @@ from syntaxformer.translation.decoding import (
     PieceDecoder,
     Search,
     is_loop,
-    longest_translations,
     own_generation,
 )
+from syntaxformer.translation.sentences import cut_lines, joined
 from syntaxformer.translation.source import (
     EncodedText,
     PlainTokenizer,
@@ -57,6 +58,9 @@ _log = logging.getLogger("syntaxformer.translate")
 
 UserFactors = Mapping[str, Iterable[Sequence[str]]]
 """The user's own factors: name → for each line, the values of its words."""
+
+Split = Literal["never", "auto", "always"]
+"""When the sentences of a line are translated one by one."""
 
 CHUNK_LINES = 2048
 """Number of lines in memory at a time; a chunk is sorted by length."""
@@ -82,6 +86,8 @@ class FolderInfo(Section):
 
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
     `normalize`, and `scripts` of the training sources: absent in older folders.
+    `longest_line`, `usual_sentences`: most words of a training line, and sentences that 99 % of them do not
+    exceed; absent in older folders.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     """
 
@@ -102,6 +108,8 @@ class FolderInfo(Section):
     normalize_punctuation: bool = False
     normalize: Literal["nfc", "none"] = "none"
     scripts: tuple[str, ...] = ()
+    longest_line: int | None = Field(None, ge=1, le=10**6)
+    usual_sentences: int | None = Field(None, ge=1, le=10**6)
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
     factors: list[FactorVocabulary]
@@ -127,6 +135,16 @@ _FORM = (
     "not in the form NFC with plain spaces and no invisible characters. The model was trained without "
     "data.normalize and may not know them"
 )
+_LONG = "are longer than the {} words that this model was trained on"
+_SPLIT = (
+    "have more sentences than 99 % of the training lines, {}, and were cut, to be translated sentence by "
+    "sentence. --split-sentences never (in Python split_sentences) leaves them whole"
+)
+_SPLIT_UNKNOWN = (
+    "have more than {} sentence and were cut, as the folder of the model does not say how many its training "
+    "lines had. --split-sentences never (in Python split_sentences) leaves them whole"
+)
+_PREFIXES = "prefixes: expected {}, one for each line of the text, got {}."
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -137,10 +155,15 @@ def say_once(message: str) -> None:
 
 
 class _Chunk:
-    """Clean lines and their encoding; `rows` are the lines with text, longest first."""
+    """Clean lines and their encoding; `rows` are the lines with text, longest first.
 
-    def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
-        self.lines, self.source = lines, source
+    Several lines may be the sentences of one that was cut: `spaces` stood between them, for each such line.
+    """
+
+    def __init__(
+        self, lines: Sequence[str], source: EncodedText, spaces: Sequence[Sequence[str]] | None = None
+    ) -> None:
+        self.lines, self.source, self.spaces = lines, source, spaces
         order = np.argsort(-source.lengths, kind="stable").tolist()
         self.rows = [row for row in order if lines[row].strip()]
 
@@ -268,6 +291,8 @@ class Translator:
         scored: bool = False,
         user_factors: UserFactors | None = None,
         first_line: int = 1,
+        split_sentences: Split = "never",
+        prefixes: Iterable[str] | None = None,
         **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
@@ -281,8 +306,12 @@ class Translator:
             scored: Give each hypothesis its score, which costs one more pass.
             user_factors: For each of the user's own factors, the values of each line's words.
             first_line: Number of the first line in its file, for errors.
-            further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
-                `seed`, with which translations are sampled.
+            split_sentences: Translate the sentences of a line one by one and join them: "always", "never", or
+                "auto" where there are more than in 99 % of the training lines. Second, third … translations
+                are those of all sentences, and a score is that of the whole.
+            prefixes: For each line how its translation must begin; empty: as it likes.
+            further: Other settings of `Search` by name, such as `no_repeat_ngram_size`, `max_length_factor`
+                or `min_length`; `temperature`, `top_k` and `seed`, with which translations are sampled.
 
         Yields:
             For each line its `n_best` hypotheses, best first.
@@ -292,9 +321,12 @@ class Translator:
             ValueError: `n_best` is larger than the beam.
             ConfigError: The values of a user factor are missing, a setting is out of its range, or settings
                 of sampling and of beam search are mixed.
-            AlignmentError: The values are not one list for each line, or not one value for each word.
+            AlignmentError: The values are not one list for each line, or not one value for each word; or
+                there is not one prefix for each line.
+            DataError: A prefix cannot be written.
         """
         check_lines(lines)
+        most = self._most_sentences(split_sentences, user_factors, prefixes)
         settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         settings = {name: value for name, value in {**settings, **further}.items() if value is not None}
         settings = {**self.info.decoding.model_dump(), **settings, "n_best": n_best, "scored": scored}
@@ -310,7 +342,7 @@ class Translator:
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
         size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
-        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1)
+        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, most, prefixes)
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -318,7 +350,7 @@ class Translator:
         n_cut = 0
         for chunk, hypotheses in decoded:
             n_cut += max(source.n_cut for source in (chunk.source, *chunk.source.others))
-            yield from self._texts(chunk, hypotheses, search)
+            yield from self._joined(self._texts(chunk, hypotheses, search), chunk.spaces, search)
         if n_cut:
             warnings.warn(
                 f"{n_cut} lines of more than {self.longest} pieces were cut to "
@@ -328,6 +360,8 @@ class Translator:
         for member in (self, *self.others):
             member.encoder.unseen.warn()
         for fault, count in (+self._faults).items():
+            verb, _, rest = fault.partition(" ")
+            fault = fault if count > 1 else f"{ {'are': 'is', 'have': 'has'}.get(verb, verb) } {rest}"
             say_once(f"{count:,} line{'s' * (count > 1)} {fault}.")
         self._faults.clear()
 
@@ -338,12 +372,66 @@ class Translator:
             self._faults[_FORM] += sum(plain_form(line) != line for line in lines)
         unknown = np.flatnonzero(np.isin(source.pieces, self._unknown))
         rows = {*(np.searchsorted(source.splits, unknown, "right") - 1).tolist()}
+        if longest := self.info.longest_line:
+            self._faults[_LONG.format(longest)] += sum(len(line.split()) > longest for line in lines)
         is_other = (is_other_script(line, self.info.scripts) for line in lines)
         self._faults[_UNSEEN] += sum(row in rows or other for row, other in enumerate(is_other))
 
     @cached_property
     def _unknown(self) -> Any:
         return unknown_pieces(self.encoder.tokenizer)
+
+    def _most_sentences(self, split: Split, user_factors: object, prefixes: object) -> int | None:
+        """The most sentences of a line that is not cut; None if none is."""
+        if split == "never":
+            return None
+        problem = {
+            "values of user factors, which belong to the words of whole lines": bool(user_factors),
+            "prefixes, which belong to whole lines": prefixes is not None,
+            "a file of parses, which belong to whole lines": self.annotator and is_file(self.annotator.name),
+        }
+        expected = {"auto": self.info.usual_sentences or 1, "always": 1}
+        if split not in expected:
+            raise ConfigError(f"split_sentences: expected never, auto or always, got {split!r}.")
+        for reason in (reason for reason, is_so in problem.items() if is_so):
+            raise ConfigError(f"split_sentences: expected never with {reason}, got {split}. Cut the file.")
+        return expected[split]
+
+    def cut(self, lines: Sequence[str], most: int) -> list[list[str]]:
+        """Cut lines of more than `most` sentences: for each `[sentence, white space, sentence, …]`."""
+        parser = sentence_parser(self.info, self.annotator)
+        lines = [line.replace("\0", " ") for line in lines]
+        return cut_lines(list(map(self._clean, lines)) if self.info.tokenized else lines, most, parser)
+
+    def _joined(
+        self, results: list[list[Hypothesis]], spaces: Sequence[Sequence[str]] | None, search: Search
+    ) -> list[list[Hypothesis]]:
+        """The translations of whole lines, from those of their sentences."""
+        if spaces is None:
+            return results
+        end_id, left = self.encoder.target_tokenizer.eos_token_id, iter(results)
+        of_lines = ((list(islice(left, len(of_line) + 1)), of_line) for of_line in spaces)
+        return [joined(sentences, of_line, search.length_penalty, end_id) for sentences, of_line in of_lines]
+
+    def _begun(self, source: EncodedText, prefixes: Sequence[str], lines: Sequence[str], first_line: int):
+        """The source with the pieces that translations must begin with.
+
+        Raises:
+            DataError: A prefix has characters without a piece, or is of an empty line.
+        """
+        texts = self._output.prepare([self._output.clean(prefix).rstrip() for prefix in prefixes]).texts
+        backend = self.encoder.target_tokenizer.backend_tokenizer
+        backend.encode_special_tokens = True
+        pieces = [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
+        unknown = {*unknown_pieces(self.encoder.target_tokenizer, spelled=False).tolist()}
+        longest = getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 3
+        for number, (prefix, ids, line) in enumerate(zip(prefixes, pieces, lines, strict=True), first_line):
+            problem = "characters that the model cannot write" if unknown & {*ids} else ""
+            problem = f"more than {longest} pieces" if len(ids) > longest else problem
+            if problem := "an empty line" if ids and not line.strip() else problem:
+                shown = repr(prefix[:40])
+                raise DataError(f"prefix: expected one that fits, got {shown} with {problem}.", line=number)
+        return replace(source, prefixes=pieces)
 
     def encode(
         self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
@@ -385,10 +473,17 @@ class Translator:
         return self._as_text([encoding.ids for encoding in encoded])
 
     def _chunks(
-        self, lines: Iterator[str], user_factors: UserFactors, size: int, n_before: int
+        self,
+        lines: Iterator[str],
+        user_factors: UserFactors,
+        size: int,
+        n_before: int,
+        most: int | None = None,
+        prefixes: Iterable[str] | None = None,
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
         self._check_user_factors(user_factors)
+        begin = None if prefixes is None else iter(prefixes)
         values, n_lines = {name: iter(rows) for name, rows in user_factors.items()}, n_before
         counts = "factor {}: expected {} lines of values, one for each line of the text, got {}."
         while chunk := lines_at_hand(lines, size):
@@ -400,12 +495,26 @@ class Translator:
                 if len(rows) < len(chunk):
                     at_least = f"{n_lines + len(chunk)} or more"
                     raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
-            encoded = _Chunk(
-                [self._clean(line) for line in chunk], self._encode(chunk, of_chunk, n_lines + 1)
-            )
-            self._count_faults(chunk, encoded.lines, encoded.source)
-            yield encoded
-            n_lines += len(chunk)
+            n_of_chunk, spaces = len(chunk), None
+            if most is not None:
+                cut = self.cut(chunk, most)
+                spaces = [line[1::2] for line in cut]
+                fault = _SPLIT if self.info.usual_sentences else _SPLIT_UNKNOWN
+                self._faults[fault.format(most)] += sum(map(bool, spaces))
+                chunk = [text for line in cut for text in line[::2]]
+            source = self._encode(chunk, of_chunk, n_lines + 1)
+            clean = [self._clean(line) for line in chunk]
+            if begin is not None:
+                of_prefixes = list(islice(begin, n_of_chunk))
+                if len(of_prefixes) < n_of_chunk:
+                    counted = n_lines + n_of_chunk, n_lines + len(of_prefixes)
+                    raise AlignmentError(_PREFIXES.format(*counted))
+                source = self._begun(source, of_prefixes, clean, n_lines + 1)
+            self._count_faults(chunk, clean, source)
+            yield _Chunk(clean, source, spaces)
+            n_lines += n_of_chunk
+        if begin is not None and (n_more := sum(1 for _ in begin)) > 0:
+            raise AlignmentError(_PREFIXES.format(n_lines, n_lines + n_more))
         for name, rows in values.items():
             if (n_more := sum(1 for _ in rows)) > 0:
                 raise AlignmentError(counts.format(name, n_lines, n_lines + n_more))
@@ -448,8 +557,8 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Translations in the order of the lines; those of blank lines are empty."""
         results = [[Hypothesis("", 0.0 if search.scored else None)] * search.n_best for _ in chunk.lines]
-        limits = longest_translations(chunk.source.text_lengths, search.max_length_factor)
-        limits = limits.clip(max=getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 1).tolist()
+        longest = getattr(self.decoder, "longest", MAX_SOURCE_PIECES)
+        limits = search.limits(chunk.source, range(len(chunk.lines)), longest).tolist()
         end_id = self.encoder.target_tokenizer.eos_token_id
         for row, hypotheses in zip(chunk.rows, decoded, strict=True):
             texts = self._as_text([hypothesis.pieces for hypothesis in hypotheses])
@@ -516,6 +625,13 @@ def _needed(info: FolderInfo) -> set[str]:
     names = FACTORS.keys() & {vocabulary.name for vocabulary in info.factors}
     needs = {need for name in names for need in FACTORS[name].needs}
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
+
+
+def sentence_parser(info: FolderInfo, annotator: Annotator | None) -> Annotator | None:
+    """The annotator, if the model reads its parses and these are of any line and not wrong on purpose."""
+    if annotator is None or "governors" not in annotator.provides & _needed(info):
+        return None
+    return None if is_file(annotator.name) or CONTROL.match(annotator.name) else annotator
 
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

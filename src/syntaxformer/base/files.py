@@ -7,6 +7,7 @@ a crash, a full disk or a second writer never leaves half a file under the name 
 from __future__ import annotations
 
 import bz2
+import fcntl
 import glob
 import gzip
 import hashlib
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from io import BufferedReader, TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
@@ -50,7 +52,7 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
-        is_open_ended = (path.exists() and not path.is_file()) or str(path.absolute().parent) in _OF_PROCESSES
+        is_open_ended = not is_plain_output(path)
         if is_open_ended:  # a pipe or a device, which no file may replace; /dev/stdout is a link to one
             temporary = _new_file_in(Path(tempfile.gettempdir()), path.name)
         else:
@@ -80,6 +82,54 @@ def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
         packed = pack(file, Path(path).suffix)
         with packed, TextIOWrapper(packed, "utf-8", newline="\n") as text:
             yield text
+
+
+def is_plain_output(path: Path) -> bool:
+    """Whether a path is to be a file, which may be written in several goes, and no pipe or device."""
+    is_open_ended = path.exists() and not path.is_file()
+    return not is_open_ended and str(path.absolute().parent) not in _OF_PROCESSES
+
+
+@contextmanager
+def continued_text(
+    path: Path, origin: str, n_together: int | None
+) -> Generator[tuple[TextIO, int], None, None]:
+    """Like `atomic_text`, but what a killed or interrupted process wrote stays, for the next to go on with.
+
+    Args:
+        path: Final name of the file.
+        origin: Eight characters for what the text is made from; a text of others is not gone on with.
+        n_together: Go on after a multiple of so many lines; None to begin anew.
+
+    Yields:
+        The stream, to be flushed where others may go on, and the number of its lines.
+
+    Raises:
+        DataError: The file cannot be written, or another process writes it.
+    """
+    partial = path.with_name(f".{path.name}.{origin}{PARTIAL}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.seek(0)
+            n_whole = sum(line.endswith(b"\n") for line in file) if n_together else 0
+            n_lines = n_whole - n_whole % (n_together or 1)
+            file.seek(0)
+            file.truncate(sum(map(len, islice(file, n_lines))))
+            with TextIOWrapper(file, "utf-8", newline="\n") as text:
+                yield text, n_lines
+        with partial.open("rb") as content, atomic_text(path) as target:
+            shutil.copyfileobj(content, target.buffer)
+        partial.unlink()
+    except BlockingIOError as error:
+        raise DataError("expected a file that no other command writes, got one in use.", path) from error
+    except Exception as error:
+        partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        reason = error.strerror or str(error)
+        raise DataError(f"expected to write the file, got: {reason}. Nothing was written.", path) from error
 
 
 PACKED = (".gz", ".xz", ".zst", ".bz2")

@@ -64,6 +64,7 @@ app = options.App(
 _PACKAGE = Path(__file__).parents[1]
 _REPEATS = ": the same command continues the work"
 _GOES_ON = dict.fromkeys(("annotate", "backtranslate", "experiment"), _REPEATS)
+_GOES_ON["translate"] = ": with -o, the same command continues the work if --resume is added"
 """What to do after an interruption, for verbs that need not start again; runs say it themselves."""
 
 for group, verbs in GROUPS.items():

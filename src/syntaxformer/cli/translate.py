@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -35,6 +37,20 @@ def translate(
     temperature: options.TemperatureOption = None,
     top_k: options.TopKOption = None,
     seed: options.SeedOption = None,
+    min_length: Annotated[int, Option(min=0, max=4096, help="Fewest pieces of a translation.")] = 0,
+    max_length_ratio: Annotated[
+        float | None, Option(help="Most pieces: so many times the source's, and 10; default: the model's.")
+    ] = None,
+    coverage_penalty: Annotated[
+        float, Option(min=0, max=100, help="Exports: prefer translations that attend to all of the source.")
+    ] = 0.0,
+    prefix: Annotated[
+        Path | None, Option(help="How each line's translation must begin, line by line; empty: any.")
+    ] = None,
+    split_sentences: Annotated[
+        Literal["never", "auto", "always"],
+        Option(help="Translate the sentences of a line one by one; auto: where training had no such lines."),
+    ] = "never",
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
     inject: Annotated[
@@ -46,43 +62,61 @@ def translate(
     ] = None,
     device: options.DeviceOption = None,
     trust_annotator: options.TrustOption = False,
+    resume: options.ResumeOption = False,
 ) -> None:
     """Translate text, which is tagged automatically; several models average their log-probabilities.
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
-    from syntaxformer.base.files import atomic_text, read_lines
+    settings = {name: value for name, value in locals().items() if name not in ("output", "resume")}
+    from syntaxformer.base.files import atomic_text, continued_text, is_plain_output, read_lines
     from syntaxformer.base.progress import standard_input, track
     from syntaxformer.translation.decoding import loops_in_words
     from syntaxformer.translation.translator import Translator
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
-    options.refuse_inputs(output, [source, *options.factor_files(factor).values()])
+    options.refuse_inputs(output, [source, prefix, *options.factor_files(factor).values()])
+    stays = output is not None and is_plain_output(output) and source is not None and source.is_file()
+    if resume and not stays:
+        raise ConfigError("--resume: expected a text file to read and -o with a file to write, got others.")
     _spare_torch(models[0], annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     options.check_languages(translator.info, source)
-    lines = standard_input() if source is None else read_lines(source)
-    factors = options.read_factors(factor)
-    results = translator.translate(
-        *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1 or moses, factors),
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        temperature=temperature,
-        top_k=top_k,
-        seed=seed,
-    )
-    results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []
-    rows = _rows(results, n_best, loops, moses)
-    if output is None:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        for row in rows:
-            print(visible(row) if sys.stdout.isatty() else row, flush=source is None)
-    else:
-        with atomic_text(output) as file:
-            file.writelines(f"{row}\n" for row in rows)
+    with ExitStack() as stack:
+        file, n_done = None, 0
+        if output is not None and stays:
+            annotation = translator.annotator and (translator.annotator.name, translator.annotator.version)
+            origin = _origin([*settings.items(), annotation, *options.factor_files(factor).values()])
+            n_together = translator.chunk_lines(batch_size) * n_best if resume else None
+            file, n_rows = stack.enter_context(continued_text(output, origin, n_together))
+            n_done = n_rows // n_best
+        elif output is not None:
+            file = stack.enter_context(atomic_text(output))
+        if resume:
+            options.echo(f"{output}: begins after line {n_done:,} of what the same command wrote", err=True)
+        lines = standard_input() if source is None else read_lines(source, n_done)
+        factors = {name: islice(rows, n_done, None) for name, rows in options.read_factors(factor).items()}
+        results = translator.translate(
+            *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1 or moses, factors, n_done + 1),
+            *(split_sentences, None if prefix is None else read_lines(prefix, n_done)),
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            temperature=temperature,
+            top_k=top_k,
+            seed=seed,
+            min_length=min_length,
+            max_length_factor=max_length_ratio,
+            coverage_penalty=coverage_penalty,
+        )
+        results = track(results, f"translating {source}", enabled=output is not None and source is not None)
+        if file is None:
+            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        for row in _rows(results, n_best, loops, moses, n_done):
+            row = visible(row) if file is None and sys.stdout.isatty() else row
+            print(row, file=file, flush=stays or (file is None and source is None))
     if any(loops):
         options.echo(loops_in_words(sum(loops), len(loops)), err=True)
 
@@ -120,14 +154,30 @@ def backtranslate(
 _ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"
 
 
-def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) -> Iterator[str]:
+def _rows(
+    results: Iterable[list], n_best: int, loops: list[bool], moses: bool, n_done: int = 0
+) -> Iterator[str]:
     """Lines of output; whether each line's best translation loops is added to `loops`."""
-    for number, hypotheses in enumerate(results, 1):
+    for number, hypotheses in enumerate(results, n_done + 1):
         loops.append(hypotheses[0].loops)
         if n_best == 1 and not moses:
             yield hypotheses[0].text
         else:
             yield from (_ROWS[moses].format(number - moses, hypothesis) for hypothesis in hypotheses)
+
+
+def _origin(settings: Sequence[Any]) -> str:
+    """Eight characters for all that a translation depends on, with files and models by their content."""
+    from syntaxformer import __version__
+    from syntaxformer.base.files import MANIFEST, hash_file
+
+    def content(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [content(element) for element in value]
+        path = value / MANIFEST if isinstance(value, Path) and value.is_dir() else value
+        return hash_file(path) if isinstance(path, Path) and path.is_file() else value
+
+    return sha256(repr((__version__, content(settings))).encode()).hexdigest()[:8]
 
 
 def _spare_torch(model: Path, annotator: str | None) -> None:

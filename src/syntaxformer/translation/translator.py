@@ -341,7 +341,7 @@ class Translator:
 
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
-        size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
+        size = self.chunk_lines(search.batch_size)
         chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, most, prefixes)
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
@@ -364,6 +364,11 @@ class Translator:
             fault = fault if count > 1 else f"{ {'are': 'is', 'have': 'has'}.get(verb, verb) } {rest}"
             say_once(f"{count:,} line{'s' * (count > 1)} {fault}.")
         self._faults.clear()
+
+    def chunk_lines(self, batch_size: int | None) -> int:
+        """Number of lines that are read, and divided into batches, at a time."""
+        n_batches = 4 * (batch_size or self.info.decoding.batch_size)
+        return max(CHUNK_LINES_AHEAD, n_batches) if self.decoder.n_ahead else CHUNK_LINES
 
     def _count_faults(self, raw: Sequence[str], lines: Sequence[str], source: EncodedText) -> None:
         """Count the lines that may be read otherwise than they are meant."""

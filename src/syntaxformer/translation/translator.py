@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -137,13 +137,10 @@ _FORM = (
 )
 _LONG = "are longer than the {} words that this model was trained on"
 _SPLIT = (
-    "have more sentences than 99 % of the training lines, {}, and were cut, to be translated sentence by "
-    "sentence. --split-sentences never (in Python split_sentences) leaves them whole"
+    "have more sentences than 99 % of the training lines, {}; they were translated one by one. "
+    "--split-sentences never (in Python split_sentences) leaves lines whole"
 )
-_SPLIT_UNKNOWN = (
-    "have more than {} sentence and were cut, as the folder of the model does not say how many its training "
-    "lines had. --split-sentences never (in Python split_sentences) leaves them whole"
-)
+_UNKNOWN = "taken to be 1 as this older folder does not say"
 _PREFIXES = "prefixes: expected {}, one for each line of the text, got {}."
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
@@ -326,7 +323,7 @@ class Translator:
             DataError: A prefix cannot be written.
         """
         check_lines(lines)
-        most = self._most_sentences(split_sentences, user_factors, prefixes)
+        self._check_split(split_sentences, user_factors, prefixes)
         settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         settings = {name: value for name, value in {**settings, **further}.items() if value is not None}
         settings = {**self.info.decoding.model_dump(), **settings, "n_best": n_best, "scored": scored}
@@ -342,7 +339,7 @@ class Translator:
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
         size = self.chunk_lines(search.batch_size)
-        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, most, prefixes)
+        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, split_sentences, prefixes)
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -386,27 +383,26 @@ class Translator:
     def _unknown(self) -> Any:
         return unknown_pieces(self.encoder.tokenizer)
 
-    def _most_sentences(self, split: Split, user_factors: object, prefixes: object) -> int | None:
-        """The most sentences of a line that is not cut; None if none is."""
-        if split == "never":
-            return None
-        problem = {
-            "values of user factors, which belong to the words of whole lines": bool(user_factors),
-            "prefixes, which belong to whole lines": prefixes is not None,
-            "a file of parses, which belong to whole lines": self.annotator and is_file(self.annotator.name),
+    def _check_split(self, split: Split, user_factors: object, prefixes: object) -> None:
+        problems = {
+            "values of user factors": bool(user_factors),
+            "prefixes": prefixes is not None,
+            "a file of parses": self.annotator is not None and is_file(self.annotator.name),
         }
-        expected = {"auto": self.info.usual_sentences or 1, "always": 1}
-        if split not in expected:
+        if split not in get_args(Split):
             raise ConfigError(f"split_sentences: expected never, auto or always, got {split!r}.")
-        for reason in (reason for reason, is_so in problem.items() if is_so):
-            raise ConfigError(f"split_sentences: expected never with {reason}, got {split}. Cut the file.")
-        return expected[split]
+        if split != "never" and (reasons := [reason for reason, is_so in problems.items() if is_so]):
+            expected = f"expected never with {reasons[0]}, which belong to whole lines"
+            raise ConfigError(f"split_sentences: {expected}, got {split}. Split the file.")
 
-    def cut(self, lines: Sequence[str], most: int) -> list[list[str]]:
-        """Cut lines of more than `most` sentences: for each `[sentence, white space, sentence, …]`."""
-        parser = sentence_parser(self.info, self.annotator)
+    def cut(self, lines: Sequence[str], split: Split) -> list[list[str]]:
+        """Cut lines of several sentences: for each `[sentence, white space, sentence, …]`."""
+        if split == "never":
+            return [[line] for line in lines]
+        most = (self.info.usual_sentences or 1) if split == "auto" else 1
         lines = [line.replace("\0", " ") for line in lines]
-        return cut_lines(list(map(self._clean, lines)) if self.info.tokenized else lines, most, parser)
+        lines = list(map(self._clean, lines)) if self.info.tokenized else lines
+        return cut_lines(lines, most, sentence_parser(self.info, self.annotator))
 
     def _joined(
         self, results: list[list[Hypothesis]], spaces: Sequence[Sequence[str]] | None, search: Search
@@ -439,7 +435,11 @@ class Translator:
         return replace(source, prefixes=pieces)
 
     def encode(
-        self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
+        self,
+        lines: Sequence[str],
+        user_factors: UserFactors | None = None,
+        first_line: int = 1,
+        prefixes: Sequence[str] | None = None,
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut and counted in `n_cut`.
 
@@ -451,7 +451,8 @@ class Translator:
         check_lines(lines)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
-        return self._encode(lines, user, first_line)
+        source = self._encode(lines, user, first_line)
+        return source if prefixes is None else self._begun(source, prefixes, lines, first_line)
 
     def _encode(self, lines: Sequence[str], user_factors: UserFactors, first_line: int) -> EncodedText:
         clean, words = [self._clean(line) for line in lines], None
@@ -483,7 +484,7 @@ class Translator:
         user_factors: UserFactors,
         size: int,
         n_before: int,
-        most: int | None = None,
+        split: Split = "never",
         prefixes: Iterable[str] | None = None,
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
@@ -501,12 +502,11 @@ class Translator:
                     at_least = f"{n_lines + len(chunk)} or more"
                     raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
             n_of_chunk, spaces = len(chunk), None
-            if most is not None:
-                cut = self.cut(chunk, most)
-                spaces = [line[1::2] for line in cut]
-                fault = _SPLIT if self.info.usual_sentences else _SPLIT_UNKNOWN
-                self._faults[fault.format(most)] += sum(map(bool, spaces))
-                chunk = [text for line in cut for text in line[::2]]
+            if split != "never":
+                cut, usual = self.cut(chunk, split), self.info.usual_sentences
+                chunk, spaces = [text for line in cut for text in line[::2]], [line[1::2] for line in cut]
+                if split == "auto":
+                    self._faults[_SPLIT.format(usual or _UNKNOWN)] += sum(map(bool, spaces))
             source = self._encode(chunk, of_chunk, n_lines + 1)
             clean = [self._clean(line) for line in chunk]
             if begin is not None:
@@ -550,12 +550,17 @@ class Translator:
         settings: DecodingConfig,
         n_best: int = 1,
         scored: bool = False,
+        spaces: Sequence[Sequence[str]] | None = None,
         **bounds: Any,
     ) -> list[list[Hypothesis]]:
-        """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`."""
+        """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`.
+
+        With `spaces`, they are the sentences of lines that were `cut`, and whole lines are returned.
+        """
         chunk = _Chunk([self._clean(line) for line in lines], source)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
-        return self._texts(chunk, self.decoder.decode(source, chunk.rows, search), search)
+        texts = self._texts(chunk, self.decoder.decode(source, chunk.rows, search), search)
+        return self._joined(texts, spaces, search)
 
     def _texts(
         self, chunk: _Chunk, decoded: Sequence[Sequence[Hypothesis]], search: Search

@@ -5,10 +5,11 @@ Each input gives one output, line for line. Only names and messages are here; th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -34,8 +35,12 @@ def annotate(
         ),
     ],
     output: Annotated[
-        Path, Option("-o", "--output", help="Parquet file for one input, or (new) folder for several.")
-    ],
+        Path | None,
+        Option("-o", "--output", help="Parquet file, or folder for several inputs; default: print them."),
+    ] = None,
+    form: Annotated[
+        Literal["conllu", "table", "json"] | None, Option("--format", help="Of what is printed without -o.")
+    ] = None,
     annotator: Annotated[
         str | None,
         Option(
@@ -61,18 +66,28 @@ def annotate(
     by the same annotator does not change; an interrupted one is continued.
 
     syntaxformer annotate train.en -o train.parquet --annotator en+phrases
+
+    syntaxformer annotate test.en --format table
     """
     from syntaxformer.annotate.backends import is_file
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of_file
 
-    targets = output_paths(inputs, output)
     options.refuse_lone_address(engine, address)
+    wrong = {"--engine ray": engine == "ray", "--lines-per-shard": lines_per_shard is not None}
+    wrong = wrong if output is None else {"--format": form is not None}
+    expected = "expected -o with it" if output is None else "expected none with -o, which writes Parquet"
+    if problems := [f"{name}: {expected}. Leave one out." for name, has in wrong.items() if has]:
+        raise ConfigError(problems)
+    targets = [] if output is None else output_paths(inputs, output)
     text_language = language and TextLanguage(language, f"--language={language}")
     texts = [text_language or language_of_file(path) for path in inputs]
     chosen = {choose_annotator(annotator, text, "--annotator", "--language=CODE") for text in texts}
     annotator, *more = sorted(chosen)
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
+    if output is None:
+        _print(inputs, annotator, processes, form or "conllu")
+        return
     if is_file(annotator):
         of_others = {"--engine ray": engine == "ray", "--processes": processes > 1}
         of_others["--lines-per-shard"] = lines_per_shard is not None
@@ -93,6 +108,32 @@ def annotate(
             f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
             f"{header.annotator} {header.version}"
         )
+
+
+def _print(inputs: Sequence[str], annotator: str, processes: int, form: str) -> None:
+    """Print the sentences of texts, as CoNLL-U, as JSON lines, or as tables with a row for each word."""
+    from syntaxformer.annotate import annotator_for, load_annotator
+    from syntaxformer.annotate.shards import SourceLines
+    from syntaxformer.trees.conllu import format_conllu
+    from syntaxformer.trees.sentence import COLUMNS, PER_WORD
+
+    loaded = load_annotator(annotator)
+    for source in inputs:
+        file_annotator = annotator_for(loaded, Path(source).name.partition(".")[0])
+        for sentence in file_annotator.stream(SourceLines(source), n_processes=processes):
+            values = {name: getattr(sentence, name) for name in ("text", "words", "offsets", *COLUMNS)}
+            values = {name: column for name, column in values.items() if column is not None}
+            if form == "json":
+                options.echo(json.dumps(values, ensure_ascii=False))
+            elif form == "conllu":
+                options.echo(format_conllu(sentence).removesuffix("\n"))
+            elif sentence.words:
+                values |= {"governors": [str(word + 1) for word in values.get("governors", ())] or None}
+                names = [name for name in PER_WORD if values.get(name)]
+                numbers = map(str, range(1, len(sentence.words) + 1))
+                rows = zip(sentence.words, numbers, *(values[name] for name in names), strict=True)
+                options.echo_table([("word", "", *names), *rows])
+                options.echo("")
 
 
 def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:

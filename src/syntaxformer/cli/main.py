@@ -83,7 +83,7 @@ def _show_version(flag: bool) -> None:
 
 class _Visible(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible("warning: " * (record.levelno == logging.WARNING) + super().format(record))
 
 
 @app.callback()

@@ -86,7 +86,8 @@ def translate(
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     options.check_languages(translator.info, source)
     loops: list[bool] = []
-    with ExitStack() as stack:
+    options.check_factor_names(options.factor_files(factor), [translator, *translator.others])
+    with options.errors_of_factors(factor), ExitStack() as stack:
         file, n_done = None, 0
         if output is not None and stays:
             annotation = translator.annotator and (translator.annotator.name, translator.annotator.version)

@@ -7,6 +7,8 @@ import time
 import pytest
 
 from syntaxformer.translation.decoding import Hypothesis
+from syntaxformer.translation.prepare import prepare
+from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.sentences import cut_lines, joined, parsed_starts, usual_sentences
 from syntaxformer.trees import Sentence
 
@@ -89,3 +91,18 @@ def test_translations_of_sentences_are_joined_rank_by_rank():
     assert best.score > other.score
     assert (other.loops, other.pieces) == (True, [5, 6, end, 7])
     assert joined([first], [], alpha, end) == first
+
+
+def test_training_records_the_lines_that_it_saw(tmp_path):
+    lines = ["a b c ."] * 98 + ["Ab c de. Fg."] * 2 + ["left out " * 40]
+    for ending in ("en", "de"):
+        texts = lines if ending == "en" else map(str.upper, lines)
+        (tmp_path / f"train.{ending}").write_text("".join(f"{line}\n" for line in texts))
+    settings = [
+        f"data.dir={tmp_path}",
+        "data.dev=train",
+        f"output={tmp_path / 'run'}",
+        f"data.cache={tmp_path}",
+    ]
+    info = prepare(load_recipe("tiny", [*settings, "subwords.vocab_size=301", "data.max_pieces=16"])).info
+    assert (info.longest_line, info.usual_sentences) == (4, 2)

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from syntaxformer.base.errors import CheckpointError, DataError, one_line, panics
+from syntaxformer.base.errors import CheckpointError, DataError, SyntaxformerError, one_line, panics
 
 _OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
 """Folders whose files a process has already opened, even if they lead to a plain file."""
@@ -107,11 +107,17 @@ def continued_text(
     Raises:
         DataError: The file cannot be written, or another process writes it.
     """
-    partial = path.with_name(f".{path.name}.{origin}{PARTIAL}")
+    partial, is_ours = path.with_name(f".{path.name}.{origin}{PARTIAL}"), False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DataError("expected a file that no other command writes, got another.", path) from error
+            except OSError:  # a disk without locks
+                pass
+            is_ours = True
             file.seek(0)
             n_whole = sum(line.endswith(b"\n") for line in file) if n_together else 0
             n_lines = n_whole - n_whole % (n_together or 1)
@@ -122,10 +128,9 @@ def continued_text(
         with partial.open("rb") as content, atomic_text(path) as target:
             shutil.copyfileobj(content, target.buffer)
         partial.unlink()
-    except BlockingIOError as error:
-        raise DataError("expected a file that no other command writes, got one in use.", path) from error
-    except Exception as error:
-        partial.unlink(missing_ok=True)
+    except (OSError, SyntaxformerError) as error:  # after other errors, too, there is something to go on with
+        if is_ours:
+            partial.unlink(missing_ok=True)
         if not isinstance(error, OSError):
             raise
         reason = error.strerror or str(error)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from syntaxformer.base.config import MAX_SEED
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import Section
 from syntaxformer.translation.source import EncodedText
 
@@ -57,7 +58,12 @@ class Search(DecodingConfig):
         """Largest number of pieces of the translations of some rows, with the end piece, below `longest`.
 
         It is never less than what `min_length` or the row's prefix asks for.
+
+        Raises:
+            ConfigError: The network has no positions for `min_length`.
         """
+        if self.min_length > longest - 3:
+            raise ConfigError(f"min_length: expected at most {longest - 3}, got {self.min_length}.")
         limits = longest_translations(source.text_lengths[list(rows)], self.max_length_factor)
         least = [max(self.min_length, len(source.prefix_of(row))) + 2 for row in rows]  # a code, the end
         return np.maximum(limits, least).clip(max=longest - 1)

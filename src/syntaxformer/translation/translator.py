@@ -414,7 +414,9 @@ class Translator:
         of_lines = ((list(islice(left, len(of_line) + 1)), of_line) for of_line in spaces)
         return [joined(sentences, of_line, search.length_penalty, end_id) for sentences, of_line in of_lines]
 
-    def _begun(self, source: EncodedText, prefixes: Sequence[str], lines: Sequence[str], first_line: int):
+    def _begun(
+        self, source: EncodedText, prefixes: Sequence[str], lines: Sequence[str], first_line: int
+    ) -> EncodedText:
         """The source with the pieces that translations must begin with.
 
         Raises:

@@ -12,6 +12,7 @@ from syntaxformer.base.files import (
     MAX_LINE_BYTES,
     PACKED,
     atomic_text,
+    continued_text,
     count_lines,
     plain_or_packed,
     read_lines,
@@ -173,3 +174,37 @@ def test_an_xz_file_that_needs_too_much_memory_is_refused(tmp_path):
     path.write_bytes(packed)
     with pytest.raises(DataError, match=r"a\.xz: .*in 268,435,456 bytes of memory, got: Memory usage limit"):
         count_lines(path)
+
+
+def test_a_text_goes_on_after_whole_groups_of_lines(tmp_path):
+    path = tmp_path / "new" / "out.bz2"
+
+    def write(lines, n_together=None, error=None, origin="12345678"):
+        with continued_text(path, origin, n_together) as (file, n_lines):
+            file.writelines(f"{line}\n" for line in lines[n_lines:])
+            if error:
+                file.write("cut o")
+                file.flush()
+                raise error
+        return n_lines
+
+    lines = [f"{n} ä" for n in range(7)]
+    for error in (KeyboardInterrupt, RuntimeError):  # as of a device that is full
+        with pytest.raises(error):
+            write(lines[:5], error=error)
+        assert not path.exists()
+        assert write(lines, 2, origin="87654321") == 0
+        path.unlink()
+        assert write(lines, 2) == 4
+        assert list(read_lines(path)) == lines
+        assert [entry.name for entry in path.parent.iterdir()] == ["out.bz2"]
+        path.unlink()
+    for error in (KeyboardInterrupt, DataError("expected a value, got none.")):
+        with pytest.raises(type(error) if isinstance(error, DataError) else error):
+            write(lines, 2, error)
+    assert not [*path.parent.iterdir()]  # an error of the user's leaves nothing
+    with continued_text(path, "12345678", None) as (file, _):
+        with pytest.raises(DataError, match="expected a file that no other command writes"):
+            write(lines)
+        file.write("first\n")
+    assert list(read_lines(path)) == ["first"]

@@ -125,6 +125,15 @@ def test_a_translation_has_at_least_so_many_pieces(plain):
     assert max(len(best.pieces) for best, *_ in plain.translate(["cats sit ."], max_length_factor=0.1)) <= 10
 
 
+def test_no_translation_is_longer_than_the_network_s_positions(plain, monkeypatch):
+    monkeypatch.setattr(plain.decoder, "longest", 20)
+    assert all(len(best[0].pieces) == 19 for best in plain.translate(["cats sit ."], min_length=17))
+    with pytest.raises(ConfigError, match=r"min_length: expected at most 17, got 18\."):
+        list(plain.translate(["cats sit ."], min_length=18))
+    with pytest.raises(DataError, match=r"'cat cat.*with more than 17 pieces"):
+        list(plain.translate(["cats sit ."], prefixes=["cat " * 18]))
+
+
 def test_no_coverage_in_pytorch(plain):
     with pytest.raises(
         ConfigError, match=r"coverage_penalty: expected none in PyTorch.*got 0\.5\. Give it to"

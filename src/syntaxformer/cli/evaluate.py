@@ -96,7 +96,8 @@ def evaluate(
     for name, system in systems.items():
         factors, label = options.read_factors(factor), f"translating with {name}"
         scored = sources, references, beam_size, factors, label
-        result = scoring.score_translator(system, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
+        with options.errors_of_factors(factor):
+            result = scoring.score_translator(system, *scored, no_repeat_ngram_size=no_repeat_ngram_size)
         report |= {} if report else {"model": name, **asdict(result.scores), "n_loops": result.n_loops}
         texts[name] = result.hypotheses
     if output is not None:

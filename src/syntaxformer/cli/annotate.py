@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import without_packing
 from syntaxformer.cli import options
 
 if TYPE_CHECKING:
@@ -171,6 +170,8 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     One input goes to `output`, or into it if that is a folder; several go into the folder `output`, each
     under its own name, with `.parquet`.
     """
+    from syntaxformer.base.files import without_packing
+
     if urls := [str(source) for source in inputs if _URL.match(str(source))]:
         raise ConfigError(f"INPUT: expected a file, got the URL {urls[0]}. Download it first.")
     if _URL.match(str(output)):

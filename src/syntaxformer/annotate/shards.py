@@ -60,8 +60,8 @@ class SourceLines:
     """The lines of a source, which can be read any number of times.
 
     Args:
-        source: A path; `.gz` is unpacked, `.parquet` gives its column `text`, one line for each row: line
-            ends in a row become spaces.
+        source: A path; packed text is unpacked, `.parquet` gives its column `text`, one line for each row:
+            line ends in a row become spaces.
 
     Raises:
         DataError: During iteration: the source cannot be read, a line is not UTF-8 or holds a NUL, or there

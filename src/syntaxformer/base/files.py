@@ -6,10 +6,13 @@ a crash, a full disk or a second writer never leaves half a file under the name 
 
 from __future__ import annotations
 
+import bz2
+import fcntl
 import glob
 import gzip
 import hashlib
 import json
+import lzma
 import math
 import os
 import re
@@ -20,13 +23,14 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from io import TextIOWrapper
+from io import BufferedReader, TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from syntaxformer.base.errors import CheckpointError, DataError, one_line, panics
+from syntaxformer.base.errors import CheckpointError, DataError, SyntaxformerError, one_line, panics
 
 _OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
 """Folders whose files a process has already opened, even if they lead to a plain file."""
@@ -48,7 +52,7 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
-        is_open_ended = (path.exists() and not path.is_file()) or str(path.absolute().parent) in _OF_PROCESSES
+        is_open_ended = not is_plain_output(path)
         if is_open_ended:  # a pipe or a device, which no file may replace; /dev/stdout is a link to one
             temporary = _new_file_in(Path(tempfile.gettempdir()), path.name)
         else:
@@ -73,13 +77,100 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
 
 @contextmanager
 def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
-    """Like `atomic_file`, but give a stream of UTF-8 text, compressed if the name ends in `.gz`."""
+    """Like `atomic_file`, but give a stream of UTF-8 text, compressed if the name ends as in `PACKED`."""
     with atomic_file(path) as temporary, temporary.open("wb") as file:
-        is_packed = Path(path).suffix == ".gz"
-        # No name and no time are stored, so the same content gives the same bytes.
-        packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_packed else file
+        packed = pack(file, Path(path).suffix)
         with packed, TextIOWrapper(packed, "utf-8", newline="\n") as text:
             yield text
+
+
+def is_plain_output(path: Path) -> bool:
+    """Whether a path is to be a file, which may be written in several goes, and no pipe or device."""
+    is_open_ended = path.exists() and not path.is_file()
+    return not is_open_ended and str(path.absolute().parent) not in _OF_PROCESSES
+
+
+@contextmanager
+def continued_text(
+    path: Path, origin: str, n_together: int | None
+) -> Generator[tuple[TextIO, int], None, None]:
+    """Like `atomic_text`, but what a killed or interrupted process wrote stays, for the next to go on with.
+
+    Args:
+        path: Final name of the file.
+        origin: Eight characters for what the text is made from; a text of others is not gone on with.
+        n_together: Go on after a multiple of so many lines; None to begin anew.
+
+    Yields:
+        The stream, to be flushed where others may go on, and the number of its lines.
+
+    Raises:
+        DataError: The file cannot be written, or another process writes it.
+    """
+    partial, is_ours = path.with_name(f".{path.name}.{origin}{PARTIAL}"), False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DataError("expected a file that no other command writes, got another.", path) from error
+            except OSError:  # a disk without locks
+                pass
+            is_ours = True
+            file.seek(0)
+            n_whole = sum(line.endswith(b"\n") for line in file) if n_together else 0
+            n_lines = n_whole - n_whole % (n_together or 1)
+            file.seek(0)
+            file.truncate(sum(map(len, islice(file, n_lines))))
+            with TextIOWrapper(file, "utf-8", newline="\n") as text:
+                yield text, n_lines
+        with partial.open("rb") as content, atomic_text(path) as target:
+            shutil.copyfileobj(content, target.buffer)
+        partial.unlink()
+    except (OSError, SyntaxformerError) as error:  # after other errors, too, there is something to go on with
+        if is_ours:
+            partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        reason = error.strerror or str(error)
+        raise DataError(f"expected to write the file, got: {reason}. Nothing was written.", path) from error
+
+
+PACKED = (".gz", ".xz", ".zst", ".bz2")
+"""Endings of compressed files that are read and written as plain ones are."""
+
+MAX_XZ_BYTES = 2**28
+"""Memory in which an xz file must be unpacked; `xz -9` asks for a quarter of it."""
+
+
+def without_packing(name: str | Path) -> str:
+    """A file's name, without its folder and without an ending of `PACKED`."""
+    path = Path(name)
+    return path.stem if path.suffix in PACKED else path.name
+
+
+def pack(file: BinaryIO, suffix: str) -> Any:
+    """A stream that compresses into an open file; the same content gives the same bytes."""
+    if suffix == ".gz":
+        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # without a name and a time
+    if suffix == ".zst":
+        from pyarrow import CompressedOutputStream
+
+        return CompressedOutputStream(file, "zstd")
+    return {".xz": lzma.open, ".bz2": bz2.open}[suffix](file, "wb") if suffix in PACKED else file
+
+
+def _unpack(path: Path) -> Any:
+    """A stream of a file's unpacked bytes."""
+    if path.suffix == ".zst":
+        from pyarrow import CompressedInputStream
+
+        return BufferedReader(CompressedInputStream(path.open("rb"), "zstd"))
+    if path.suffix == ".xz" and path.is_file():
+        with path.open("rb") as file:
+            lzma.LZMADecompressor(memlimit=MAX_XZ_BYTES).decompress(file.read(4096), max_length=1)
+    return {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)(path, "rb")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -407,28 +498,31 @@ def larger_bound() -> str:
 
 
 def plain_or_packed(path: Path) -> Path | None:
-    """The file of that name, or else the one with `.gz` added to it; None if neither exists.
-
-    One that is packed otherwise comes last: `read_lines` says how to unpack it.
+    """The file of that name, or else the one with an ending of `PACKED` added to it; None if there is none.
 
     Raises:
-        DataError: Both exist.
+        DataError: There are several.
     """
-    plain, packed, *others = (path.with_name(path.name + end) for end in ("", ".gz", ".xz", ".zst", ".bz2"))
-    if plain.is_file() and packed.is_file():
-        raise DataError(f"expected this file or {packed.name}, got both. Remove one of them.", path)
-    return next((file for file in (plain, packed, *others) if file.is_file()), None)
+    present = [file for end in ("", *PACKED) if (file := path.with_name(path.name + end)).is_file()]
+    if len(present) > 1:
+        names = " or ".join(file.name for file in present[1:])
+        problem = f"expected this file or {names}, got {'both' if len(present) == 2 else 'all'}."
+        raise DataError(f"{problem} Remove all but one of them.", present[0])
+    return present[0] if present else None
 
 
 def open_bytes(path: str | Path) -> BinaryIO:
-    """Open a plain file or, by its suffix `.gz`, a gzip file for reading bytes.
+    """Open a plain file or, by its suffix in `PACKED`, a compressed file for reading bytes.
 
     Raises:
-        DataError: There is no such file, it is a folder, or it may not be read.
+        DataError: There is no such file, it is a folder, it may not be read, or needs too much memory.
     """
     path = Path(path)
     try:
-        return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+        return cast(BinaryIO, _unpack(path))
+    except lzma.LZMAError as error:
+        problem = f"expected an xz file that unpacks in {MAX_XZ_BYTES:,} bytes of memory, got: {error}."
+        raise DataError(f"{problem} Copy or pack it again.", path) from error
     except OSError as error:
         remedy = " Download it first." if ":/" in str(path) else ""
         raise DataError(f"expected a readable file, got: {error.strerror}.{remedy}", path) from error
@@ -438,7 +532,7 @@ def read_lines(path: str | Path, first: int = 0, is_document: bool = False) -> I
     """Yield the lines of a UTF-8 file without their line ends; a byte order mark is dropped.
 
     Args:
-        path: Plain file, or gzip if the name ends in `.gz`.
+        path: Plain file, or a compressed one if the name ends so (`PACKED`).
         first: The line to begin with, counted from 0; earlier lines are not checked.
         is_document: The text is one document, which may stand on one line: 200 times the bound of a line.
 
@@ -496,7 +590,7 @@ def raw_lines(
                 problem = f"expected at most {bound:,} bytes in a line, got more."
                 raise DataError(f"{problem} {larger_bound()}", name, number)
             yield line
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"expected a whole file, got: {error}. Copy or pack it again.", name) from error
 
 

@@ -174,7 +174,12 @@ def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: s
         remedies = [f"{key}=NAME"]
     elif code not in BUNDLED:
         load = f"python -c \"import stanza; stanza.download('{code}')\": {MODEL_SIZES['stanza']}"
-        remedies = [f'{key}=stanza:{code} (python -m pip install "syntaxformer[stanza]"; {load})']
+        remedies = [f"{key}=FOLDER, which `syntaxformer annotator train` makes of a treebank"]
+        remedies += [
+            f"{key}=conllu:FILE of parses",
+            f"{key}={SPACES} for factors of text (case, subword)",
+        ]
+        remedies += [f'{key}=stanza:{code} (python -m pip install "syntaxformer[stanza]"; {load})']
         remedies += [f"{key}=spacy:NAME (python -m spacy download NAME: {MODEL_SIZES['spacy']})"]
     remedies += others if named else others[:1]
     raise ConfigError(f"{key}: expected {expected}, got {named or 'none'}. Set {', or '.join(remedies)}.")

@@ -78,7 +78,8 @@ def track(
         elif now - logged >= LOG_EVERY_S:
             _log.info("%s", _line(description, n_done, total, unit, now - start))
             logged = now
-    _log.info("%s, done", _line(description, n_done, n_done, unit, time.monotonic() - start))
+    if n_done:  # of nothing, nothing is said
+        _log.info("%s, done", _line(description, n_done, n_done, unit, time.monotonic() - start))
 
 
 def _line(description: str, n_done: int, total: int | None, unit: str, elapsed_s: float) -> str:

@@ -5,10 +5,11 @@ Each input gives one output, line for line. Only names and messages are here; th
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -28,13 +29,17 @@ def annotate(
         list[str],
         Argument(
             metavar="IN...",
-            help="Text files with a sentence or segment on each line, plain or .gz, or Parquet files with a "
-            "column `text`.",
+            help="Text files with a sentence or segment on each line, plain or packed, or Parquet files with "
+            "a column `text`.",
         ),
     ],
     output: Annotated[
-        Path, Option("-o", "--output", help="Parquet file for one input, or (new) folder for several.")
-    ],
+        Path | None,
+        Option("-o", "--output", help="Parquet file, or folder for several inputs; default: print them."),
+    ] = None,
+    form: Annotated[
+        Literal["conllu", "table", "json"] | None, Option("--format", help="Of what is printed without -o.")
+    ] = None,
     annotator: Annotated[
         str | None,
         Option(
@@ -54,18 +59,28 @@ def annotate(
     by the same annotator does not change; an interrupted one is continued.
 
     syntaxformer annotate train.en -o train.parquet --annotator en+phrases
+
+    syntaxformer annotate test.en --format table
     """
     from syntaxformer.annotate.backends import is_file
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of_file
 
-    targets = output_paths(inputs, output)
     options.refuse_lone_address(engine, address)
+    wrong = {"--engine ray": engine == "ray"}
+    wrong = wrong if output is None else {"--format": form is not None}
+    expected = "expected -o with it" if output is None else "expected none with -o, which writes Parquet"
+    if problems := [f"{name}: {expected}. Leave one out." for name, has in wrong.items() if has]:
+        raise ConfigError(problems)
+    targets = [] if output is None else output_paths(inputs, output)
     text_language = language and TextLanguage(language, f"--language={language}")
     texts = [text_language or language_of_file(path) for path in inputs]
     chosen = {choose_annotator(annotator, text, "--annotator", "--language=CODE") for text in texts}
     annotator, *more = sorted(chosen)
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
+    if output is None:
+        _print(inputs, annotator, processes, form or "conllu")
+        return
     if is_file(annotator):
         of_others = {"--engine ray": engine == "ray", "--processes": processes > 1}
         expected = f"expected an annotator that takes any line, got {annotator}, which is read in order"
@@ -86,6 +101,32 @@ def annotate(
             f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
             f"{header.annotator} {header.version}"
         )
+
+
+def _print(inputs: Sequence[str], annotator: str, processes: int, form: str) -> None:
+    """Print the sentences of texts, as CoNLL-U, as JSON lines, or as tables with a row for each word."""
+    from syntaxformer.annotate import annotator_for, load_annotator
+    from syntaxformer.annotate.shards import SourceLines
+    from syntaxformer.trees.conllu import format_conllu
+    from syntaxformer.trees.sentence import COLUMNS, PER_WORD
+
+    loaded = load_annotator(annotator)
+    for source in inputs:
+        file_annotator = annotator_for(loaded, Path(source).name.partition(".")[0])
+        for sentence in file_annotator.stream(SourceLines(source), n_processes=processes):
+            values = {name: getattr(sentence, name) for name in ("text", "words", "offsets", *COLUMNS)}
+            values = {name: column for name, column in values.items() if column is not None}
+            if form == "json":
+                options.echo(json.dumps(values, ensure_ascii=False))
+            elif form == "conllu":
+                options.echo(format_conllu(sentence).removesuffix("\n"))
+            elif sentence.words:
+                values |= {"governors": [str(word + 1) for word in values.get("governors", ())] or None}
+                names = [name for name in PER_WORD if values.get(name)]
+                numbers = map(str, range(1, len(sentence.words) + 1))
+                rows = zip(sentence.words, numbers, *(values[name] for name in names), strict=True)
+                options.echo_table([("word", "", *names), *rows])
+                options.echo("")
 
 
 def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:
@@ -121,8 +162,10 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     """Return the path of the annotation of each input, if all can be read and written.
 
     One input goes to `output`, or into it if that is a folder; several go into the folder `output`, each
-    under its own name without `.gz` and with `.parquet`.
+    under its own name, with `.parquet`.
     """
+    from syntaxformer.base.files import without_packing
+
     if urls := [str(source) for source in inputs if _URL.match(str(source))]:
         raise ConfigError(f"INPUT: expected a file, got the URL {urls[0]}. Download it first.")
     if _URL.match(str(output)):
@@ -134,7 +177,7 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     if into_folder and output.suffix == _SUFFIX and not output.is_dir():
         raise ConfigError(f"-o: expected a folder for {len(inputs)} inputs, got the file {output}.")
     if into_folder:
-        targets = [output / (Path(source).name.removesuffix(".gz") + _SUFFIX) for source in inputs]
+        targets = [output / (without_packing(source) + _SUFFIX) for source in inputs]
     else:
         options.refuse_other_endings(output, (_SUFFIX,))
         targets = [output]

@@ -23,7 +23,7 @@ annotator = options.App(
 
 @annotator.command()
 def train(
-    treebanks: Annotated[list[Path], Argument(metavar="TREEBANK...", help="CoNLL-U files, plain or .gz.")],
+    treebanks: Annotated[list[Path], Argument(metavar="TREEBANK...", help="CoNLL-U files, plain or packed.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the annotator.")],
     dev: Annotated[Path | None, Option(help="CoNLL-U file that chooses the best state.")] = None,
     language: Annotated[
@@ -55,7 +55,7 @@ def train(
 @annotator.command()
 def evaluate(
     name: Annotated[str, Argument(metavar="ANNOTATOR", help="Folder, or a name such as en or stanza:cs.")],
-    treebank: Annotated[Path, Argument(help="CoNLL-U file, plain or .gz.")],
+    treebank: Annotated[Path, Argument(help="CoNLL-U file, plain or packed.")],
     as_json: options.JsonOption = False,
 ) -> None:
     """Score an annotator on a treebank's own words, which it is given (gold tokenisation).

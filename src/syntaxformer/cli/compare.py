@@ -22,7 +22,7 @@ def compare(
     systems: Annotated[
         list[Path], Argument(help="Two to eight models or files of translations, the baseline first.")
     ],
-    src: Annotated[Path | None, Option(help="Translators: source text, plain or .gz.")] = None,
+    src: Annotated[Path | None, Option(help="Translators: source text, plain or packed.")] = None,
     ref: options.ReferenceOption = None,
     tgt: options.TargetsOption = None,
     contrast: options.ContrastOption = None,

@@ -27,7 +27,7 @@ def evaluate(
     rows: Annotated[
         str | None, Argument(metavar="[IN]", help="For a classifier: a table with labels, as in training.")
     ] = None,
-    src: Annotated[Path | None, Option(help="Source text, plain or .gz.")] = None,
+    src: Annotated[Path | None, Option(help="Source text, plain or packed.")] = None,
     ref: options.ReferenceOption = None,
     hyp: Annotated[
         list[Path] | None,
@@ -44,7 +44,7 @@ def evaluate(
         bool, Option("--paired-ar", help="p by approximate randomisation; default: by paired bootstrap.")
     ] = False,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="File for the translations, plain or .gz.")
+        Path | None, Option("-o", "--output", help="File for the translations, plain or packed.")
     ] = None,
     baseline: options.BaselineOption = None,
     scores: Annotated[
@@ -152,7 +152,8 @@ def evaluate(
         search |= {} if system.info.terms is None else {"terms": listed}
         factors, label = options.read_factors(factor), f"translating with {name}"
         scored = sources, references, beam_size, factors, label
-        result = scoring.score_translator(system, *scored, **search)
+        with options.errors_of_factors(factor):
+            result = scoring.score_translator(system, *scored, **search)
         report |= {} if report else {"model": name, **asdict(result.scores), "n_loops": result.n_loops}
         texts[name] = result.hypotheses
     if output is not None:

@@ -28,7 +28,7 @@ def finetune(
         str, Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
     ] = "none",
     train: Annotated[
-        str | None, Option(help="Training file: TSV, CSV, JSON lines, CoNLL; plain or .gz.")
+        str | None, Option(help="Training file: TSV, CSV, JSON lines, CoNLL; plain or packed.")
     ] = None,
     dev: Annotated[
         str | None, Option(help="Development table; without it a tenth of the rows is held out.")

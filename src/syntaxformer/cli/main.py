@@ -65,6 +65,7 @@ app = options.App(
 _PACKAGE = Path(__file__).parents[1]
 _REPEATS = ": the same command continues the work"
 _GOES_ON = dict.fromkeys(("annotate", "backtranslate", "experiment"), _REPEATS)
+_GOES_ON["translate"] = f"{_REPEATS} if --resume is added"
 """What to do after an interruption, for verbs that need not start again; runs say it themselves."""
 
 for group, verbs in GROUPS.items():
@@ -83,7 +84,7 @@ def _show_version(flag: bool) -> None:
 
 class _Visible(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible("warning: " * (record.levelno == logging.WARNING) + super().format(record))
 
 
 @app.callback()
@@ -139,7 +140,8 @@ def main() -> None:
         code = 2
     if code == 130:
         verb = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
-        print(f"interrupted{_GOES_ON.get(verb, '')}", file=sys.stderr)
+        is_shown = verb == "translate" and not {"-o", "--output"} & {*sys.argv}  # of which nothing stays
+        print(f"interrupted{'' if is_shown else _GOES_ON.get(verb, '')}", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -19,7 +19,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperCommand, TyperGroup
 
-from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError, visible
+from syntaxformer.base.errors import AlignmentError, ConfigError, DataError, SyntaxformerError, visible
 
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
@@ -153,6 +153,21 @@ class _OnceEach:
                 check_once(values[parameter.name] or ())
         return command.parse_args(ctx, args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show each option's whole name, however narrow the terminal: Typer cuts it as the text behind it."""
+        import typer.rich_utils
+        from rich.table import Table
+
+        class WholeNames(Table):
+            def add_row(self, *cells: Any, **style: Any) -> None:
+                super().add_row(*cells, **style)
+                for column in self.columns[:-2]:  # but not those of types and help
+                    column.no_wrap = True
+
+        typer.rich_utils.Table = WholeNames  # type: ignore[misc]
+        command: Any = super()
+        command.format_help(ctx, formatter)
+
 
 class Command(_OnceEach, TyperCommand):
     """A verb."""
@@ -260,6 +275,19 @@ def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]
     from syntaxformer.syntax import read_user_values
 
     return {name: read_user_values(path) for name, path in factor_files(settings).items()}
+
+
+@contextmanager
+def errors_of_factors(settings: Iterable[str] | None) -> Iterator[None]:
+    """Let errors about values of `--factor NAME=FILE` name the file."""
+    try:
+        yield
+    except AlignmentError as error:
+        for name, path in factor_files(settings).items():
+            message = str(error).removeprefix(f"line {error.line}: ")
+            if error.path is None and message.startswith((f"column {name}:", f"factor {name}:")):
+                raise AlignmentError(message, path, error.line) from error
+        raise
 
 
 def check_factor_names(names: Collection[str], translators: Iterable[Translator]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def probe(
     model: Annotated[Path, Argument(help="Folder of a translator, an infused or a Hugging Face encoder.")],
-    treebank: Annotated[Path, Option(help="CoNLL-U file to train the probes, plain or .gz.")],
+    treebank: Annotated[Path, Option(help="CoNLL-U file to train the probes, plain or packed.")],
     dev: Annotated[
         Path | None, Option(help="CoNLL-U file to stop training; default: every tenth sentence.")
     ] = None,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, Literal, TextIO
 
 from typer import Argument, Option
 
@@ -20,7 +22,7 @@ def translate(
         list[Path], Argument(metavar="MODEL... [IN]", help="Model folders; then a text, default or -: stdin.")
     ],
     output: Annotated[
-        Path | None, Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
+        Path | None, Option("-o", "--output", help="Text file, plain or packed; default: stdout.")
     ] = None,
     beam_size: options.BeamSizeOption = None,
     length_penalty: Annotated[float | None, Option(help="Default: the model's setting.")] = None,
@@ -37,6 +39,20 @@ def translate(
     temperature: options.TemperatureOption = None,
     top_k: options.TopKOption = None,
     seed: options.SeedOption = None,
+    min_length: Annotated[int, Option(min=0, max=4096, help="Fewest pieces of a translation.")] = 0,
+    max_length_ratio: Annotated[
+        float | None, Option(help="Most pieces: so many times the source's, and 10; default: the model's.")
+    ] = None,
+    coverage_penalty: Annotated[
+        float, Option(min=0, max=100, help="Exports: prefer translations that attend to all of the source.")
+    ] = 0.0,
+    prefix: Annotated[
+        Path | None, Option(help="How each line's translation must begin, line by line; empty: any.")
+    ] = None,
+    split_sentences: Annotated[
+        Literal["never", "auto", "always"],
+        Option(help="Translate the sentences of a line one by one; auto: where training had no such lines."),
+    ] = "never",
     annotator: options.ModelAnnotatorOption = None,
     factor: options.FactorOption = None,
     alignments: Annotated[
@@ -60,12 +76,14 @@ def translate(
     ] = None,
     device: options.DeviceOption = None,
     trust_annotator: options.TrustOption = False,
+    resume: options.ResumeOption = False,
 ) -> None:
     """Translate text, which is tagged automatically; several models average their log-probabilities.
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
-    from syntaxformer.base.files import atomic_text, read_lines
+    settings = {name: value for name, value in locals().items() if name not in ("output", "resume")}
+    from syntaxformer.base.files import atomic_text, continued_text, is_plain_output, read_lines
     from syntaxformer.base.progress import standard_input, track
     from syntaxformer.translation.decoding import loops_in_words
     from syntaxformer.translation.markup import translate_markup
@@ -74,7 +92,7 @@ def translate(
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
-    inputs = [source, terms, *options.factor_files(factor).values()]
+    inputs = [source, terms, prefix, *options.factor_files(factor).values()]
     options.refuse_inputs(output, inputs)
     options.refuse_inputs(alignments, [*inputs, output], "--alignments")
     options.refuse_inputs(report, [*inputs, output, alignments], "--report")
@@ -83,6 +101,11 @@ def translate(
             f"--alignments: expected none with --markup, whose tags are no words, got {alignments}. "
             "Translate the text without its tags for them."
         )
+    stays = output is not None and is_plain_output(output) and source is not None and source.is_file()
+    if resume and not stays:
+        raise ConfigError("--resume: expected a text file to read and -o with a file to write, got others.")
+    if resume and (alignments or report):
+        raise ConfigError("--resume: expected neither --alignments nor --report, whose files begin anew.")
     options.spare_torch(models, annotator)
     translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator).to(to)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
@@ -90,44 +113,63 @@ def translate(
     if report is not None and not translator.info.protect:
         raise ConfigError("--report: expected a model trained with data.protect, got one without it.")
     options.check_languages(translator.info, source)
-    lines = standard_input() if source is None else read_lines(source)
-    factors = options.read_factors(factor)
-    search = {"alignments": alignments is not None}
-    results = (partial(translate_markup, translator) if markup else partial(translator.translate, **search))(
-        lines,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        n_best=n_best,
-        batch_size=batch_size,
-        scored=n_best > 1 or moses,
-        user_factors=factors,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        temperature=temperature,
-        top_k=top_k,
-        seed=seed,
-        terms=None if terms is None else read_terms(terms),
-    )
-    results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []
-    with ExitStack() as files:
+    options.check_factor_names(options.factor_files(factor), [translator, *translator.others])
+    with options.errors_of_factors(factor), ExitStack() as stack:
+        file, n_done = None, 0
+        if output is not None and stays:
+            annotation = translator.annotator and (translator.annotator.name, translator.annotator.version)
+            origin = _origin([*settings.items(), annotation, *options.factor_files(factor).values()])
+            n_together = translator.chunk_lines(batch_size) * n_best if resume else None
+            file, n_rows = stack.enter_context(continued_text(output, origin, n_together))
+            n_done = n_rows // n_best
+        elif output is not None:
+            file = stack.enter_context(atomic_text(output))
+        if resume:
+            options.echo(f"{output}: begins after line {n_done:,} of what the same command wrote", err=True)
+        lines = standard_input() if source is None else read_lines(source, n_done)
+        factors = {name: islice(rows, n_done, None) for name, rows in options.read_factors(factor).items()}
+        search = {"alignments": alignments is not None}
+        translate = (
+            partial(translate_markup, translator) if markup else partial(translator.translate, **search)
+        )
+        results = translate(
+            lines,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            n_best=n_best,
+            batch_size=batch_size,
+            scored=n_best > 1 or moses,
+            user_factors=factors,
+            first_line=n_done + 1,
+            terms=None if terms is None else read_terms(terms),
+            split_sentences=split_sentences,
+            prefixes=None if prefix is None else read_lines(prefix, n_done),
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            temperature=temperature,
+            top_k=top_k,
+            seed=seed,
+            min_length=min_length,
+            max_length_factor=max_length_ratio,
+            coverage_penalty=coverage_penalty,
+        )
         if report is not None:
-            results = _write_repairs(results, files.enter_context(atomic_text(report)))
+            results = _write_repairs(results, stack.enter_context(atomic_text(report)))
         if alignments is not None:
-            results = _write_links(results, files.enter_context(atomic_text(alignments)))
-        rows = _rows(results, n_best, loops, moses)
-        if output is None:
+            results = _write_links(results, stack.enter_context(atomic_text(alignments)))
+        results = track(results, f"translating {source}", enabled=output is not None and source is not None)
+        if file is None:
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-            for row in rows:
-                print(visible(row) if sys.stdout.isatty() else row, flush=source is None)
-        else:
-            files.enter_context(atomic_text(output)).writelines(f"{row}\n" for row in rows)
+        for row in _rows(results, n_best, loops, moses, n_done):
+            row = visible(row) if file is None and sys.stdout.isatty() else row
+            print(row, file=file, flush=stays or (file is None and source is None))
     if any(loops):
         options.echo(loops_in_words(sum(loops), len(loops)), err=True)
 
 
 def backtranslate(
     model: options.TranslatorArgument,
-    mono: Annotated[Path, Argument(help="Text in the language that MODEL reads, plain or .gz.")],
+    mono: Annotated[Path, Argument(help="Text in the language that MODEL reads, plain or packed.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the pairs, for data.synthetic.")],
     beam_size: options.BeamSizeOption = None,
     batch_size: options.BatchSizeOption = None,
@@ -159,9 +201,11 @@ def backtranslate(
 _ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"
 
 
-def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) -> Iterator[str]:
+def _rows(
+    results: Iterable[list], n_best: int, loops: list[bool], moses: bool, n_done: int = 0
+) -> Iterator[str]:
     """Lines of output; whether each line's best translation loops is added to `loops`."""
-    for number, hypotheses in enumerate(results, 1):
+    for number, hypotheses in enumerate(results, n_done + 1):
         loops.append(hypotheses[0].loops)
         if n_best == 1 and not moses:
             yield hypotheses[0].text
@@ -174,6 +218,20 @@ def _write_links(results: Iterable[list], file: TextIO) -> Iterator[list]:
     for hypotheses in results:
         file.writelines(f"{hypothesis.alignment or ''}\n" for hypothesis in hypotheses)
         yield hypotheses
+
+
+def _origin(settings: Sequence[Any]) -> str:
+    """Eight characters for all that a translation depends on, with files and models by their content."""
+    from syntaxformer import __version__
+    from syntaxformer.base.files import MANIFEST, hash_file
+
+    def content(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [content(element) for element in value]
+        path = value / MANIFEST if isinstance(value, Path) and value.is_dir() else value
+        return hash_file(path) if isinstance(path, Path) and path.is_file() else value
+
+    return sha256(repr((__version__, content(settings))).encode()).hexdigest()[:8]
 
 
 def _write_repairs(results: Iterable[list], file: TextIO) -> Iterator[list]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import read_lines
+from syntaxformer.base.files import read_lines, without_packing
 from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.multi_output_tasks import SeveralScores
@@ -100,7 +100,7 @@ def _has_parts(info: ClassifierInfo, source: str) -> bool:
     """Whether a file holds words or questions and not texts: by its name, or because of blank lines."""
     if info.task_type.parts != "words" or table_format(source) == "json":
         return bool(info.task_type.parts) and table_format(source) == "json"
-    is_named = re.search(r"\.(conll\w*|iob\d?|bio|tsv)(\.gz)?$", source)
+    is_named = re.search(r"\.(conll\w*|iob\d?|bio|tsv)$", without_packing(source))
     has_blanks = not is_named and "\n\n" in (text := "\n".join(read_lines(source)).strip())
     if has_blanks and " " in text and "\t" not in text and not text.startswith("-DOCSTART-"):
         n_cells = {len(cells) for line in text.split("\n") if (cells := line.split())}

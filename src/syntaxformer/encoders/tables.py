@@ -1,6 +1,6 @@
 """Reads files of labelled rows (TSV, CSV, JSON lines), and defines the examples that are made of rows.
 
-The file name gives the format, compressed (.gz) or not; another format is one more entry of `_FORMATS` and
+The file name gives the format, compressed or not; another format is one more entry of `_FORMATS` and
 `_READERS`. TSV is read as GLUE's files are written: a tab ends a cell, and a quote is an ordinary character
 unless `csv_quoted`. The reader is our own because those of `datasets` fill short rows without a word and know
 no line numbers.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from syntaxformer.base.errors import CheckpointError, DataError
-from syntaxformer.base.files import HELD_OUT, TRAINED_ON, max_line_bytes, read_lines
+from syntaxformer.base.files import HELD_OUT, TRAINED_ON, max_line_bytes, read_lines, without_packing
 from syntaxformer.runs.config import FRACTION_SEED
 
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
@@ -211,12 +211,12 @@ def from_spreadsheet(cell: str) -> str:
 
 
 def table_format(path: str | Path) -> str:
-    """The format that a file's name gives: "tsv", "csv" or "json", compressed (.gz) or not.
+    """The format that a file's name gives: "tsv", "csv" or "json", compressed or not.
 
     Raises:
         DataError: It names a format of tables that is not read.
     """
-    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
+    suffix = Path(without_packing(path)).suffix.lower()
     if suffix in _UNREAD:
         raise DataError(f"expected TSV, CSV or JSON lines, got {suffix}. Convert it, as by pandas.", path)
     return _FORMATS.get(suffix, "tsv")
@@ -277,7 +277,7 @@ def _csv_lines(path: str | Path) -> Iterator[tuple[int, list[str] | None]]:
     csv.field_size_limit(max_line_bytes())
     lines = (f"{line}\n" for line in read_lines(path))
     reader = csv.reader(lines, strict=True, delimiter="," if table_format(path) == "csv" else "\t")
-    is_held_out = Path(path).name.removesuffix(".gz") == HELD_OUT  # which a run of ours wrote
+    is_held_out = without_packing(path) == HELD_OUT  # which a run of ours wrote
     try:
         for cells in reader:
             yield reader.line_num, ([*map(from_spreadsheet, cells)] if is_held_out else cells) or None

@@ -387,8 +387,8 @@ def _find_file(task: Task, folder: Path, split: str, file: str | None) -> Path:
         if (existing := plain_or_packed(path)) is not None:
             return existing
     raise ConfigError(
-        f"data: expected {' or '.join(names)} (plain or .gz) in {folder}, the {split} split of {task.title}, "
-        "found none."
+        f"data: expected {' or '.join(names)} (plain or packed) in {folder}, the {split} split of "
+        f"{task.title}, found none."
     )
 
 

@@ -40,7 +40,7 @@ class Task(BaseModel):
         labels: Label names as in the files, in the order of their numbers; None for scores.
         metrics: Official metrics; their mean chooses the best epoch.
         texts: Possible names of the column of each text; there are one or two texts.
-        files: Split → possible names of its file, with or without ".gz".
+        files: Split → possible names of its file, plain or packed.
         label: Possible names of the label column.
         trees: Possible names of the tree column of each text, if there is one.
         index: Possible names of the column that numbers the examples of a test set.

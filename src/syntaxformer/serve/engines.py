@@ -193,36 +193,52 @@ class TranslatorEngine(Engine):
         self, settings: TranslateSettings, lines: list[str], is_over: IsOver = None
     ) -> list[Translation]:
         """Translate lines."""
-        changes = settings.model_dump(include={"beam_size", "length_penalty"}, exclude_none=True)
+        names = {"beam_size", "length_penalty", "max_length_factor"}
+        changes = settings.model_dump(include=names, exclude_none=True)
         translator = self.translator.to(settings.to)
         decoding = translator.info.decoding.model_copy(update=changes)
         documents = [Markup(line) for line in lines] if settings.format == "html" else []
         lines = [document.text for document in documents] or lines
-        aligned = {"with_offsets": True} if documents or settings.alignments else {}
-        source = translator.encode(lines, terms=settings.terms, **aligned)
+        is_aligned = bool(documents) or settings.alignments
+        split, prefixes = (
+            settings.split_sentences,
+            [settings.prefix] * len(lines) if settings.prefix else None,
+        )
+        is_whole = bool(prefixes) or is_aligned or bool({"alignment", "attention"} & {*settings.show})
+        if split is None:
+            split = "never" if is_whole or not translator.info.usual_sentences else "auto"
+        elif split != "never" and is_whole:
+            problem = f"expected never with a prefix, alignments, attention or format=html, got {split}"
+            raise ConfigError(f"split_sentences: {problem}. Send sentences.")
+        cut = translator.cut(lines, split)
+        lines = [text for line in cut for text in line[::2]]
+        source = translator.encode(lines, terms=settings.terms, with_offsets=is_aligned, prefixes=prefixes)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
         end = time.monotonic() + seconds
         bounds = {
             "max_pieces": most,
             "is_over": lambda: time.monotonic() > end or (is_over is not None and is_over()),
-            "alignment": self.translator.aligning_head() if aligned else None,
+            "alignment": translator.aligning_head() if is_aligned else None,
         }
         n_best, scores = settings.n_best, settings.scores
-        hypotheses = self.translator.search(lines, source, decoding, n_best, scores, **bounds)
-        translations = []
-        for row, best in enumerate(hypotheses):
+        bounds |= settings.model_dump(include={"min_length", "coverage_penalty"})
+        spaces = [line[1::2] for line in cut]
+        hypotheses = translator.search(lines, source, decoding, n_best, scores, spaces, **bounds)
+        translations, end = [], 0
+        for of_line, best in zip(spaces, hypotheses, strict=True):
+            row, end = end, end + len(of_line) + 1
             if documents:
                 best = [replace(each, text=documents[row].restore(each)) for each in best]
-            translation = Translation(text=best[0].text)
+            translation = Translation(text=best[0].text, n_sentences=end - row if of_line else None)
             if settings.alignments and (words := best[0].alignment) is not None:
                 translation.words = WordAlignment(source=words.src, target=words.tgt, links=words.links)
             translation.repairs = [*map(list, best[0].repairs)] or None
             if n_best > 1 or scores:
                 translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
-            translation.truncated = source.is_cut is not None and bool(source.is_cut[row])
+            translation.truncated = source.is_cut is not None and bool(source.is_cut[row:end].any())
             if "tags" in settings.show:
-                encoder, (start, stop) = self.translator.encoder, source.splits[row : row + 2].tolist()
+                encoder, (start, stop) = self.translator.encoder, source.splits[[row, end]].tolist()
                 factors = encoder.factor_values(source.factors[start:stop])
                 pieces = encoder.piece_names(source.pieces[start:stop])
                 translation.source = Source(pieces=pieces, factors=factors)

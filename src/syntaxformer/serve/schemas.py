@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from syntaxformer.syntax import MAX_DISTANCE
 from syntaxformer.syntax.relations import LARGEST_DISTANCE
 
+Split = Literal["never", "auto", "always"]
 Shown = Literal["tags", "alignment", "attention"]
 Task = Literal["translation", "classification"]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
@@ -42,6 +43,20 @@ class TranslateSettings(_Request):
     to: str | None = Field(
         default=None, max_length=250, description="target language, of a model that has several"
     )
+    min_length: int = Field(default=0, ge=0, le=512, description="fewest pieces of a translation")
+    max_length_factor: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="most pieces: so many times the source's + 10; null: as trained",
+    )
+    coverage_penalty: float = Field(default=0.0, ge=0, le=100, description="exports alone, with beams")
+    split_sentences: Split | None = Field(
+        default=None,
+        description="translate sentences one by one; auto: of texts with more than training lines; null: auto"
+        ", but never with a prefix, alignment or attention, or if the model does not know what those had",
+    )
+    prefix: str = Field(default="", max_length=2000, description="how each translation must begin")
     show: list[Shown] = Field(
         default=[],
         max_length=3,
@@ -128,6 +143,7 @@ class Translation(BaseModel):
     )
     attention: Attention | None = None
     words: WordAlignment | None = Field(default=None, description="with alignments")
+    n_sentences: int | None = Field(default=None, description="sentences, if they were translated one by one")
     truncated: Truncated = False
 
 

@@ -76,7 +76,7 @@ class ProbeTreebank:
 
 
 def read_probe_treebank(path: str | Path) -> ProbeTreebank:
-    """Read CoNLL-U, plain or gzipped.
+    """Read CoNLL-U, plain or packed.
 
     Raises:
         DataError: The file cannot be read, or no sentence is left.

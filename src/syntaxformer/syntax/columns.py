@@ -358,7 +358,7 @@ def read_user_column(
     The words are those of the annotated (or already tokenised) sentence, not the text split at white space:
     "don't" takes two values if the annotator reads "do n't". A sentence without words takes an empty line.
 
-    The file is UTF-8, plain or `.gz`, with spaces or tabs between the values. `sentences` are `Sentence`
+    The file is UTF-8, plain or packed, with spaces or tabs between the values. `sentences` are `Sentence`
     objects, an annotated corpus or lists of words; if they are only some lines of the file, `rows` gives the
     numbers of these lines, 0-based and ascending.
 

@@ -101,7 +101,7 @@ def _as_names(corpora: list[Corpus]) -> Any:
 
 
 class CorpusConfig(Section):
-    """Data section of a recipe: files DIR/SPLIT.ENDING, plain or with .gz, or a Hugging Face dataset."""
+    """Data section of a recipe: files DIR/SPLIT.ENDING, plain or packed, or a Hugging Face dataset."""
 
     dir: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
         None, description="folder of the parallel files"

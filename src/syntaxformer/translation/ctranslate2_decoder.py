@@ -25,7 +25,6 @@ from syntaxformer.translation.decoding import (
     Hypothesis,
     Search,
     batches_of,
-    longest_translations,
     n_best_lists,
     never_output,
     normalised,
@@ -71,20 +70,25 @@ class CTranslate2Decoder:
                 gives the same samples again.
             CheckpointError: Outputs are not finite.
         """
+        if search.coverage_penalty and search.beam_size == 1:
+            raise ConfigError(
+                f"coverage_penalty: expected none without beams, of which it chooses some, got "
+                f"{search.coverage_penalty:g} with beam_size = 1. Raise beam_size."
+            )
         if search.temperature is not None:
             raise ConfigError(
                 f"temperature: expected none with an export, which searches, got {search.temperature:g}. "
                 "Sample with the folder from which it was exported."
             )
         # A limit counts the end piece; where `max_pieces` is lower, a search may stop there without it.
-        ends = longest_translations(source.text_lengths[list(rows)], search.max_length_factor)
-        ends = ends.clip(max=self.longest - 1).tolist()
+        ends = search.limits(source, rows, self.longest).tolist()
         limits = [min(end, search.max_pieces or end) for end in ends]
         tokens, results = self.tokens(source, rows), []
+        firsts = [[*self._first, *(self._names[piece] for piece in source.prefix_of(row))] for row in rows]
         # Few lines are divided so that no thread is idle, but not into tiny batches.
         share = max(SMALLEST_SHARE, -(-len(tokens) // self.network.num_translators))
         for batch in batches_of(source.lengths[list(rows)], max(1, min(search.batch_size, share))):
-            results += self._search(tokens[batch], max(limits[batch]), search)
+            results += self._search(tokens[batch], firsts[batch], max(limits[batch]), search)
         results = [result.result() for result in results]
         again = {}
         for row, (limit, end) in enumerate(zip(limits, ends, strict=True)):
@@ -94,7 +98,7 @@ class CTranslate2Decoder:
             # A line's result must not depend on the longest line of its batch. Scores take a greedy search
             # 4 % longer: it has some only where it looks as if a logit is NaN, which repeats a piece.
             elif any(n >= limit or (search.beam_size == 1 and not 0 < n < limit - 1) for n in lengths):
-                again[row] = self._search([tokens[row]], limit, search)[0]
+                again[row] = self._search([tokens[row]], [firsts[row]], limit, search)[0]
         results = [again[row].result() if row in again else result for row, result in enumerate(results)]
         if any(math.isnan(score) for result in results for score in result.scores):
             raise CheckpointError(NOT_FINITE)
@@ -102,12 +106,16 @@ class CTranslate2Decoder:
         pieces = [[self._ids[name] for name in hypothesis] for hypothesis in names]
         scores = self._scores(tokens, names, search) if search.scored and names else None
         attention = self._attention(tokens, names, search) if search.alignment and names else None
+        if search.coverage_penalty:  # which only the search itself can count
+            scores = [score for result in results for score in result.scores]
         return n_best_lists(pieces, scores, search.n_best, attention)
 
-    def _search(self, tokens: list[list[str]], limit: int, search: Search) -> list[Any]:
+    def _search(
+        self, tokens: list[list[str]], firsts: list[list[str]], limit: int, search: Search
+    ) -> list[Any]:
         return self.network.translate_batch(
             tokens,
-            [self._first] * len(tokens) if self._first else None,
+            firsts if any(firsts) else None,
             asynchronous=True,
             return_scores=search.beam_size > 1 or len(tokens) == 1,  # which are NaN if a logit is
             beam_size=search.beam_size,
@@ -115,7 +123,8 @@ class CTranslate2Decoder:
             num_hypotheses=search.n_best,
             length_penalty=search.length_penalty,
             max_decoding_length=limit - 1,  # the limit counts the end piece; CTranslate2 does not
-            min_decoding_length=0,
+            min_decoding_length=search.min_length,
+            coverage_penalty=search.coverage_penalty,
             no_repeat_ngram_size=search.no_repeat_ngram_size or 0,
             max_input_length=0,
             suppress_sequences=self._suppressed,

@@ -15,7 +15,7 @@ import numpy as np
 from langcodes import Language
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import count_lines, read_lines
+from syntaxformer.base.files import count_lines, read_lines, without_packing
 from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, is_other_script, language_of_side
 from syntaxformer.base.progress import track
 from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, find_file
@@ -211,7 +211,7 @@ def report_train(
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
     notes = []
     for path in sorted(config.dir.glob(f"test*.{config.src}*")) if config.dir else ():
-        split = path.name.removesuffix(".gz").removesuffix(f".{config.src}")
+        split = without_packing(path).removesuffix(f".{config.src}")
         if split in (*held_out, *config.train_splits, *config.exclude):
             continue
         try:
@@ -248,10 +248,12 @@ def report_train(
     return text, report
 
 
-def add_long(report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[str]]]], limit: int) -> None:
+def add_long(
+    report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[str]]]], limit: int
+) -> set[int]:
     """Add the pairs with more than `limit` pieces on a side, the end piece included, as training counts them.
 
-    `sides` are the tokenizer and the prepared lines, in parts, of both sides.
+    `sides` are the tokenizer and the prepared lines, in parts, of both sides. The rows are returned.
     """
     rows: set[int] = set()
     for tokenizer, parts in sides:
@@ -263,6 +265,7 @@ def add_long(report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[st
             rows |= {start + at for at, line in zip(wide, encodings, strict=True) if len(line.ids) > limit}
             start += len(lines)
     report.add(LONG, rows)
+    return rows
 
 
 def read_pair_files(src: Path, tgt: Path) -> Pairs:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from syntaxformer.base.config import MAX_SEED
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import Section
 from syntaxformer.translation.alignment import Alignment, AlignmentHead, PieceAttention
 from syntaxformer.translation.source import EncodedText
@@ -50,9 +51,25 @@ class Search(DecodingConfig):
     temperature: float | None = Field(None, gt=0, le=100, description="divides the logits; null: beam search")
     top_k: int | None = Field(None, ge=1, le=2**20, description="sample among so many pieces; null: all")
     seed: int | None = Field(None, ge=0, le=MAX_SEED, description="of the samples; null: 0")
+    min_length: int = Field(0, ge=0, le=4096, description="fewest pieces of a translation, without its end")
+    coverage_penalty: float = Field(0.0, ge=0, le=100, description="weight of how much was attended to")
     max_pieces: int | None = Field(None, ge=1, description="of a translation; null: any")
     is_over: Callable[[], bool] | None = Field(None, description="whether it should end")
     alignment: AlignmentHead | None = Field(None, description="head whose attention is returned; null: none")
+
+    def limits(self, source: EncodedText, rows: Sequence[int], longest: int) -> NDArray[np.int64]:
+        """Largest number of pieces of the translations of some rows, with the end piece, below `longest`.
+
+        It is never less than what `min_length` or the row's prefix asks for.
+
+        Raises:
+            ConfigError: The network has no positions for `min_length`.
+        """
+        if self.min_length > longest - 3:
+            raise ConfigError(f"min_length: expected at most {longest - 3}, got {self.min_length}.")
+        limits = longest_translations(source.text_lengths[list(rows)], self.max_length_factor)
+        least = [max(self.min_length, len(source.prefix_of(row))) + 2 for row in rows]  # a code, the end
+        return np.maximum(limits, least).clip(max=longest - 1)
 
     def check_length(self, n_pieces: int) -> None:
         """Raise TimeoutError if a translation has too many pieces."""

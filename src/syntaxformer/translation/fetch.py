@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import logging
+import lzma
 import re
 import tarfile
 import zipfile
@@ -23,6 +24,7 @@ from syntaxformer.base.files import (
     open_bytes,
     plain_or_packed,
     read_json,
+    without_packing,
     write_json,
 )
 
@@ -32,7 +34,10 @@ TABLE = Path(__file__).with_name("corpora.yaml")
 RECORD = "checksums.json"
 """Checksums of files that the table does not know, written at the first fetch and checked afterwards."""
 
-_BROKEN = (gzip.BadGzipFile, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, KeyError, IndexError)
+_BROKEN = (
+    *(gzip.BadGzipFile, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+    *(EOFError, KeyError, IndexError),
+)
 
 
 def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
@@ -54,7 +59,7 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
     at_home = [f"{split}.{language}" for split in corpus["at_home"] for language in ("de", "en")]
     files = at_home
     if source is not None:
-        files = sorted({path.name.removesuffix(".gz") for path in source.iterdir()})
+        files = sorted({without_packing(path) for path in source.iterdir()})
     with disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
     record = read_json(output / RECORD) if (output / RECORD).exists() else {}

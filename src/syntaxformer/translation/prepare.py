@@ -63,6 +63,7 @@ from syntaxformer.translation.corpora import (
 )
 from syntaxformer.translation.data_report import UNKNOWN, UNSHARED, DataReport, add_long, report_train
 from syntaxformer.translation.protection import SYMBOLS
+from syntaxformer.translation.sentences import usual_sentences
 from syntaxformer.translation.source import (
     Cutter,
     EncodedText,
@@ -90,7 +91,7 @@ from syntaxformer.translation.subwords import (
     without_symbols,
 )
 from syntaxformer.translation.terms import read_terms, teach
-from syntaxformer.translation.translator import FolderInfo, load_source_encoder, read_info
+from syntaxformer.translation.translator import FolderInfo, load_source_encoder, read_info, sentence_parser
 from syntaxformer.trees.phrase_structure import linearised
 
 if TYPE_CHECKING:
@@ -614,7 +615,14 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
     encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
-    _report_pieces(report, recipe, train_text, encoder, target)
+    too_long = _report_pieces(report, recipe, train_text, encoder, target)
+    if not resume:
+        lines, parser = train_text.src, sentence_parser(info, annotation.annotator)
+        sizes = {"usual_sentences": usual_sentences(lines, parser)}
+        if not recipe.is_hosted:  # a pretrained translator has read others
+            n_words = (len(line.split()) for row, line in enumerate(lines) if row not in too_long)
+            sizes["longest_line"] = max([(parent_info and parent_info.longest_line) or 1, *n_words])
+        info = info.model_copy(update=sizes)
     sides = (train_text, encoder, annotation.train, data.max_pieces, target, annotation.train_tags)
     if keeps_on_disk(data):
         train = stored_pairs(data.cache, *sides, annotators=annotation.identity)
@@ -726,11 +734,11 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
 
 def _report_pieces(
     report: DataReport, recipe: Recipe, text: ParallelText, encoder: SourceEncoder, target: SourceEncoder
-) -> None:
-    """Add pairs that are too long, or have characters that a tokenizer of the user's does not know."""
+) -> set[int]:
+    """Add pairs that are too long, and return them, or have characters that a tokenizer does not know."""
     data, tokenizers = recipe.data, (encoder.tokenizer, target.tokenizer)
     parts = [prepared_parts(text, data, side) for side in SIDES]
-    add_long(report, zip(tokenizers, parts, strict=True), data.max_pieces)
+    too_long = add_long(report, zip(tokenizers, parts, strict=True), data.max_pieces)
     if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
         lines = [prepared_parts(text, data, side) for side in SIDES]
         rows = Checkpoint("", *tokenizers, 0, 0).missing_characters(lines, spelled=False)[1]
@@ -741,6 +749,7 @@ def _report_pieces(
         n_shared = sum(symbol in SYMBOLS for src, *_ in parts for spans in src for *_, symbol in spans)
         report.add(UNSHARED, np.flatnonzero([n for *_, unlike in parts for n in unlike]).tolist())
         report.notes.append(f"data.protect: {n_shared:,} values of both sides are written as symbols.")
+    return too_long
 
 
 def _encodes_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -257,8 +258,9 @@ class Recipe(RunConfig):
         recipe = self
         if self.model.init_from is not None:
             problems = self._start_problems()
-            if not problems:
-                recipe, problems = _with_start(self, str(self.start))
+            with suppress(ConfigError):  # which is among the problems already
+                recipe, more = _with_start(self, str(self.start))
+                problems += more
             if problems := problems + recipe.problems():
                 raise ConfigError(problems)
         annotation = recipe.annotation.model_copy(update={"annotator": recipe.annotator_name()})
@@ -301,10 +303,12 @@ class Recipe(RunConfig):
             for key, value in refused.items()
             if value
         ]
-        if self.subwords != SubwordConfig(dropout=self.subwords.dropout, symbols=self.subwords.symbols):
-            problems.append(
-                "subwords: expected symbols and dropout alone with model.init_from, whose pieces are kept."
-            )
+        problems += [
+            f"subwords.{key}: expected none with model.init_from, whose pieces are kept, got {value!r}. "
+            "Leave it out, as the recipe finetune_translator does."
+            for key, value in self.subwords
+            if key not in ("dropout", "symbols") and value != getattr(SubwordConfig(), key)
+        ]
         if training.lora is not None and training.average > 1:
             problems.append(
                 f"training.average: expected 1 with training.lora, got {training.average}: the mean of "
@@ -342,6 +346,8 @@ class Recipe(RunConfig):
                 "data.terms: expected an infusion.kind that joins factors to pieces, got prepend, whose tags "
                 "are pieces. Take another, such as add."
             ]
+        if self.data.augment is not None and (self.data.protect or self.subwords.symbols):
+            return ["data.augment: expected none with data.protect or subwords.symbols, which it would alter."]
         if self.data.terms is not None and self.data.protect:
             return ["data.protect: expected none with data.terms, whose translations it would number, too."]
         if self.data.terms is not None and self.parse_task is not None:
@@ -502,7 +508,7 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
     problems = [
         f"model.{key}: expected {getattr(model, key)!r}, as in model.init_from={path}, got {value!r}. "
         "Leave it out."
-        for key in fields.keys() - own_keys - DROPOUTS
+        for key in sorted(fields.keys() - own_keys - DROPOUTS)
         if (value := getattr(settings, key)) not in (getattr(model, key), fields[key].default)
     ]
     chosen = {key: getattr(settings, key) for key in (*own_keys, *(settings.model_fields_set & DROPOUTS))}

@@ -306,6 +306,7 @@ class EncodedText:
         offsets: `[pieces, 2]`, characters of each piece in its clean line, if asked for; a tag has those of
             the first piece of its word.
         words: The words that the annotator found, if offsets were asked for.
+        prefixes: For each line the target pieces that its translation must begin with; None: any.
     """
 
     pieces: NDArray[np.int32]
@@ -317,6 +318,11 @@ class EncodedText:
     others: tuple[EncodedText, ...] = ()
     offsets: NDArray[np.int32] | None = None
     words: WordColumns | None = None
+    prefixes: Sequence[list[int]] | None = None
+
+    def prefix_of(self, row: int) -> list[int]:
+        """The target pieces that a line's translation must begin with."""
+        return [] if self.prefixes is None else self.prefixes[row]
 
     def __len__(self) -> int:
         return len(self.splits) - 1

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.generation import LogitsProcessor
 from transformers.modeling_outputs import BaseModelOutput
 
-from syntaxformer.base.errors import CheckpointError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.runs.loading import check_outputs, longest_input
 from syntaxformer.translation.alignment import AlignmentHead
@@ -24,7 +24,6 @@ from syntaxformer.translation.decoding import (
     Search,
     batches_of,
     generate_settings,
-    longest_translations,
     n_best_lists,
     normalised,
     source_pad_id,
@@ -43,7 +42,16 @@ class TorchDecoder:
         self.longest = min(map(longest_input, self.models))
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
-        """See `PieceDecoder`."""
+        """See `PieceDecoder`.
+
+        Raises:
+            ConfigError: There is a coverage penalty, which the search of transformers cannot count.
+        """
+        if search.coverage_penalty:
+            raise ConfigError(
+                f"coverage_penalty: expected none in PyTorch, whose search sees no attention, got "
+                f"{search.coverage_penalty:g}. Give it to the model that `syntaxformer export` wrote."
+            )
         if self.model.device.type == "cpu":
             keep_freed_memory()
         hypotheses: list[list[Hypothesis]] = []
@@ -61,19 +69,24 @@ class TorchDecoder:
             search = search.model_copy(update={"beam_size": 1})
         n_beams, lengths = search.beam_size, source.text_lengths[rows]
         batches = self._inputs(source, rows)
-        limits = longest_translations(lengths, search.max_length_factor)
-        limits = torch.from_numpy(limits.clip(max=self.longest - 1))
+        limits = torch.from_numpy(search.limits(source, rows, self.longest))
         cache = TranslationCache(len(source.others))
-        limit = LengthLimit(limits, tokenizer.eos_token_id, n_beams, self.model.device)
+        end_id, device = tokenizer.eos_token_id, self.model.device
+        n_before = 1 + (self.model.generation_config.forced_bos_token_id is not None)
+        limit = LengthLimit(limits, end_id, n_beams, device, search.min_length + n_before)
         processors: list[Any] = [Watch(search), limit]
         if source.others:
             processors.insert(1, Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
+        if source.prefixes is not None:
+            prefixes = [source.prefix_of(row) for row in rows]
+            processors.append(Prefixes(prefixes, n_beams, n_before, device))
         if search.temperature is not None:
             drawn = draws(source, rows, int(limits.max()), search)
             processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
         sequences = self.model.generate(
             **batches[0],
-            **generate_settings(search, int(lengths.max()), self.longest, tokenizer),
+            **generate_settings(search, int(lengths.max()), self.longest, tokenizer)
+            | {"max_new_tokens": int(limits.max())},
             num_return_sequences=n_best,
             do_sample=False,
             logits_processor=processors,
@@ -233,11 +246,14 @@ class Watch(LogitsProcessor):
 class LengthLimit(LogitsProcessor):
     """Ends each translation at its own limit, so that it does not depend on the other lines of its batch.
 
-    `total` is a sum of scores over all steps, which is finite as long as all logits are.
+    Before it has `first_end` pieces, with the one before all, it may not end. `total` is a sum of scores over
+    all steps, which is finite as long as all logits are.
     """
 
-    def __init__(self, limits: Tensor, end_id: int, n_beams: int, device: torch.device) -> None:
-        self.limits = limits.repeat_interleave(n_beams).to(device)
+    def __init__(
+        self, limits: Tensor, end_id: int, n_beams: int, device: torch.device, first_end: int = 0
+    ) -> None:
+        self.limits, self.first_end = limits.repeat_interleave(n_beams).to(device), first_end
         self.smallest = int(limits.min())
         self.end_id, self.n_beams, self.total = end_id, n_beams, torch.zeros((), device=device)
 
@@ -246,6 +262,8 @@ class LengthLimit(LogitsProcessor):
         # With beams these are log-probabilities: if a logit is not finite, all of its row are NaN.
         looked = scores.amax(-1) if self.n_beams == 1 else scores[:, self.end_id].clamp(min=-1e9)
         self.total = self.total + looked.sum()
+        if input_ids.shape[1] < self.first_end:  # no limit is lower
+            return scores.index_fill(1, torch.tensor([self.end_id], device=scores.device), -torch.inf)
         n_made = input_ids.shape[1] - 1
         if n_made + 1 < self.smallest:
             return scores
@@ -254,6 +272,31 @@ class LengthLimit(LogitsProcessor):
         scores = scores.masked_fill(ending[:, None], -torch.inf)
         scores[:, self.end_id] = end_scores
         return scores
+
+
+class Prefixes(LogitsProcessor):
+    """Lets each translation begin with given pieces, whose log-probabilities count as in any other.
+
+    Args:
+        prefixes: Of each line, without what stands before them in all (`n_before` pieces).
+        n_beams: Translations of each line.
+    """
+
+    def __init__(
+        self, prefixes: Sequence[Sequence[int]], n_beams: int, n_before: int, device: torch.device
+    ) -> None:
+        longest = max(map(len, prefixes))
+        padded = torch.tensor([[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes])
+        self.pieces, self.n_before = padded.repeat_interleave(n_beams, 0).to(device), n_before
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Leave only the next piece of the prefix; of one that something else forbids, the score is 0."""
+        if not 0 <= (step := input_ids.shape[1] - self.n_before) < self.pieces.shape[1]:
+            return scores
+        column = self.pieces[:, step : step + 1]
+        log_probs = scores.gather(1, column.clamp(min=0)).nan_to_num(neginf=0.0)
+        forced = torch.full_like(scores, -torch.inf).scatter(1, column.clamp(min=0), log_probs)
+        return forced.where(column >= 0, scores)
 
 
 def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search) -> Tensor:

@@ -13,17 +13,18 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 from pydantic import Field, ValidationError
 
 from syntaxformer.annotate.annotator import check_lines
+from syntaxformer.annotate.backends import is_file
 from syntaxformer.annotate.registry import trusted_annotator
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import disk_errors, folder_errors, read_record
-from syntaxformer.base.languages import choose_annotator, is_other_script, language_of_side
+from syntaxformer.base.languages import CONTROL, choose_annotator, is_other_script, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import TARGET_TOKENIZER, TRANSLATOR, load_written, to_device, verify_folder
@@ -40,10 +41,10 @@ from syntaxformer.translation.decoding import (
     Score,
     Search,
     is_loop,
-    longest_translations,
     own_generation,
 )
 from syntaxformer.translation.protection import SYMBOLS, TOO_MANY, Protected, Symbols, put_back
+from syntaxformer.translation.sentences import cut_lines, joined
 from syntaxformer.translation.source import (
     EncodedText,
     PlainTokenizer,
@@ -66,6 +67,9 @@ _log = logging.getLogger("syntaxformer.translate")
 
 UserFactors = Mapping[str, Iterable[Sequence[str]]]
 """The user's own factors: name → for each line, the values of its words."""
+
+Split = Literal["never", "auto", "always"]
+"""When the sentences of a line are translated one by one."""
 
 CHUNK_LINES = 2048
 """Number of lines in memory at a time; a chunk is sorted by length."""
@@ -96,6 +100,8 @@ class FolderInfo(Section):
     `normalize`, `symbols`, `protect`, and `scripts` of the training sources: absent in older folders.
     `terms`: how translations of terms are put into a source; None if the model has learned no terms.
     `directions`: target languages and the endings of their sources, if the model translates into several.
+    `longest_line`, `usual_sentences`: most words of a training line, and sentences that 99 % of them do not
+    exceed; absent in older folders.
     `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     `alignment`: the head that aligns words; absent in older folders.
     """
@@ -120,6 +126,8 @@ class FolderInfo(Section):
     symbols: Symbols = ()
     protect: Protected = ()
     directions: dict[Ending, Ending] = Field({}, max_length=1000)
+    longest_line: int | None = Field(None, ge=1, le=10**6)
+    usual_sentences: int | None = Field(None, ge=1, le=10**6)
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
     alignment: AlignmentHead | None = None
@@ -155,6 +163,13 @@ _REPAIRED = (
     "whose translation lost or doubled a protected value, or has more than "
     f"{len(SYMBOLS)}. What is lost stands at its end; --report FILE names them"
 )
+_LONG = "are longer than the {} words that this model was trained on"
+_SPLIT = (
+    "have more sentences than 99 % of the training lines, {}; they were translated one by one. "
+    "--split-sentences never (in Python split_sentences) leaves lines whole"
+)
+_UNKNOWN = "taken to be 1 as this older folder does not say"
+_PREFIXES = "prefixes: expected {}, one for each line of the text, got {}."
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -165,10 +180,19 @@ def say_once(message: str) -> None:
 
 
 class _Chunk:
-    """Clean lines and their encoding; `rows` are the lines with text, longest first."""
+    """Clean lines and their encoding; `rows` are the lines with text, longest first.
 
-    def __init__(self, lines: Sequence[str], source: EncodedText, raw: Sequence[str]) -> None:
-        self.lines, self.source, self.raw = lines, source, raw
+    Several lines may be the sentences of one that was cut: `spaces` stood between them, for each such line.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[str],
+        source: EncodedText,
+        raw: Sequence[str] | None = None,
+        spaces: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        self.lines, self.source, self.raw, self.spaces = lines, source, raw or lines, spaces
         order = np.argsort(-source.lengths, kind="stable").tolist()
         self.rows = [row for row in order if lines[row].strip()]
         self.n_cut = max(text.n_cut for text in (source, *source.others))
@@ -320,6 +344,8 @@ class Translator:
         first_line: int = 1,
         alignments: bool = False,
         terms: Terms | Mapping[str, str | Sequence[str]] | None = None,
+        split_sentences: Split = "never",
+        prefixes: Iterable[str] | None = None,
         **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
@@ -336,8 +362,12 @@ class Translator:
             alignments: Give each hypothesis its alignment, which costs one more pass; that of several models
                 is by the first one's attention.
             terms: Terms and their translations, to use where a line has the terms.
-            further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
-                `seed`, with which translations are sampled.
+            split_sentences: Translate the sentences of a line one by one and join them: "always", "never", or
+                "auto" where there are more than in 99 % of the training lines. Second, third … translations
+                are those of all sentences, and a score is that of the whole.
+            prefixes: For each line how its translation must begin; empty: as it likes.
+            further: Other settings of `Search` by name, such as `no_repeat_ngram_size`, `max_length_factor`
+                or `min_length`; `temperature`, `top_k` and `seed`, with which translations are sampled.
 
         Yields:
             For each line its `n_best` hypotheses, best first.
@@ -348,9 +378,12 @@ class Translator:
             ConfigError: The values of a user factor are missing, a setting is out of its range, settings of
                 sampling and of beam search are mixed, or the model has no head that aligns or has
                 not learned terms.
-            AlignmentError: The values are not one list for each line, or not one value for each word.
+            AlignmentError: The values are not one list for each line, or not one value for each word; or
+                there is not one prefix for each line.
+            DataError: A prefix cannot be written.
         """
         check_lines(lines)
+        self._check_split(split_sentences, user_factors, prefixes, alignments)
         settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         if alignments and terms is not None:
             raise ConfigError(
@@ -368,9 +401,16 @@ class Translator:
 
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
-        size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
+        size = self.chunk_lines(search.batch_size)
         chunks = self._chunks(
-            iterator, user_factors or {}, size, first_line - 1, self.cleaned_terms(terms), alignments
+            iterator,
+            user_factors or {},
+            size,
+            first_line - 1,
+            terms=self.cleaned_terms(terms),
+            with_offsets=alignments,
+            split=split_sentences,
+            prefixes=prefixes,
         )
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
@@ -379,7 +419,7 @@ class Translator:
         n_cut = 0
         for chunk, hypotheses in decoded:
             n_cut += chunk.n_cut
-            yield from self._texts(chunk, hypotheses, search)
+            yield from self._joined(self._texts(chunk, hypotheses, search), chunk.spaces, search)
         self._warn(n_cut)
 
     def score(
@@ -486,8 +526,15 @@ class Translator:
         for member in (self, *self.others):
             member.encoder.unseen.warn()
         for fault, count in (+self._faults).items():
+            verb, _, rest = fault.partition(" ")
+            fault = fault if count > 1 else f"{ {'are': 'is', 'have': 'has'}.get(verb, verb) } {rest}"
             say_once(f"{count:,} line{'s' * (count > 1)} {fault}.")
         self._faults.clear()
+
+    def chunk_lines(self, batch_size: int | None) -> int:
+        """Number of lines that are read, and divided into batches, at a time."""
+        n_batches = 4 * (batch_size or self.info.decoding.batch_size)
+        return max(CHUNK_LINES_AHEAD, n_batches) if self.decoder.n_ahead else CHUNK_LINES
 
     def _count_faults(self, raw: Sequence[str], lines: Sequence[str], source: EncodedText) -> None:
         """Count the lines that may be read otherwise than they are meant."""
@@ -496,6 +543,8 @@ class Translator:
             self._faults[_FORM] += sum(plain_form(line) != line for line in lines)
         unknown = np.flatnonzero(np.isin(source.pieces, self._unknown))
         rows = {*(np.searchsorted(source.splits, unknown, "right") - 1).tolist()}
+        if longest := self.info.longest_line:
+            self._faults[_LONG.format(longest)] += sum(len(line.split()) > longest for line in lines)
         is_other = (is_other_script(line, self.info.scripts) for line in lines)
         self._faults[_UNSEEN] += sum(row in rows or other for row, other in enumerate(is_other))
 
@@ -517,6 +566,63 @@ class Translator:
             )
         return self.info.alignment
 
+    def _check_split(self, split: Split, user_factors: object, prefixes: object, alignments: bool) -> None:
+        problems = {
+            "values of user factors": bool(user_factors),
+            "prefixes": prefixes is not None,
+            "alignments or markup": alignments,
+            "a file of parses": self.annotator is not None and is_file(self.annotator.name),
+        }
+        if split not in get_args(Split):
+            raise ConfigError(f"split_sentences: expected never, auto or always, got {split!r}.")
+        if split != "never" and (reasons := [reason for reason, is_so in problems.items() if is_so]):
+            expected = f"expected never with {reasons[0]}, which belong to whole lines"
+            raise ConfigError(f"split_sentences: {expected}, got {split}. Split the file.")
+
+    def cut(self, lines: Sequence[str], split: Split) -> list[list[str]]:
+        """Cut lines of several sentences: for each `[sentence, white space, sentence, …]`."""
+        if split == "never":
+            return [[line] for line in lines]
+        most = (self.info.usual_sentences or 1) if split == "auto" else 1
+        lines = [line.replace("\0", " ") for line in lines]
+        lines = list(map(self._clean, lines)) if self.info.tokenized else lines
+        return cut_lines(lines, most, sentence_parser(self.info, self.annotator))
+
+    def _joined(
+        self, results: list[list[Hypothesis]], spaces: Sequence[Sequence[str]] | None, search: Search
+    ) -> list[list[Hypothesis]]:
+        """The translations of whole lines, from those of their sentences."""
+        if spaces is None:
+            return results
+        end_id, left = self.encoder.target_tokenizer.eos_token_id, iter(results)
+        of_lines = ((list(islice(left, len(of_line) + 1)), of_line) for of_line in spaces)
+        return [joined(sentences, of_line, search.length_penalty, end_id) for sentences, of_line in of_lines]
+
+    def _begun(
+        self, source: EncodedText, prefixes: Sequence[str], lines: Sequence[str], first_line: int
+    ) -> EncodedText:
+        """The source with the pieces that translations must begin with.
+
+        Raises:
+            DataError: A prefix has characters without a piece, or is of an empty line.
+        """
+        clean, spans = [self._output.clean(prefix).rstrip() for prefix in prefixes], None
+        if self.info.protect:
+            spans = self._output.shared_spans([self._clean(line) for line in lines], clean)[1]
+        texts = self._output.prepare(clean, spans).texts
+        backend = self.encoder.target_tokenizer.backend_tokenizer
+        backend.encode_special_tokens = True
+        pieces = [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
+        unknown = {*unknown_pieces(self.encoder.target_tokenizer, spelled=False).tolist()}
+        longest = getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 3
+        for number, (prefix, ids, line) in enumerate(zip(prefixes, pieces, lines, strict=True), first_line):
+            problem = "characters that the model cannot write" if unknown & {*ids} else ""
+            problem = f"more than {longest} pieces" if len(ids) > longest else problem
+            if problem := "an empty line" if ids and not line.strip() else problem:
+                shown = repr(prefix[:40])
+                raise DataError(f"prefix: expected one that fits, got {shown} with {problem}.", line=number)
+        return replace(source, prefixes=pieces)
+
     def encode(
         self,
         lines: Sequence[str],
@@ -524,6 +630,7 @@ class Translator:
         first_line: int = 1,
         with_offsets: bool = False,
         terms: Terms | Mapping[str, str | Sequence[str]] | None = None,
+        prefixes: Sequence[str] | None = None,
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut and counted in `n_cut`.
 
@@ -537,7 +644,8 @@ class Translator:
         check_lines(lines)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
-        return self._encode(lines, user, first_line, self.cleaned_terms(terms), with_offsets)
+        source = self._encode(lines, user, first_line, self.cleaned_terms(terms), with_offsets)
+        return source if prefixes is None else self._begun(source, prefixes, lines, first_line)
 
     def _encode(
         self,
@@ -613,9 +721,12 @@ class Translator:
         n_before: int,
         terms: Terms | None = None,
         with_offsets: bool = False,
+        split: Split = "never",
+        prefixes: Iterable[str] | None = None,
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
         self._check_user_factors(user_factors)
+        begin = None if prefixes is None else iter(prefixes)
         values, n_lines = {name: iter(rows) for name, rows in user_factors.items()}, n_before
         counts = "factor {}: expected {} lines of values, one for each line of the text, got {}."
         while chunk := lines_at_hand(lines, size):
@@ -627,11 +738,25 @@ class Translator:
                 if len(rows) < len(chunk):
                     at_least = f"{n_lines + len(chunk)} or more"
                     raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
+            n_of_chunk, spaces = len(chunk), None
+            if split != "never":
+                cut, usual = self.cut(chunk, split), self.info.usual_sentences
+                chunk, spaces = [text for line in cut for text in line[::2]], [line[1::2] for line in cut]
+                if split == "auto":
+                    self._faults[_SPLIT.format(usual or _UNKNOWN)] += sum(map(bool, spaces))
             source = self._encode(chunk, of_chunk, n_lines + 1, terms, with_offsets)
-            encoded = _Chunk([self._clean(line) for line in chunk], source, chunk)
-            self._count_faults(chunk, encoded.lines, encoded.source)
-            yield encoded
-            n_lines += len(chunk)
+            clean = [self._clean(line) for line in chunk]
+            if begin is not None:
+                of_prefixes = list(islice(begin, n_of_chunk))
+                if len(of_prefixes) < n_of_chunk:
+                    counted = n_lines + n_of_chunk, n_lines + len(of_prefixes)
+                    raise AlignmentError(_PREFIXES.format(*counted))
+                source = self._begun(source, of_prefixes, clean, n_lines + 1)
+            self._count_faults(chunk, clean, source)
+            yield _Chunk(clean, source, chunk, spaces)
+            n_lines += n_of_chunk
+        if begin is not None and (n_more := sum(1 for _ in begin)) > 0:
+            raise AlignmentError(_PREFIXES.format(n_lines, n_lines + n_more))
         for name, rows in values.items():
             if (n_more := sum(1 for _ in rows)) > 0:
                 raise AlignmentError(counts.format(name, n_lines, n_lines + n_more))
@@ -662,12 +787,17 @@ class Translator:
         settings: DecodingConfig,
         n_best: int = 1,
         scored: bool = False,
+        spaces: Sequence[Sequence[str]] | None = None,
         **bounds: Any,
     ) -> list[list[Hypothesis]]:
-        """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`."""
+        """Translate lines that are already encoded, all of them in memory; `bounds` as in `Search`.
+
+        With `spaces`, they are the sentences of lines that were `cut`, and whole lines are returned.
+        """
         chunk = _Chunk([self._clean(line) for line in lines], source, lines)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
-        return self._texts(chunk, self._decode(chunk, search), search)
+        texts = self._texts(chunk, self._decode(chunk, search), search)
+        return self._joined(texts, spaces, search)
 
     def _decode(self, chunk: _Chunk, search: Search) -> list[list[Hypothesis]]:
         """Translations as pieces: all that the search ends with if one is chosen for what it keeps."""
@@ -680,8 +810,8 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Translations in the order of the lines; those of blank lines are empty."""
         results = [[Hypothesis("", 0.0 if search.scored else None)] * search.n_best for _ in chunk.lines]
-        limits = longest_translations(chunk.source.text_lengths, search.max_length_factor)
-        limits = limits.clip(max=getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 1).tolist()
+        longest = getattr(self.decoder, "longest", MAX_SOURCE_PIECES)
+        limits = search.limits(chunk.source, range(len(chunk.lines)), longest).tolist()
         end_id = self.encoder.target_tokenizer.eos_token_id
         protected = self.encoder.preparation.protected(chunk.lines) if self.info.protect else None
         for row, hypotheses in zip(chunk.rows, decoded, strict=True):
@@ -795,6 +925,13 @@ def _needed(info: FolderInfo) -> set[str]:
     needs = {need for name in names for need in FACTORS[name].needs}
     needs |= {"lemmas"} if info.terms else set()
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
+
+
+def sentence_parser(info: FolderInfo, annotator: Annotator | None) -> Annotator | None:
+    """The annotator, if the model reads its parses and these are of any line and not wrong on purpose."""
+    if annotator is None or "governors" not in annotator.provides & _needed(info):
+        return None
+    return None if is_file(annotator.name) or CONTROL.match(annotator.name) else annotator
 
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

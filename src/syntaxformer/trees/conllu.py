@@ -45,7 +45,7 @@ class _Block:
 
 
 def read_conllu(path: str | Path) -> Iterator[Sentence]:
-    """Yield the sentences of a CoNLL-U file, plain or gzip.
+    """Yield the sentences of a CoNLL-U file, plain or packed.
 
     Raises:
         DataError: The file cannot be read or is not UTF-8.

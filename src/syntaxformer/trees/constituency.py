@@ -73,7 +73,7 @@ def parse_tree(text: str, *, labels: bool = True) -> Tree:
 
 
 def read_ptb(path: str | Path, *, labels: bool = True) -> Iterator[Tree]:
-    """Yield the trees of a file, plain or gzip; a tree may be part of a line, a line or several lines.
+    """Yield the trees of a file, plain or packed; a tree may be part of a line, a line or several lines.
 
     Raises:
         DataError: The file cannot be read.

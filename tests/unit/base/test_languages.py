@@ -52,7 +52,8 @@ def test_who_annotates(named, language, chosen):
     [
         ("de_lower", "en", "expected an annotator for en, the language of train.x, got de_lower. Set --annotator=en, or TELL, or FORCE."),
         (None, None, "expected an annotator's name, as train.x names no language to choose one by, got none. Set --annotator=NAME, or TELL."),
-        ("en", "nds", "expected an annotator for nds, the language of train.x, got en. Set --annotator=stanza:nds (python -m pip install "
+        ("en", "nds", "expected an annotator for nds, the language of train.x, got en. Set --annotator=FOLDER, which `syntaxformer annotator train` makes of a treebank, "
+         "or --annotator=conllu:FILE of parses, or --annotator=spaces for factors of text (case, subword), or --annotator=stanza:nds (python -m pip install "
          '"syntaxformer[stanza]"; python -c "import stanza; stanza.download(\'nds\')": some 400 to 650 MB), or --annotator=spacy:NAME '
          "(python -m spacy download NAME: 12 MB for sm to 600 MB for lg), or TELL, or FORCE."),
     ],

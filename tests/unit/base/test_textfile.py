@@ -2,12 +2,22 @@ import bz2
 import gzip
 import lzma
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import MAX_LINE_BYTES, count_lines, plain_or_packed, read_lines
+from syntaxformer.base.files import (
+    MAX_LINE_BYTES,
+    PACKED,
+    atomic_text,
+    continued_text,
+    count_lines,
+    plain_or_packed,
+    read_lines,
+    without_packing,
+)
 
 CONTENT = "\ufeffein\rSatz\r\n\nb\u2028c\x85d\tü\nlast".encode()
 
@@ -108,8 +118,93 @@ def test_the_bound_counts_the_bytes_of_a_line_without_its_end(tmp_path, end, mon
     ids=["xz", "bzip2", "empty bzip2", "zstd", "gzip", "zip"],
 )
 def test_packed_files_are_answered_by_what_unpacks_them(tmp_path, content, command):
-    path = tmp_path / "train.en.xz"
+    path = tmp_path / "train.en"  # which has no ending that says so
     path.write_bytes(content)
     for read in (count_lines, lambda file: list(read_lines(file))):
         with pytest.raises(DataError, match=f"{command} FILE > NEW"):
-            read(plain_or_packed(tmp_path / "train.en"))
+            read(plain_or_packed(path))
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_packed_text_is_written_and_read_by_its_ending(tmp_path, ending):
+    for name in ("a", "b"):
+        with atomic_text(tmp_path / f"{name}.en{ending}") as file:
+            file.writelines(f"{n} ä\n" for n in range(9999))
+    path = plain_or_packed(tmp_path / "a.en")
+    packed = path.read_bytes()
+    assert packed == (tmp_path / f"b.en{ending}").read_bytes()
+    assert len(packed) < 50_000
+    assert list(read_lines(path)) == [f"{n} ä" for n in range(9999)]
+    assert count_lines(path) == 9999
+    assert without_packing(path) == "a.en"
+    path.write_bytes(packed * 2)  # as `cat` joins packed files
+    assert count_lines(path) == 2 * 9999
+    for broken in (packed[: len(packed) // 2], packed[:-1], b"text\n" * 99):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=rf"a\.en\{ending}: expected .*Copy or pack it again"):
+            list(read_lines(path))
+    path.write_bytes(packed)
+    path.with_name("a.en").write_text("")
+    with pytest.raises(DataError, match=rf"a\.en: expected this file or a\.en\{ending}, got both"):
+        plain_or_packed(path.with_name("a.en"))
+
+
+@pytest.mark.parametrize("ending", PACKED[1:])
+def test_a_small_packed_file_cannot_fill_the_memory(tmp_path, ending):
+    path = tmp_path / f"bomb{ending}"
+    with atomic_text(path) as file:
+        file.write("short\n")
+        file.writelines("x" * 500_000 for _ in range(60))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"bomb.*:2: expected at most 1,000,000 bytes in a line"):
+        list(read_lines(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 12_000_000  # the dictionary of xz has 8 MB
+
+
+def test_an_xz_file_that_needs_too_much_memory_is_refused(tmp_path):
+    packed = bytearray(lzma.compress(CONTENT))
+    flags, size_of_dictionary = packed.index(b"\x21\x01", 12), packed.index(b"\x21\x01", 12) + 2
+    packed[size_of_dictionary] = 36  # 1 GB
+    header = slice(12, 12 + 4 * (packed[12] + 1) - 4)
+    assert flags < header.stop
+    packed[header.stop : header.stop + 4] = zlib.crc32(packed[header]).to_bytes(4, "little")
+    path = tmp_path / "a.xz"
+    path.write_bytes(packed)
+    with pytest.raises(DataError, match=r"a\.xz: .*in 268,435,456 bytes of memory, got: Memory usage limit"):
+        count_lines(path)
+
+
+def test_a_text_goes_on_after_whole_groups_of_lines(tmp_path):
+    path = tmp_path / "new" / "out.bz2"
+
+    def write(lines, n_together=None, error=None, origin="12345678"):
+        with continued_text(path, origin, n_together) as (file, n_lines):
+            file.writelines(f"{line}\n" for line in lines[n_lines:])
+            if error:
+                file.write("cut o")
+                file.flush()
+                raise error
+        return n_lines
+
+    lines = [f"{n} ä" for n in range(7)]
+    for error in (KeyboardInterrupt, RuntimeError):  # as of a device that is full
+        with pytest.raises(error):
+            write(lines[:5], error=error)
+        assert not path.exists()
+        assert write(lines, 2, origin="87654321") == 0
+        path.unlink()
+        assert write(lines, 2) == 4
+        assert list(read_lines(path)) == lines
+        assert [entry.name for entry in path.parent.iterdir()] == ["out.bz2"]
+        path.unlink()
+    for error in (KeyboardInterrupt, DataError("expected a value, got none.")):
+        with pytest.raises(type(error) if isinstance(error, DataError) else error):
+            write(lines, 2, error)
+    assert not [*path.parent.iterdir()]  # an error of the user's leaves nothing
+    with continued_text(path, "12345678", None) as (file, _):
+        with pytest.raises(DataError, match="expected a file that no other command writes"):
+            write(lines)
+        file.write("first\n")
+    assert list(read_lines(path)) == ["first"]

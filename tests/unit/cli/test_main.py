@@ -194,6 +194,10 @@ def test_closed_standard_streams(script, closed, told):
     [
         (["--quiet", "annotate", "a"], "interrupted: the same command continues the work\n"),
         (["translate", "runs/sit"], "interrupted\n"),
+        (
+            ["translate", "runs/sit", "a", "-o", "b"],
+            "interrupted: the same command continues the work if --resume is added\n",
+        ),
     ],
 )
 def test_who_interrupts_a_command_reads_how_it_goes_on(run, monkeypatch, arguments, message):

@@ -160,7 +160,7 @@ def test_a_two_column_table_with_one_command(run, checkpoint, tmp_path):
     folder = tmp_path / "mine"
     done = run("--quiet", "finetune", "--task", "classify", "--train", tmp_path / "mine.tsv", "--model", checkpoint,
                "--epochs", 6, "-o", folder, *QUICK)  # fmt: skip
-    told = f"{tmp_path / 'mine.tsv'}: both parts have equal texts, which raises scores on dev. Give --dev.\n"
+    told = f"warning: {tmp_path / 'mine.tsv'}: both parts have equal texts, which raises scores on dev. Give --dev.\n"
     assert (done.code, done.err) == (0, told)
     assert done.out.splitlines()[:1] == ["accuracy 1.0000"]
     again = run("predict", folder, tmp_path / "mine.tsv", "--json")

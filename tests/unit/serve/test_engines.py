@@ -20,22 +20,29 @@ class CountingTranslator:
     """Encodes a word as a piece; lines of more than five are cut."""
 
     info = SimpleNamespace(
-        backend="ctranslate2", annotator=None, languages=("en", "de"), decoding=DecodingConfig(beam_size=4)
-    )
+        backend="ctranslate2", annotator=None, languages=("en", "de"), decoding=DecodingConfig(beam_size=4), usual_sentences=2
+    )  # fmt: skip
     annotator = None
     encoder = SimpleNamespace(
         factors=(), unseen=SimpleNamespace(counts={}), factor_values=lambda rows: {}, piece_names=lambda pieces: [str(piece) for piece in pieces]
     )  # fmt: skip
 
-    def encode(self, lines):
+    def cut(self, lines, split):
+        self.split = split
+        return [line.split("/") if split == "always" else [line] for line in lines]
+
+    def encode(self, lines, prefixes=None):
+        self.prefixes = prefixes
         lengths = [min(5, len(line.split())) for line in lines]
         splits = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         is_cut = np.array([len(line.split()) > 5 for line in lines])
         pieces = np.arange(splits[-1], dtype=np.int32)
         return EncodedText(pieces, splits, np.zeros((len(pieces), 0), np.int32), is_cut=is_cut)
 
-    def search(self, lines, source, settings, n_best, scored, **bounds):
-        self.settings = settings
+    def search(self, lines, source, settings, n_best, scored, spaces, **bounds):
+        self.settings, self.bounds = settings, bounds
+        if any(spaces):
+            return [[Hypothesis("joined", -1.0)] for _ in spaces]
         return [[Hypothesis(f"{line}|{n}", -float(n)) for n in range(n_best)] for line in lines]
 
 
@@ -44,6 +51,39 @@ def test_texts_that_were_cut_are_marked():
     translations = engine.work(TranslateSettings(), ["a b", "a b c d e f g", "x\ny"])
     assert [translation.truncated for translation in translations] == [False, True, False]
     assert [translation.text for translation in translations] == ["a b|0", "a b c d e f g|0", "x y|0"]
+
+
+def test_texts_are_translated_sentence_by_sentence():
+    engine = TranslatorEngine("one", translator := CountingTranslator())
+    always = TranslateSettings(split_sentences="always", show=["tags"])
+    several, single = engine.work(always, ["a b/ /c d e f g h", "i"])
+    assert (several.text, several.n_sentences, several.truncated) == ("joined", 2, True)
+    assert several.source.pieces == [str(piece) for piece in range(7)]
+    assert (single.n_sentences, single.source.pieces) == (None, ["7"])
+    for settings, split in (
+        ({}, "auto"),
+        ({"prefix": "x"}, "never"),
+        ({"split_sentences": "never"}, "never"),
+    ):
+        engine.work(TranslateSettings(**settings), ["a"])
+        assert translator.split == split
+    for settings in ({"prefix": "x"}, {"show": ["alignment"]}):
+        with pytest.raises(ConfigError, match="split_sentences: expected never with a prefix, alignment or"):
+            engine.work(TranslateSettings(split_sentences="auto", **settings), ["a"])
+    translator.info.usual_sentences = None
+    engine.work(TranslateSettings(), ["a"])
+    assert translator.split == "never"  # as an older folder always did
+    translator.info.usual_sentences = 2
+
+
+def test_beginnings_and_lengths_reach_the_search():
+    engine = TranslatorEngine("one", translator := CountingTranslator())
+    engine.work(
+        TranslateSettings(prefix="Ein", min_length=3, max_length_factor=4.0, coverage_penalty=0.5), ["a", "b"]
+    )
+    assert translator.prefixes == ["Ein", "Ein"]
+    assert translator.settings.max_length_factor == 4.0
+    assert (translator.bounds["min_length"], translator.bounds["coverage_penalty"]) == (3, 0.5)
 
 
 @pytest.mark.parametrize("name", ["masked", "tagged-pairs", "bare"])

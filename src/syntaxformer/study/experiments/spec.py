@@ -47,7 +47,7 @@ MAX_NAME_BYTES = 200
 class ScoredText(Section):
     """A translated and scored test set; for `train` only."""
 
-    src: Path = Field(description="source text, plain or .gz")
+    src: Path = Field(description="source text, plain or packed")
     ref: Path = Field(description="reference translations, line by line")
     factors: dict[str, Path] = Field(
         default={}, description="your own factor → file with its values for src, as in data.factor_files"

@@ -331,3 +331,38 @@ def test_an_export_translates_without_torch_and_transformers(model_folder, tmp_p
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "1 []\n"
+
+
+@pytest.mark.slow
+def test_beginnings_and_shortest_translations_are_those_of_pytorch(model_folder, load, tmp_path):
+    folder = model_folder("sum_then_concat")
+    export_translator(folder, tmp_path / "exported", "float32")
+    model, exported = load(folder), load(tmp_path / "exported")
+    lines, prefixes = ["the cat sat .", "cats sit .", "", "a dog"], ["mat cat", "", "", "dog . dog . dog"]
+    for settings in ({"prefixes": prefixes}, {"min_length": 17}, {"prefixes": prefixes, "min_length": 40}):
+        ours = _translations(model, lines, **settings)
+        _assert_same(ours, _translations(exported, lines, **settings))
+        assert min(len(ours[row][0].pieces) for row in (0, 1, 3)) > settings.get("min_length", 0)
+    text = "a cat . the dog . cats sit ."
+    _assert_same(
+        *(_translations(one, [text], split_sentences="always", n_best=1) for one in (model, exported))
+    )
+    for one in (model, exported):
+        (best,) = next(one.translate(lines[:1], prefixes=["mat cat"], n_best=1))
+        assert best.text.startswith("mat cat")
+
+
+@pytest.mark.slow
+def test_coverage_is_counted_by_the_search_of_an_export_with_beams(model_folder, load, tmp_path):
+    export_translator(model_folder(), tmp_path / "exported", "float32")
+    exported = load(tmp_path / "exported")
+    lines = _lines(5)
+    settings = {"beam_size": 4, "n_best": 4, "scored": True}
+    plain, covering = (list(exported.translate(lines, coverage_penalty=p, **settings)) for p in (1e-9, 2.0))
+    for before, after in zip(plain, covering, strict=True):
+        scores = [best.score for best in after]
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] <= before[0].score + 1e-6  # log(min(coverage, 1)) is at most 0
+    assert plain != covering
+    with pytest.raises(ConfigError, match="coverage_penalty: expected none without beams"):
+        list(exported.translate(lines, beam_size=1, coverage_penalty=1.0))

@@ -27,7 +27,9 @@ loaded_once = lru_cache(load_annotator)
 each_spelling = pytest.mark.parametrize("ending", SPELLINGS)
 some_spellings = pytest.mark.parametrize("ending", ["de-Latn-AT", "en_US", "fre", "tok"])
 IN_FRENCH = (
-    "{key}: expected an annotator for fr, the language of {told_by}, got {got}. Set {key}=stanza:fr (python -m pip install "
+    "{key}: expected an annotator for fr, the language of {told_by}, got {got}. Set {key}=FOLDER, which `syntaxformer annotator train` "
+    "makes of a treebank, or {key}=conllu:FILE of parses, or {key}=spaces for factors of text (case, subword), or "
+    "{key}=stanza:fr (python -m pip install "
     '"syntaxformer[stanza]"; python -c "import stanza; stanza.download(\'fr\')": some 400 to 650 MB), or {key}=spacy:NAME '
     "(python -m spacy download NAME: 12 MB for sm to 600 MB for lg){more}."
 )

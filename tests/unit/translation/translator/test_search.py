@@ -164,9 +164,9 @@ def test_evaluate_takes_several_references(folder, tmp_path):
     assert all("nrefs:2" in one for one in [*report["signatures"].values(), report["bleu_signature"]])
     told = [line for line in done.stderr.splitlines() if "the first is line" in line]
     assert told == [
-        f"{files[0]}: 1 of 3 lines are empty; the first is line 3",
-        f"{files[1]}: 2 of 3 lines are empty; the first is line 2",
-        f"{files[2]}: 1 of 3 lines have a tab, which is read as a space; the first is line 2",
+        f"warning: {files[0]}: 1 of 3 lines are empty; the first is line 3",
+        f"warning: {files[1]}: 2 of 3 lines are empty; the first is line 2",
+        f"warning: {files[2]}: 1 of 3 lines have a tab, which is read as a space; the first is line 2",
     ]
     (tmp_path / "b").write_text("x\n")
     assert str(CliRunner().invoke(app, given).exception).startswith(f"{files[2]}: expected as many lines")

@@ -347,7 +347,9 @@ class Recipe(RunConfig):
                 "are pieces. Take another, such as add."
             ]
         if self.data.augment is not None and (self.data.protect or self.subwords.symbols):
-            return ["data.augment: expected none with data.protect or subwords.symbols, which it would alter."]
+            return [
+                "data.augment: expected none with data.protect or subwords.symbols, which it would alter."
+            ]
         if self.data.terms is not None and self.data.protect:
             return ["data.protect: expected none with data.terms, whose translations it would number, too."]
         if self.data.terms is not None and self.parse_task is not None:

@@ -300,9 +300,9 @@ def test_evaluation_of_files_that_do_not_fit(digits, cli):
     [
         (("translate", "{model}", "{src}", "--n-best", "3"), "--n-best: expected at most the beam size, 2, got 3."),
         (("translate", "{model}", "{src}", "--factor", "tone"), "--factor: expected NAME=FILE, got tone."),
-        (("translate", "{model}", "{src}", "--factor", "tone={src}"), "user factors: expected none, as in training, got tone."),
+        (("translate", "{model}", "{src}", "--factor", "tone={src}"), "--factor: expected a factor of the model, got tone."),
         (("evaluate", "{model}", "--src", "{src}", "--ref", "{ref}", "--factor", "tone={src}"), "--factor: expected a factor of the model, got tone."),
-        (("translate", "{model}", "{src}", "--factor", "tone=/none"), "user factors: expected none, as in training, got tone."),
+        (("translate", "{model}", "{src}", "--factor", "tone=/none"), "--factor: expected a factor of the model, got tone."),
         (("attend", "{model}", " "), "text: expected a sentence, got an empty one."),
         (("attend", "{model}", "3 1", "--layer", "7"), "layer, head: expected below 2 and 4, got 7 and None."),
         (("attend", "{model}", "3 1", "--head", "4"), "layer, head: expected below 2 and 4, got -1 and 4."),

@@ -205,7 +205,7 @@ def test_what_a_trained_folder_costs(digits, cli):
     """Its file names the tables of factors in another order than the columns have."""
     sizes = json.loads((digits.sum_then_concat / "config.json").read_text())["factor_sizes"]
     assert list(sizes) == ["case", "pos", "subword"]
-    done = cli("cost", digits.sum_then_concat, "--pieces", "5", "--rounds", "1", "--json")
+    done = cli("cost", digits.sum_then_concat, "--json")
     assert done.code == 0
     assert json.loads(done.out)["parameters"]["source words and factors"] > 0
 
@@ -218,10 +218,18 @@ SMALL = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", ["data.on_disk=true", "subwords.dropout=0.5"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "data.on_disk=true",
+        "subwords.dropout=0.5",
+        "data.train=[{name: train, weight: 0.4}, {name: train, weight: 1.3, tag: <bt>}]",
+        "data.augment={upper: 0.2, noise: 0.4}",
+    ],
+)
 def test_stopped_and_resumed(digits, cli, tmp_path, setting):
-    """With its pairs on the disk or cut by BPE-dropout, it is the run that was never stopped."""
-    always = [setting] if "dropout" in setting else []
+    """With its pairs on the disk, cut by BPE-dropout, in shares or altered, it is the run that never stopped."""
+    always = [] if "on_disk" in setting else [setting]
 
     def train(name: str, max_steps: int, *flags: str) -> None:
         where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")

@@ -203,7 +203,7 @@ def test_an_annotator_is_asked_for_where_a_tag_is_needed(cli, tiny, czech):
     own = ("infusion.factors=[ner, pos]", "infusion.widths={ner: 3, pos: 2}")
     done = cli("train", "tiny", *tiny, *czech, *own)
     assert done.code == 2
-    assert "Set annotation.annotator=stanza:cs" in done.err
+    assert "annotation.annotator=stanza:cs" in done.err
 
 
 def test_a_fine_tuned_model_keeps_it_too(own, cli, newcomer, monkeypatch):

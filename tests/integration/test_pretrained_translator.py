@@ -480,7 +480,7 @@ def test_a_batch_that_does_not_fit_is_divided(monkeypatch, caplog, recipe_of):
     [
         (("infusion.kind=sum_then_concat",), r"infusion\.kind: expected one of none, add, concat"),
         (("model.d_model=64",), r"model\.d_model: expected 512"),
-        (("subwords.vocab_size=500",), "subwords: expected none with model.init_from"),
+        (("subwords.vocab_size=500",), "subwords.vocab_size: expected none with model.init_from"),
         (("predict_target_pos={annotator: de}",), "predict_target_pos: expected none"),
         (("training.lora.r=4", "training.average=3"), "training.average: expected 1 with training.lora"),
         (

@@ -33,7 +33,7 @@ def _sentences(text: str) -> list[str]:
     return [" ".join(one.split()) for one in sentences if one.strip()]
 
 
-@pytest.mark.parametrize(("page", "most"), [("CHANGELOG.md", 80), ("docs/LOG.md", 300)])
+@pytest.mark.parametrize(("page", "most"), [("CHANGELOG.md", 80), ("docs/LOG.md", 340)])
 def test_pages_have_at_most_so_many_lines(page: str, most: int):
     assert len((ROOT / page).read_text("utf-8").splitlines()) <= most
 

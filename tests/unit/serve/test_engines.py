@@ -31,7 +31,10 @@ class CountingTranslator:
         self.split = split
         return [line.split("/") if split == "always" else [line] for line in lines]
 
-    def encode(self, lines, prefixes=None):
+    def to(self, language):
+        return self
+
+    def encode(self, lines, prefixes=None, **_):
         self.prefixes = prefixes
         lengths = [min(5, len(line.split())) for line in lines]
         splits = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -68,7 +71,7 @@ def test_texts_are_translated_sentence_by_sentence():
         engine.work(TranslateSettings(**settings), ["a"])
         assert translator.split == split
     for settings in ({"prefix": "x"}, {"show": ["alignment"]}):
-        with pytest.raises(ConfigError, match="split_sentences: expected never with a prefix, alignment or"):
+        with pytest.raises(ConfigError, match="split_sentences: expected never with a prefix, alignments"):
             engine.work(TranslateSettings(split_sentences="auto", **settings), ["a"])
     translator.info.usual_sentences = None
     engine.work(TranslateSettings(), ["a"])

@@ -94,5 +94,5 @@ def test_a_key_is_in_the_document(make_app):
         for path, methods in document["paths"].items()
         if any("security" in each for each in methods.values())
     }
-    assert secured == {"/v1/translate", "/v1/classify", "/v1/explain", "/v1/models"}
+    assert secured == {"/v1/translate", "/v1/score", "/v1/classify", "/v1/explain", "/v1/models"}
     assert "421" in document["paths"]["/healthz"]["get"]["responses"]

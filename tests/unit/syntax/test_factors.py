@@ -89,7 +89,7 @@ def test_fixed_factors_read_no_data():
 
     assert set(build_vocabularies(batches(), ["pos", "case", "subword", "predicate", "depth"])) == set(
         FACTORS
-    ) - {"deprel", "lemma", "feats"}
+    ) - {"deprel", "lemma", "feats", "term"}
 
 
 def test_unseen_values_are_counted_once_a_word():

@@ -9,6 +9,7 @@ import yaml
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.nn import INFUSION_KINDS
+from syntaxformer.nn.infused_embedding import REGISTER
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
 RECIPES = sorted((Path(__file__).resolve().parents[4] / "recipes").glob("*.yaml"))
@@ -115,7 +116,7 @@ def test_several_problems_of_arithmetic_at_once():
         "model.d_model=127", "model.n_heads=3", "training.max_batch_tokens=61", "infusion.kind=sun"
     ) == [
         "infusion kind: expected one of none, add, concat, concat_pos, sum_then_concat, onehot_concat, "
-        "learned_concat, prepend, pos_encoder, got 'sun'.",
+        f"learned_concat, prepend, pos_encoder, got 'sun'. {REGISTER}",
         "model.n_heads: expected a divisor of d_model = 127, got 3.",
         "model.d_model: expected an even number, got 127.",
         "training.max_batch_tokens: expected at least data.max_pieces = 64, got 61.",

@@ -17,8 +17,9 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.translation.ctranslate2_decoder import read_export
 from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.export_ctranslate2 import difference_on, export_translator
+from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.scoring import score_translations
-from syntaxformer.translation.translator import Translator, read_info
+from syntaxformer.translation.translator import Translator
 
 
 def translate(translator, lines):

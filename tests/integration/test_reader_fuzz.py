@@ -22,8 +22,8 @@ from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.syntax import constituency_relations, dependency_relations
 from syntaxformer.translation.ctranslate2_decoder import read_export
+from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.recipe import load_recipe
-from syntaxformer.translation.translator import read_info
 from syntaxformer.trees import Sentence, format_conllu, format_tree, read_conllu, read_ptb, sentence_from_tree
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

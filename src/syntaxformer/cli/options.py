@@ -303,7 +303,7 @@ def spare_torch(models: Iterable[Path], annotator: str | None) -> None:
     Only a verb whose process loads no other annotator may do so: thinc looks for torch once.
     """
     from syntaxformer.base.languages import BUNDLED
-    from syntaxformer.translation.translator import read_info
+    from syntaxformer.translation.model_folder import read_info
 
     with suppress(SyntaxformerError, ImportError):  # `Translator.load` says what is wrong
         infos = [read_info(model) for model in models]

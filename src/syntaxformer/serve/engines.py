@@ -37,7 +37,8 @@ from syntaxformer.serve.schemas import (
 )
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
 from syntaxformer.translation.markup import Markup
-from syntaxformer.translation.translator import MAX_SOURCE_PIECES, read_info
+from syntaxformer.translation.model_folder import read_info
+from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import parse_tree, spans_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import FEWEST_ROWS, Interval, bootstrap_interval
 from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.scoring import References, checked_texts, scoring
-from syntaxformer.translation.translator import FolderInfo
 from syntaxformer.trees import Sentence, depths_of
 
 if TYPE_CHECKING:

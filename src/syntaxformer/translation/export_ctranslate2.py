@@ -45,14 +45,9 @@ from syntaxformer.translation.ctranslate2_decoder import (
 )
 from syntaxformer.translation.decoding import longest_translations
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, shift_right
+from syntaxformer.translation.model_folder import FolderInfo, load_network, load_source_encoder, read_info
 from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
-from syntaxformer.translation.translator import (
-    MAX_SOURCE_PIECES,
-    FolderInfo,
-    load_network,
-    load_source_encoder,
-    read_info,
-)
+from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 
 _log = logging.getLogger("syntaxformer.export")
 

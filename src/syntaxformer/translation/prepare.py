@@ -62,6 +62,7 @@ from syntaxformer.translation.corpora import (
     read_train,
 )
 from syntaxformer.translation.data_report import UNKNOWN, UNSHARED, DataReport, add_long, report_train
+from syntaxformer.translation.model_folder import FolderInfo, load_source_encoder, read_info
 from syntaxformer.translation.protection import SYMBOLS
 from syntaxformer.translation.sentences import usual_sentences
 from syntaxformer.translation.source import (
@@ -91,7 +92,7 @@ from syntaxformer.translation.subwords import (
     without_symbols,
 )
 from syntaxformer.translation.terms import read_terms, teach
-from syntaxformer.translation.translator import FolderInfo, load_source_encoder, read_info, sentence_parser
+from syntaxformer.translation.translator import sentence_parser
 from syntaxformer.trees.phrase_structure import linearised
 
 if TYPE_CHECKING:

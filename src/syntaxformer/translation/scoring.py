@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from syntaxformer.annotate import Annotator
+    from syntaxformer.translation.model_folder import FolderInfo
     from syntaxformer.translation.terms import Terms
-    from syntaxformer.translation.translator import FolderInfo, Translator
+    from syntaxformer.translation.translator import Translator
 
 N_SAMPLES = 1000
 """Test sets that are drawn for a p, as in sacreBLEU; twice as many where seeds are drawn, too."""

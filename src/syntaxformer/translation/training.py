@@ -33,13 +33,14 @@ from syntaxformer.translation.corpora import ParallelText, find_file
 from syntaxformer.translation.data_report import FILE as REPORT
 from syntaxformer.translation.decoding import generate_settings
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model_folder import write_side_files
 from syntaxformer.translation.prepare import Prepared, prepare, target_tags
 from syntaxformer.translation.pretrained_tables import PieceVectors, check_tables, load_vectors, start_tables
 from syntaxformer.translation.recipe import DROPOUTS, Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.trainer import SyntaxTrainer
-from syntaxformer.translation.translator import Translator, write_side_files
+from syntaxformer.translation.translator import Translator
 
 _log = logging.getLogger("syntaxformer.training")
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from syntaxformer.cli.compare import _score_blocks
 from syntaxformer.cli.evaluate import score_rows
 from syntaxformer.cli.main import app
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.scoring import score_table
-from syntaxformer.translation.translator import FolderInfo
 
 SENTENCES = ["Ein Mann steht auf einer Leiter.", "Zwei Hunde spielen im Schnee.", "Die Katze schläft.", "Ja!"]
 REFERENCE = [f"{sentence} Und {number}." for number in range(7) for sentence in SENTENCES]

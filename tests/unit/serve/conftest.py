@@ -133,9 +133,10 @@ def _tiny_translator(kind, layers, parser, masks=None):
     from syntaxformer.syntax.inputs import SyntaxInputs
     from syntaxformer.translation.decoding import DecodingConfig
     from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+    from syntaxformer.translation.model_folder import FolderInfo
     from syntaxformer.translation.source import SourceEncoder
     from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-    from syntaxformer.translation.translator import FolderInfo, Translator
+    from syntaxformer.translation.translator import Translator
 
     plan = plan_widths(kind, 14, None, **({} if kind == "none" else {"width": 5}))
     names = [name for name, _ in plan.factors]

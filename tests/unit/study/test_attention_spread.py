@@ -23,9 +23,10 @@ from syntaxformer.study.attention import (
 )
 from syntaxformer.study.word_states import translator_words
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import FolderInfo, Translator
+from syntaxformer.translation.translator import Translator
 from syntaxformer.trees import Sentence
 
 # a ← b → c → d, and an end piece that belongs to no word; "b" has two pieces.

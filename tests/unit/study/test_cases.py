@@ -18,7 +18,7 @@ from syntaxformer.cli.compare import _names
 from syntaxformer.cli.main import app
 from syntaxformer.study.cases import Case, case_blocks, cases_of_lines, compare_cases, group_cases, tag_rows
 from syntaxformer.study.document import Marked, Table, to_html, to_markdown
-from syntaxformer.translation.translator import FolderInfo
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.trees import Sentence
 
 

@@ -12,6 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.scoring import (
     bootstrap_gain,
     common_scoring,
@@ -20,7 +21,6 @@ from syntaxformer.translation.scoring import (
     score_table,
     score_translations,
 )
-from syntaxformer.translation.translator import FolderInfo
 
 REFERENCES = [
     "Ein Mann in einem blauen Hemd steht auf einer Leiter.",

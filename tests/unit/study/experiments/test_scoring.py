@@ -16,8 +16,8 @@ from syntaxformer.study.experiments import cell as cells
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES, checkpoint_sha256
 from syntaxformer.study.experiments.spec import Cell, ScoredText
 from syntaxformer.translation.decoding import Hypothesis
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.scoring import compare_translations
-from syntaxformer.translation.translator import FolderInfo
 
 
 def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_text(tmp_path, monkeypatch):

@@ -13,9 +13,10 @@ from syntaxformer.nn import plan_widths
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model_folder import FolderInfo, write_side_files
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import FolderInfo, Translator, write_side_files
+from syntaxformer.translation.translator import Translator
 from table_annotator import TableAnnotator
 
 LINES = ["the cat sat on the mat .", "cats sit .", "a dog and the cat run ￨ %"]

@@ -9,7 +9,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import write_manifest, write_text
 from syntaxformer.translation.alignment import AlignmentHead
 from syntaxformer.translation.export_ctranslate2 import export_translator
-from syntaxformer.translation.translator import read_info
+from syntaxformer.translation.model_folder import read_info
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 

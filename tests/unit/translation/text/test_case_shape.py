@@ -13,12 +13,12 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import SHAPES, FactorVocabulary, WordColumns
 from syntaxformer.syntax.factors import word_shapes
 from syntaxformer.translation.corpora import CorpusConfig
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.prepare import prepare
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import scoring
 from syntaxformer.translation.source import SourceEncoder, TextPreparation
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import FolderInfo
 
 SHAPE_OF = {
     "lower": "dog straße 日 3 ... ʼn",

@@ -17,6 +17,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.checkpoint_pieces import add_symbols, open_checkpoint
 from syntaxformer.translation.data_report import MARKUP, UNSHARED
+from syntaxformer.translation.model_folder import write_side_files
 from syntaxformer.translation.prepare import prepare
 from syntaxformer.translation.protection import (
     KINDS,
@@ -30,7 +31,6 @@ from syntaxformer.translation.protection import (
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import PlainTokenizer, SourceEncoder, TextPreparation, encode_pieces
 from syntaxformer.translation.subwords import BpeDropout, SubwordConfig, given_tokenizer, train_subwords
-from syntaxformer.translation.translator import write_side_files
 
 LINES = ["the cat sat on the mat.", "cats sit (here), a dog runs", "<b> 12 see it"]
 SYMBOL_LINES = ["a <NUM> cat.", "<NUM> b, <NUM>,<NUM> c", "a<NUM>b", "(<NUM>) <NUM>", "<NUM><NUM> <NUM>!"]

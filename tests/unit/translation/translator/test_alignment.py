@@ -19,8 +19,9 @@ from syntaxformer.translation import alignment, torch_decoder
 from syntaxformer.translation.alignment import AlignmentHead, PieceAttention, choose_head, word_spans
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.model import shift_right
+from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.source import EncodedText, source_batch
-from syntaxformer.translation.translator import Translator, read_info
+from syntaxformer.translation.translator import Translator
 
 LINES = ["the cat sat", "", "cats sit  on the mat .", "a dog"]
 

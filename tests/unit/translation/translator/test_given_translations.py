@@ -14,8 +14,9 @@ from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.cli.main import app
 from syntaxformer.translation import translator as translator_module
 from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
+from syntaxformer.translation.model_folder import torch_decoder_of
 from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.translator import Translator, _torch_decoder, say_once
+from syntaxformer.translation.translator import Translator, say_once
 
 LINES = ["the cat sat", "cats", "a dog and the cat run on the mat .", ""]
 TEXTS = ["a dog .", "", "cats sat on a mat", "dog"]
@@ -87,7 +88,7 @@ def test_a_search_and_its_own_translations_agree(new_translator):
 def test_an_ensemble_gives_the_mean_of_log_probabilities(plain, new_translator):
     other = new_translator("concat_pos")
     lead = Translator(plain.model, plain.encoder, plain.info)
-    lead.decoder, lead.others = _torch_decoder(plain.model, plain.encoder, [other.model]), [other]
+    lead.decoder, lead.others = torch_decoder_of(plain.model, plain.encoder, [other.model]), [other]
     means = [(a + b) / 2 for (a,), (b,) in zip(*([[s.log_prob for s in line] for line in one.score(LINES, TEXTS)] for one in (plain, other)), strict=True)]  # fmt: skip
     assert [one.log_prob for (one,) in lead.score(LINES, TEXTS)] == pytest.approx(means, abs=1e-5)
 

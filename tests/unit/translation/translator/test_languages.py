@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
+from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.recipe import load_recipe
-from syntaxformer.translation.translator import Translator, read_info
+from syntaxformer.translation.translator import Translator
 
 SPELLINGS = {
     "de": "de", "de-DE": "de", "de_DE": "de", "deu": "de", "deu_DE": "de", "ger": "de", "DE": "de",

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
 from syntaxformer.cli.main import app, main
 from syntaxformer.translation import translator as translator_module
+from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.source import source_batch
 from syntaxformer.translation.torch_decoder import TorchDecoder
-from syntaxformer.translation.translator import read_info, say_once
+from syntaxformer.translation.translator import say_once
 
 LINES = ["the cat sat .", "A cat . the dog .  cats sit .", "", "cats sit ."]
 

@@ -12,11 +12,12 @@ from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.cli.main import main
 from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.model import SyntaxTransformer
+from syntaxformer.translation.model_folder import load_source_encoder, read_info
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import scoring
 from syntaxformer.translation.torch_decoder import TorchDecoder
 from syntaxformer.translation.training import train_translator
-from syntaxformer.translation.translator import Translator, load_source_encoder, read_info
+from syntaxformer.translation.translator import Translator
 
 DE = ["Das ist &quot; gut &quot; .", "Er sagt &apos;s nicht .", "Ein Hund lief", "Das Tier"] * 3
 EN = ["that &apos;s &quot; good &quot; .", "he does n&apos;t say .", "a dog ran", "the animal"] * 3

@@ -23,10 +23,11 @@ from syntaxformer.translation.checkpoint_pieces import add_symbols
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model_folder import FolderInfo, write_side_files
 from syntaxformer.translation.protection import SYMBOLS
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import FolderInfo, Translator, say_once, write_side_files
+from syntaxformer.translation.translator import Translator, say_once
 
 LINES = ["The cat {0} sat.", "", "see <b>it</b> at 12,345.67", "no value"]
 TOKENIZER = add_symbols(

@@ -15,11 +15,12 @@ from syntaxformer.serve.schemas import TranslateSettings
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.prepare import prepare
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import FolderInfo, Translator
+from syntaxformer.translation.translator import Translator
 
 LINES = ["the cat sat on the mat .", "cats sit .", "", "a dog and the cat run"]
 

@@ -13,8 +13,8 @@ from syntaxformer.serve.gate import translate_settings
 from syntaxformer.serve.problems import Problem
 from syntaxformer.serve.schemas import TranslateRequest
 from syntaxformer.syntax.inputs import SyntaxInputs, TreeOptions
+from syntaxformer.translation.model_folder import FolderInfo, read_info
 from syntaxformer.translation.terms import Terms
-from syntaxformer.translation.translator import FolderInfo, read_info
 
 TERMS = {"cat": "Katze", "sat on": ["saß auf", "sitzt auf"]}
 LINE = "the cat sat on the mat ."

@@ -81,7 +81,7 @@ def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, t
     _refused(cli("translate", tmp_path / "run", source), "user factors: expected values of tone ")
     (corpus / "train.tone").write_text("h l h l\nh l l\nl h l\n")
     done = cli("translate", tmp_path / "run", source, "--factor", factors, "-o", tmp_path / "out")
-    _refused(done, "line 2: column tone: expected 4 values, one per word, got 3")
+    _refused(done, f"{corpus / 'train.tone'}:2: column tone: expected 4 values, one per word, got 3")
     assert not (tmp_path / "out").exists()
 
 

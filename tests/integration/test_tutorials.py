@@ -155,7 +155,7 @@ def test_relations_of_your_own(type_in, newcomer, monkeypatch):
     from syntaxformer.syntax import own_relations as registry
 
     text = (DOCS / "guides" / "relations.md").read_text("utf-8")
-    module, control = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    module, control, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (newcomer / "near_words.py").write_text(module)
     monkeypatch.setenv(registry.VARIABLE, "")
     monkeypatch.setattr(registry, "_RECORDS", {})

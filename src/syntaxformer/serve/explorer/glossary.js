@@ -48,10 +48,15 @@ const FACTORS = {
   pos: "part of speech of the word", case: "whether the word begins with a capital letter", subword: "where the piece stands in its word: B, M, E, or O for a whole word",
   predicate: "whether the word is a verb or a root", deprel: "relation of the word to the one it depends on", depth: "steps from the word up to its root",
   lemma: "dictionary form of the word", feats: "grammatical features of the word, such as its case and number",
+  term: "whether the word has a given translation or is one",
 };
 const VALUES = {
   pos: (value) => TAGS[value], subword: (value) => PLACES[value], deprel: (value) => inWords("relation", value),
-  case: (value) => ({ 0: "no capital letter", 1: "begins with a capital letter" })[value],
+  case: (value) => ({
+    0: "no capital letter", 1: "begins with a capital letter", lower: "small letters", capital: "begins with a capital letter",
+    upper: "capital letters", mixed: "small and capital letters",
+  })[value],
+  term: (value) => ({ source: "no term", source_term: "a term with a given translation", target_term: "a given translation" })[value],
   predicate: (value) => ({ 0: "neither a verb nor a root", 1: "a verb or a root" })[value],
   depth: (value) => (value === "0" ? "the root" : `${value.replace("15+", "15 or more")} ${value === "1" ? "step" : "steps"} below the root`),
 };

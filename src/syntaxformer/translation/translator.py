@@ -47,7 +47,7 @@ from syntaxformer.translation.model_folder import (
     torch_decoder_of,
 )
 from syntaxformer.translation.protection import SYMBOLS, TOO_MANY, put_back
-from syntaxformer.translation.sentences import cut_lines, joined
+from syntaxformer.translation.sentences import cut_lines, joined, sentence_starts
 from syntaxformer.translation.source import (
     EncodedText,
     SourceEncoder,
@@ -94,6 +94,10 @@ _REPAIRED = (
     f"{len(SYMBOLS)}. What is lost stands at its end; --report FILE names them"
 )
 _LONG = "are longer than the {} words that this model was trained on"
+_WHOLE = (
+    "seem to have more sentences than 99 % of the training lines, {}. The later ones may be lost; "
+    "--split-sentences auto (in Python split_sentences) translates them one by one"
+)
 _SPLIT = (
     "have more sentences than 99 % of the training lines, {}; they were translated one by one. "
     "--split-sentences never (in Python split_sentences) leaves lines whole"
@@ -457,7 +461,11 @@ class Translator:
             member.encoder.unseen.warn()
         for fault, count in (+self._faults).items():
             verb, _, rest = fault.partition(" ")
-            fault = fault if count > 1 else f"{ {'are': 'is', 'have': 'has'}.get(verb, verb) } {rest}"
+            fault = (
+                fault
+                if count > 1
+                else f"{ {'are': 'is', 'have': 'has', 'seem': 'seems'}.get(verb, verb) } {rest}"
+            )
             say_once(f"{count:,} line{'s' * (count > 1)} {fault}.")
         self._faults.clear()
 
@@ -669,8 +677,13 @@ class Translator:
                     at_least = f"{n_lines + len(chunk)} or more"
                     raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
             n_of_chunk, spaces = len(chunk), None
+            usual = self.info.usual_sentences
+            if split == "never" and usual is not None:
+                self._faults[_WHOLE.format(usual)] += sum(
+                    len(sentence_starts(line)) >= usual for line in chunk
+                )
             if split != "never":
-                cut, usual = self.cut(chunk, split), self.info.usual_sentences
+                cut = self.cut(chunk, split)
                 chunk, spaces = [text for line in cut for text in line[::2]], [line[1::2] for line in cut]
                 if split == "auto":
                     self._faults[_SPLIT.format(usual or _UNKNOWN)] += sum(map(bool, spaces))

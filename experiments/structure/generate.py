@@ -199,18 +199,20 @@ def _properties(subject: Phrase, main: Word, attractors: int) -> dict[str, str |
     return dict(zip(COLUMNS, values, strict=True))
 
 
+def _draw_form(draw: random.Random, split: str) -> tuple[bool, bool, int]:
+    """Whether only the structural rule is right, whether the sentence is transformed, and the subject's depth."""
+    is_new = split in ("general", "deep")
+    is_transformed = is_new or draw.random() < 0.5
+    first, last = (TRAINING_DEPTH + 1, LARGEST_DEPTH) if split == "deep" else (0, TRAINING_DEPTH)
+    return is_new, is_transformed, draw.randint(first, last)
+
+
 def question(draw: random.Random, split: str) -> Example | None:
     """A statement that is copied (`decl`) or asked (`quest`): the main verb's auxiliary comes first.
 
     In training no asked subject has a clause, so the main auxiliary is also the first.
     """
-    is_new = split in ("general", "deep")
-    is_asked = is_new or draw.random() < 0.5
-    depth = (
-        draw.randint(TRAINING_DEPTH + 1, LARGEST_DEPTH)
-        if split == "deep"
-        else draw.randint(0, TRAINING_DEPTH)
-    )
+    is_new, is_asked, depth = _draw_form(draw, split)
     in_object = draw.choice([None, 0, 1])
     grammar, symbol = Grammar(draw, has_auxiliaries=True), "quest" if is_asked else "decl"
     subject, verb = grammar.clause((depth, in_object), (is_new or not is_asked, True), symbol)
@@ -229,13 +231,7 @@ def tense(draw: random.Random, split: str) -> Example | None:
 
     In training, the noun before the main verb of a sentence to change has the number of its subject.
     """
-    is_new = split in ("general", "deep")
-    is_changed = is_new or draw.random() < 0.5
-    depth = (
-        draw.randint(TRAINING_DEPTH + 1, LARGEST_DEPTH)
-        if split == "deep"
-        else draw.randint(0, TRAINING_DEPTH)
-    )
+    is_new, is_changed, depth = _draw_form(draw, split)
     grammar, symbol = Grammar(draw, has_auxiliaries=False), "present" if is_changed else "past"
     subject, verb = grammar.clause((depth, draw.choice([None, 0, 1])), (True, True), symbol)
     nouns = [word for word in subject.words if word.upos == "NOUN"]

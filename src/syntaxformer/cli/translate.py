@@ -72,7 +72,7 @@ def translate(
     ] = None,
     report: Annotated[
         Path | None,
-        Option(help="Table of what data.protect could not keep: line, what happened, text; plain or .gz."),
+        Option(help="Table of what data.protect could not keep: line, what happened, text."),
     ] = None,
     device: options.DeviceOption = None,
     trust_annotator: options.TrustOption = False,

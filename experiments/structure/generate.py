@@ -200,7 +200,7 @@ def _properties(subject: Phrase, main: Word, attractors: int) -> dict[str, str |
 
 
 def _draw_form(draw: random.Random, split: str) -> tuple[bool, bool, int]:
-    """Whether only the structural rule is right, whether the sentence is transformed, and the subject's depth."""
+    """Whether only the structural rule is right, whether the sentence changes, and its subject's depth."""
     is_new = split in ("general", "deep")
     is_transformed = is_new or draw.random() < 0.5
     first, last = (TRAINING_DEPTH + 1, LARGEST_DEPTH) if split == "deep" else (0, TRAINING_DEPTH)

@@ -47,7 +47,7 @@ from syntaxformer.translation.model_folder import (
     torch_decoder_of,
 )
 from syntaxformer.translation.protection import SYMBOLS, TOO_MANY, put_back
-from syntaxformer.translation.sentences import cut_lines, joined, sentence_starts
+from syntaxformer.translation.sentences import USUAL, cut_lines, joined, sentence_starts
 from syntaxformer.translation.source import (
     EncodedText,
     SourceEncoder,
@@ -679,9 +679,9 @@ class Translator:
             n_of_chunk, spaces = len(chunk), None
             usual = self.info.usual_sentences
             if split == "never" and usual is not None:
-                self._faults[_WHOLE.format(usual)] += sum(
-                    len(sentence_starts(line)) >= usual for line in chunk
-                )
+                n_longer = sum(len(sentence_starts(line)) >= usual for line in chunk)
+                if n_longer > (1 - USUAL) * n_of_chunk:  # such lines are more frequent than in training
+                    self._faults[_WHOLE.format(usual)] += n_longer
             if split != "never":
                 cut = self.cut(chunk, split)
                 chunk, spaces = [text for line in cut for text in line[::2]], [line[1::2] for line in cut]

@@ -67,6 +67,16 @@ def test_sentences_that_may_be_lost_are_said(new_translator, caplog):
     assert "1 line seems to have more sentences than 99 % of the training lines, 2. The later" in caplog.text
 
 
+def test_lines_that_are_as_rare_as_in_training_are_not_said(new_translator, caplog):
+    """Text like the training text has one such line in a hundred: nothing is wrong with it."""
+    say_once.cache_clear()
+    model, within = new_translator(usual_sentences=2), ["cats sit ."] * 100
+    _texts(model, [*within, LINES[1]])
+    assert "sentences than" not in caplog.text
+    _texts(model, [*within, LINES[1], LINES[1]])
+    assert "2 lines seem to have more sentences than 99 %" in caplog.text
+
+
 def test_lines_longer_than_those_of_training_are_counted(new_translator, caplog):
     say_once.cache_clear()
     model = new_translator(longest_line=4)

@@ -34,11 +34,12 @@ INTRANSITIVE = ("smile", "sleep", "wait", "cough", "dance", "laugh", "yawn", "tr
 AUXILIARIES = {False: ("does", "doesn't"), True: ("do", "don't")}
 """Whether the subject is plural → auxiliaries that agree with it."""
 
-COLUMNS = ("construction", "depth", "distance", "attractors", "main")
+COLUMNS = ("construction", "depth", "distance", "attractors", "main", "position")
 """Of the tables. `distance`: words between the head of the subject and the word that agrees with it, `main`;
-`attractors`: auxiliaries (question) or nouns of the other number (tense) between the two."""
+`attractors`: auxiliaries (question) or nouns of the other number (tense) between the two; `position`: that of
+`main` in the target, from 0."""
 
-SPLITS = {"train": 12_000, "dev": 500, "test": 1_000, "general": 1_000, "deep": 1_000}
+SPLITS = {"train": 12_000, "dev": 500, "test": 500, "general": 500, "deep": 500}
 """Pairs of each file."""
 
 TRAINING_DEPTH, LARGEST_DEPTH = 2, 4
@@ -192,10 +193,10 @@ def present(verb: Word) -> str:
     return stem if verb.is_plural else f"{stem}es" if stem.endswith("ch") else f"{stem}s"
 
 
-def _properties(subject: Phrase, main: Word, attractors: int) -> dict[str, str | int]:
+def _properties(subject: Phrase, main: str, position: int, attractors: int) -> dict[str, str | int]:
     start = subject.words.index(subject.head)
     distance = len(subject.words) - start - 1
-    values = (subject.construction, subject.depth, distance, attractors, main.form)
+    values = (subject.construction, subject.depth, distance, attractors, main, position)
     return dict(zip(COLUMNS, values, strict=True))
 
 
@@ -223,7 +224,8 @@ def question(draw: random.Random, split: str) -> Example | None:
     target = [word.form for word in words[:-2] if word is not main or not is_asked]
     target = [main.form, *target, "?"] if is_asked else [*target, "."]
     brackets = f"(S {subject.brackets} {verb.brackets})"
-    return Example(words, target, brackets, _properties(subject, main, len(before)))
+    position = 0 if is_asked else len(subject.words)
+    return Example(words, target, brackets, _properties(subject, main.form, position, len(before)))
 
 
 def tense(draw: random.Random, split: str) -> Example | None:
@@ -241,8 +243,8 @@ def tense(draw: random.Random, split: str) -> Example | None:
     is_verb = {id(word) for word in words if word.upos == "VERB"} if is_changed else set()
     target = [present(word) if id(word) in is_verb else word.form for word in words[:-2]]
     others = sum(noun.is_plural != subject.head.is_plural for noun in nouns[1:])
-    properties = _properties(subject, verb.head, others)
-    properties["main"] = target[len(subject.words)]
+    position = len(subject.words)
+    properties = _properties(subject, target[position], position, others)
     return Example(words, [*target, "."], f"(S {subject.brackets} {verb.brackets})", properties)
 
 

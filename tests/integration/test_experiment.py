@@ -38,7 +38,7 @@ def test_a_cell_and_its_report(digits, tmp_path):
     store.add([cell])
     folder = store.cell_folder(cell)
     folder.mkdir(parents=True)
-    write_cell(cell, folder, spec.keep)
+    write_cell(cell, folder, spec)
     result = run_cell(folder)
     hypotheses = (folder / HYPOTHESES).read_text().splitlines()
     references = (digits.corpus / "dev.de").read_text().splitlines()

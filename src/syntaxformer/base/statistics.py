@@ -114,6 +114,46 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     return float(ttest_rel(system, baseline).pvalue)
 
 
+def sign_test_p(differences: Sequence[float], direction: str = "either") -> float:
+    """Exact p of the paired permutation test: the share of all 2ⁿ signs that give a mean as extreme.
+
+    Args:
+        differences: Of n pairs, as runs with the same seeds; memory grows with 2ⁿ.
+        direction: What counts as extreme: a "greater" mean, a "less" one, or "either".
+
+    Returns:
+        NaN without differences.
+
+    Source: Fisher (1935), "The Design of Experiments", section 21.
+    """
+    if not len(differences):
+        return math.nan
+    sums = np.zeros(1)
+    for difference in differences:
+        sums = np.concatenate([sums + difference, sums - difference])
+    observed, rounding = sums[0], RELATIVE_ROUNDING * float(np.abs(differences).sum())
+    if direction == "either":
+        sums, observed = abs(sums), abs(observed)
+    elif direction == "less":
+        sums, observed = -sums, -observed
+    return float((sums >= observed - rounding).mean())
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for the number of tests, so that the chance of any false finding stays below 5 %.
+
+    NaN stays, and counts as a test.
+
+    Source: Holm (1979).
+    """
+    corrected, largest = [math.nan] * len(p_values), 0.0
+    order = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p))
+        corrected[place] = largest
+    return corrected
+
+
 def seed_interval(runs: Spread, confidence: float = 0.95) -> tuple[float, float]:
     """Interval of a mean over seeds by Student's t: mean ± t(n − 1) · sd / √n; NaN for one seed.
 

@@ -114,6 +114,7 @@ def _store(spec: Spec, folder: Path | None) -> RunStore:
 
 def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:
     from syntaxformer.study.experiments.cell import check_experiment
+    from syntaxformer.study.experiments.planned import power_in_words
     from syntaxformer.study.experiments.runner import estimate_seconds
     from syntaxformer.study.experiments.spec import in_words
     from syntaxformer.study.experiments.store import planned_cells
@@ -137,4 +138,6 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed:
     if n_unknown:
         todo.append(f"{n_unknown} of unknown cost")
     skipped = f"; {n_skipped} failed, skipped without --retry-failed" if n_skipped else ""
+    for contrast in spec.report.planned:
+        options.echo(power_in_words(spec, runs, contrast))
     options.echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}{skipped}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from syntaxformer.study.attention import CrossAttentionMap, SubnetworkView
 
 PIECE_INCHES = 0.32
+
+_LEGEND_LETTERS, _LEGEND_INCHES = 24, 0.17
+"""Letters in a line of a legend, so that it takes less than a third of a figure, and the height of a line."""
 
 
 def draw_attention(
@@ -109,11 +113,12 @@ def draw_subnetwork(
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of one line, with half the height of their error bars if they have any."""
+    """The points of one line, with half the height of their error bars if they have any, or of a band."""
 
     x: Sequence[float]
     y: Sequence[float]
     error: Sequence[float] | None = None
+    is_band: bool = False
 
 
 def draw_curves(
@@ -125,9 +130,11 @@ def draw_curves(
         ConfigError: The file ending is not a picture format.
         DataError: The file cannot be written.
     """
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    names = {name: fill(name, _LEGEND_LETTERS) for name in curves}
+    n_lines = sum(name.count("\n") + 1 for name in names.values())
+    figure = Figure(figsize=(7, max(4.2, 0.5 + n_lines * _LEGEND_INCHES)), layout="constrained")
     axes = figure.subplots()
-    _draw_lines(axes, curves)
+    _draw_lines(axes, {names[name]: curve for name, curve in curves.items()})
     if log_x:
         axes.set_xscale("log")
         ticks = sorted({x for curve in curves.values() for x in curve.x})
@@ -139,6 +146,29 @@ def draw_curves(
     axes.set_ylabel(y_label)
     if len(curves) > 1:
         figure.legend(loc="outside right upper", fontsize="small")
+    _save(figure, path)
+
+
+def draw_points(points: Mapping[str, Sequence[float]], path: Path, y_label: str) -> None:
+    """Draw the values of each name as points in a row of their own, with a line at their mean.
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
+    """
+    names = [fill(name, 2 * _LEGEND_LETTERS) for name in points]
+    n_lines = sum(name.count("\n") + 1 for name in names)
+    figure = Figure(figsize=(7, 1 + max(0.4 * len(names), n_lines * _LEGEND_INCHES)), layout="constrained")
+    axes = figure.subplots()
+    for row, values in enumerate(points.values()):
+        middle = (len(values) - 1) / 2  # points side by side, so that equal ones are seen
+        heights = [row + 0.5 * (place - middle) / max(len(values), 1) for place in range(len(values))]
+        axes.plot(sorted(values), heights, "o", markersize=4, color=f"C{row % 10}", alpha=0.7)
+        axes.vlines(sum(values) / len(values), row - 0.35, row + 0.35, color=f"C{row % 10}", linewidth=2)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(y_label)
+    axes.grid(alpha=0.3)
     _save(figure, path)
 
 
@@ -170,8 +200,14 @@ def _draw_lines(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, s
     for place, (name, curve) in enumerate(curves.items()):
         style = "--" if name.endswith("(paper)") else "-"
         marker = "o" if len(curve.x) <= 30 else None
+        if curve.is_band and curve.error is not None:
+            low, high = (
+                [y + sign * e for y, e in zip(curve.y, curve.error, strict=True)] for sign in (-1, 1)
+            )
+            axes.fill_between(curve.x, low, high, color=f"C{place % 10}", alpha=0.15, linewidth=0)
+        colour = (colours or {}).get(name, f"C{place % 10}")
         axes.errorbar(
-            curve.x, curve.y, curve.error, label=name, color=(colours or {}).get(name, f"C{place % 10}"),
+            curve.x, curve.y, None if curve.is_band else curve.error, label=name, color=colour,
             linestyle=style, marker=marker, markersize=4, capsize=3, linewidth=1.4,
         )  # fmt: skip
     axes.grid(alpha=0.3)

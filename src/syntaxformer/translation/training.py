@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from transformers import set_seed
+from transformers import TrainerCallback, set_seed
 
 from syntaxformer.annotate.registry import keep_annotator
 from syntaxformer.base.config import sections_in_words
@@ -47,8 +47,19 @@ _log = logging.getLogger("syntaxformer.training")
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sacrebleu")
 
 
-def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> Path:
+AtEvaluation = Callable[[Translator, int], None]
+"""Called at each evaluation on dev with the model as it is, and the number of updates so far."""
+
+
+def train_translator(
+    recipe: Recipe,
+    resume: bool = False,
+    overwrite: bool = False,
+    at_evaluation: AtEvaluation | None = None,
+) -> Path:
     """Train and write a model folder.
+
+    `at_evaluation` may look at the model during training; it must leave it as it is.
 
     Returns:
         The output folder.
@@ -60,11 +71,11 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         BackendMissingError: The annotator is not installed.
     """
     with running(recipe.completed(), resume, overwrite) as run:
-        _train(run)
+        _train(run, at_evaluation)
     return recipe.output
 
 
-def _train(run: Run[Recipe]) -> None:
+def _train(run: Run[Recipe], at_evaluation: AtEvaluation | None) -> None:
     recipe, resume = run.settings, run.resume
     if resume and is_finished_without_checkpoints(recipe):
         return
@@ -100,6 +111,8 @@ def _train(run: Run[Recipe]) -> None:
         data.encoder.tokenizer.pad_token_id,
         lambda: dev_bleu(model, data, recipe),
     )
+    if at_evaluation is not None and run.writes:
+        trainer.add_callback(_Evaluations(at_evaluation, data))
     trainer.train_from(checkpoint)
     chosen, scores = trainer.choose_checkpoints()
     if run.writes:
@@ -213,6 +226,20 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
         f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
         f"{recipe.training.precision}"
     )
+
+
+class _Evaluations(TrainerCallback):
+    """Calls a function of the user's with the model at each evaluation."""
+
+    def __init__(self, at_evaluation: AtEvaluation, data: Prepared) -> None:
+        self.at_evaluation, self.data = at_evaluation, data
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Call it with a translator of the current weights."""
+        info, was_training = self.data.info, model.training
+        encoder = replace(self.data.encoder, syntax=info.syntax)  # without what is only learned
+        self.at_evaluation(Translator(model.eval(), encoder, info, self.data.annotator), state.global_step)
+        model.train(was_training)
 
 
 def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:

@@ -266,6 +266,24 @@ class Translator:
             )
         return self
 
+    def with_annotator(self, annotator: str | Annotator) -> Translator:
+        """The same model reading the trees and tags of another annotator; without syntax, itself.
+
+        An annotator's name is checked as that of `load`; an annotator itself may be that of one split.
+
+        Raises:
+            BackendMissingError: The annotator is not installed.
+            ConfigError: There is no such annotator, or it lacks what the model reads.
+        """
+        if not self.encoder.needs_words:
+            return self
+        other = copy(self)
+        if isinstance(annotator, str):
+            annotator = _load_annotator(self.info, annotator)
+        check_syntax(self.info.syntax, annotator.provides, annotator.name)
+        other.annotator = annotator
+        return other
+
     def translate(
         self,
         lines: Iterable[str],

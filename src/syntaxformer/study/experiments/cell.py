@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,20 @@ from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
-from syntaxformer.study.experiments.spec import Cell, ScoredText, Spec, in_words
+from syntaxformer.study.experiments.named_tests import (
+    Scored,
+    problems_of,
+    results_of,
+    score_predictions,
+    score_translations,
+    test_hashes,
+)
+from syntaxformer.study.experiments.spec import Cell, Contrast, NamedTest, ScoredText, Spec, in_words
 from syntaxformer.study.experiments.store import StoredRun, own_runs
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
-REFERENCES, VERSIONS = "references.txt", "code.json"
+REFERENCES, VERSIONS, ALONG = "references.txt", "code.json", "along.json"
 UNKNOWN = object()
 """The value of a setting that a version of this package does not have."""
 
@@ -140,10 +148,11 @@ def check_recipe(runs: Iterable[StoredRun]) -> None:
             )
 
 
-def write_cell(cell: Cell, folder: Path, keep: str) -> None:
-    """Store the settings of a run."""
+def write_cell(cell: Cell, folder: Path, spec: Spec) -> None:
+    """Store the settings of a run, and where the user's own metrics lie."""
     content = {name: getattr(cell, name) for name in ("verb", "recipe", "labels", "settings", "test")}
-    write_text(folder / CELL, json.dumps({**content, "keep": keep}, indent=1, default=str))
+    content |= {"keep": spec.keep, "metrics": str(spec.folder.resolve())}
+    write_text(folder / CELL, json.dumps(content, indent=1, default=str))
 
 
 def run_cell(folder: Path) -> dict[str, Any]:
@@ -159,14 +168,14 @@ def run_cell(folder: Path) -> dict[str, Any]:
         if (folder / RESULT).exists():
             return read_json(folder / RESULT)
         stored = read_json(folder / CELL)
-        keep = stored.pop("keep")
+        keep, metrics = stored.pop("keep"), Path(stored.pop("metrics", "."))
         cell, versions = Cell(**stored), folder / VERSIONS
         # The code of each attempt, before training, while which the source tree may change.
         before: list[str] = read_json(versions)["versions"] if versions.exists() else []
         commits = list(dict.fromkeys([*before, code_version()]))
         write_text(versions, json.dumps({"versions": commits}))
         with Stopwatch(folder) as watch:
-            result = (_train if cell.verb == "train" else _finetune)(cell, folder)
+            result = (_train if cell.verb == "train" else _finetune)(cell, folder, metrics)
         result |= {"process_seconds": watch.seconds, "commit": ", ".join(commits), "command": cell.command()}
         write_text(folder / RESULT, json.dumps(result, indent=1))
         if keep != "all":
@@ -190,14 +199,31 @@ def _facts(model: Path, run: Mapping[str, Any], recipe: Recipe | FinetuneConfig)
     }
 
 
-def _train(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Train a translator and score it on the test set."""
-    from syntaxformer.translation.training import train_translator
+def named_tests(cell: Cell) -> dict[str, NamedTest]:
+    """The test sets of a run that have names."""
+    return {name: NamedTest(**test) for name, test in ((cell.test or {}).get("tests") or {}).items()}
 
-    model = folder / MODEL
+
+def _train(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
+    """Train a translator and score it on the test sets, during training on those that ask for it."""
+    from syntaxformer.translation.training import train_translator
+    from syntaxformer.translation.translator import Translator
+
+    model, tests, along = folder / MODEL, named_tests(cell), folder / ALONG
     recipe: Any = resolve(cell, model)
+
+    def score_along(translator: Translator, step: int) -> None:
+        scores: dict[str, Any] = read_json(along) if along.exists() else {}
+        scores[str(step)] = {}
+        for name, test in tests.items():
+            if test.along:
+                scored = score_translations(translator, name, test, metrics)
+                scores[str(step)] |= results_of(name, scored)["metrics"]
+        write_text(along, json.dumps(scores))
+
     if not (model / MANIFEST).exists():
-        train_translator(recipe, resume=True)
+        is_along = any(test.along for test in tests.values())
+        train_translator(recipe, resume=True, at_evaluation=score_along if is_along else None)
     run = read_json(model / "run.json")
     result = _facts(model, run, recipe)
     # The dev loss at each evaluation, and BLEU where it was measured.
@@ -206,8 +232,21 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
         for point in run.get("evaluations", ())
     ]
     on_dev = {name: run[name] for name in ("dev_loss", "dev_bleu") if name in run}
-    on_test = _translate(cell, folder, result) if cell.test is not None else {}
-    return {**result, "metrics": {**on_test, **on_dev}}
+    on_test = _translate(cell, folder, result) if "src" in (cell.test or {}) else {}
+    result["metrics"] = {**on_test, **on_dev}
+    if along.exists():
+        result["along"] = read_json(along)
+    if tests:
+        translator = Translator.load(model, trust_annotator=True)
+        for name, test in tests.items():
+            _add_test(result, name, score_translations(translator, name, test, metrics))
+            result.setdefault("test_sha256", {}).update(test_hashes(name, test, metrics))
+    return result
+
+
+def _add_test(result: dict[str, Any], name: str, scored: Scored) -> None:
+    for key, values in results_of(name, scored).items():
+        result[key] = {**result.get(key, {}), **values}
 
 
 def _translate(cell: Cell, folder: Path, result: dict[str, Any]) -> dict[str, float]:
@@ -216,7 +255,7 @@ def _translate(cell: Cell, folder: Path, result: dict[str, Any]) -> dict[str, fl
     from syntaxformer.translation.scoring import reference_note, score_table, score_translator, scoring
     from syntaxformer.translation.translator import Translator
 
-    test = dict(cell.test or {})
+    test = {side: file for side, file in (cell.test or {}).items() if side != "tests"}
     translator = Translator.load(folder / MODEL, test.pop("annotator", None), trust_annotator=True)
     files = {side: Path(corpus_path(file)) for side, file in test.items()}
     result["scoring"], result["references"] = scoring(translator.info), reference_note(translator.info)
@@ -240,7 +279,7 @@ def _translate(cell: Cell, folder: Path, result: dict[str, Any]) -> dict[str, fl
     return {"bleu": scores.bleu, "chrf": scores.chrf, **more}
 
 
-def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
+def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
     """Fine-tune an encoder and score it on the development set, and on the test split if there is one.
 
     Names of scores on the test split, with the epoch that was best on dev, begin with `test_`.
@@ -259,8 +298,12 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     result["curve"] = [{"step": epoch, "value": point["score"]} for epoch, point in enumerate(best, 1)]
     result["metrics"] = {"score": dev.get("mean", next(iter(dev.values()))), **dev}
     if cell.test is not None:
-        texts = _labelled_split(config.task, config.data.dir, cell.test["split"])
         classifier = Classifier.from_folder(model, trust_annotator=True)
+        for name, test in named_tests(cell).items():
+            _add_test(result, name, score_predictions(classifier, test, metrics))
+            result.setdefault("test_sha256", {}).update(test_hashes(name, test, metrics))
+    if split := (cell.test or {}).get("split"):
+        texts = _labelled_split(config.task, config.data.dir, split)
         predictions = classifier.predict_set(texts, cache=config.data.cache)
         scores = classifier.score(texts, predictions)
         scores = {"score": scores.get("mean", next(iter(scores.values()))), **scores}
@@ -272,7 +315,7 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
         result["test_predictions"] = {
             side: " ".join(f"{value:.6g}" for value in values) for side, values in sides.items()
         }
-        result["test_sha256"] = {texts.name: hash_examples(texts.examples)}
+        result.setdefault("test_sha256", {})[texts.name] = hash_examples(texts.examples)
     return {**result, "learning_rate": rate, "model_sha256": checkpoint_sha256(config.model)}
 
 
@@ -318,9 +361,49 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
     ]
     if spec.test is not None:
         all_problems += _line_problems(spec.test)
+    for name, test in spec.tests.items():
+        all_problems += problems_of(name, test, spec.folder)
+    if not all_problems:
+        all_problems += chain.from_iterable(
+            _rate_problems(spec, contrast) for contrast in spec.report.planned
+        )
     if all_problems:
         raise ConfigError(all_problems)
     check_recipe(own_runs(spec, runs).values())
+
+
+RATE = "training.learning_rate"
+FEWEST_CHOOSING = 3
+"""Seeds of `tune` at least, if it chooses the learning rates of a planned comparison."""
+
+
+def rates(spec: Spec, contrast: Contrast) -> list[str]:
+    """The learning rates of both sides of a planned comparison, or `tune` where that chooses them."""
+    if spec.tune is not None and any(RATE in key for key in spec.tune.space):
+        return ["tune"]
+    sides = [{**contrast.cell, **contrast.against}, contrast.cell]
+    settings = [recipe_settings(resolve(spec.cell(_with_seed(spec, side), spec.searched))) for side in sides]
+    return list(dict.fromkeys(str(of_side.get(RATE)) for of_side in settings))
+
+
+def _with_seed(spec: Spec, labels: Mapping[str, str]) -> dict[str, str]:
+    return {axis: labels.get(axis, next(iter(spec.levels(axis)))) for axis in spec.axes}
+
+
+def _rate_problems(spec: Spec, contrast: Contrast) -> Iterator[str]:
+    """Both sides have one learning rate, or each its own, chosen by one rule with several seeds."""
+    of_sides, tune = rates(spec, contrast), spec.tune
+    if of_sides == ["tune"] and tune is not None:
+        if len(tune.seeds) < FEWEST_CHOOSING:
+            yield (
+                f"tune.seeds: expected {FEWEST_CHOOSING} or more, as {contrast.words} is planned and its "
+                f"learning rates are chosen, got {len(tune.seeds)}."
+            )
+    elif of_sides == ["auto"] or len(of_sides) > 1:
+        yield (
+            f"{RATE}: expected one for both sides of {contrast.words}, or tune with several seeds, "
+            f"got {', '.join(of_sides)}."
+        )
 
 
 def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
@@ -328,8 +411,8 @@ def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
     key, judged = ("search.metric", spec.search) if spec.search else ("tune.metric", spec.tune)
     if isinstance(config, FinetuneConfig):
         metrics = (OWN_TASKS.get(config.task) or find_task(config.task)).metrics
-        if cell.test is not None:
-            _labelled_split(config.task, config.data.dir, cell.test["split"])
+        if split := (cell.test or {}).get("split"):
+            _labelled_split(config.task, config.data.dir, split)
         known = ["score", *metrics, *(["mean"] if len(metrics) > 1 else [])]
         chosen = {key: judged.metric} if judged else {}
         if "task" in spec.settings and spec.report.metrics:

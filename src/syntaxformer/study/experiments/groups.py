@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -19,14 +18,27 @@ from typing import Any
 import numpy as np
 
 from syntaxformer.base.files import hash_file, read_lines, write_text
-from syntaxformer.base.statistics import Spread, bootstrap_rows, paired_t_test, seed_interval, spread
+from syntaxformer.base.statistics import (
+    Spread,
+    bootstrap_rows,
+    paired_t_test,
+    seed_interval,
+    sign_test_p,
+    spread,
+)
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS, score_predictions
-from syntaxformer.study.document import Block, Figure, Heading
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
-from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig, Spec, in_words, matches
-from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun, trial_value
-from syntaxformer.study.plots import Curve, draw_curves
+from syntaxformer.study.experiments.named_tests import unpacked
+from syntaxformer.study.experiments.spec import SEED, PaperNumber, Spec, matches
+from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
+
+NONE = "–"
+ONE_CLASS = ", one class"
+"""What tables say of a run that predicts one class only, and so has learned nothing."""
+
+FEWEST_SEEDS = 5
+"""Fewer get no bootstrap over seeds: it would be far too narrow."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,7 @@ class Difference:
         agree: Whether all seeds differ in the same direction; if not, the p-value of one does not count.
         interval: 95 % interval of the mean, by bootstrap over seeds and sentences; None without outputs.
         n_constant: Seeds in which a run predicts one class only; if there is one, there is no p or interval.
+        of_seeds: The difference of each seed.
     """
 
     mean: float
@@ -71,6 +84,21 @@ class Difference:
     agree: bool
     interval: tuple[float, float] | None = None
     n_constant: int = 0
+    of_seeds: tuple[float, ...] = ()
+
+    def exact_p(self, direction: str) -> float:
+        """P of the permutation test over seeds; NaN where a run predicts one class only."""
+        return math.nan if self.n_constant else sign_test_p(self.of_seeds, direction)
+
+    @property
+    def bootstrap(self) -> tuple[float, float]:
+        """95 % interval of the mean by bootstrap over seeds; NaN for a few."""
+        rng, values = np.random.default_rng(12345), np.array(self.of_seeds)
+        if len(values) < FEWEST_SEEDS or self.n_constant:
+            return math.nan, math.nan
+        means = values[rng.integers(0, len(values), (10_000, len(values)))].mean(1)
+        low, high = np.percentile(means, [2.5, 97.5]).tolist()
+        return low, high
 
     @property
     def over_seeds(self) -> tuple[float, float]:
@@ -198,9 +226,12 @@ def _contrast(
         p_seeds = paired_t_test(minus, plus)
         if metric == "bleu" and len(weights) == 2:
             p_sentences, interval = _bootstrap_texts(spec, store, rows)
+        elif all(metric in run.result.get("lines", ()) for row in rows for run in row):
+            p_sentences, interval = _bootstrap_lines(store, rows, metric, weights)
         elif spec.verb == "finetune":
             p_sentences, interval = _bootstrap_predictions(store, rows, metric, weights)
-    return Difference(gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree, interval, n_constant)
+    more = (p_seeds, p_sentences, agree, interval, n_constant, tuple(per_seed))
+    return Difference(gains.mean, gains.sd, gains.n, *more)
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str]) -> PaperNumber | None:
@@ -262,6 +293,27 @@ def _bootstrap_predictions(
     return p_values, (low, high) if len(rows) > 1 else None
 
 
+def _bootstrap_lines(
+    store: RunStore, rows: Sequence[Sequence[StoredRun]], metric: str, weights: Sequence[float]
+) -> Resampled:
+    """Resample the lines of a named test; nothing where runs scored different numbers of lines."""
+    texts = [[run.result["lines"][metric] for run in row] for row in rows]
+    path, known = _read_known(store)
+    key = hashlib.sha256(json.dumps([metric, list(weights), texts]).encode()).hexdigest()[:32]
+    if key not in known:
+        values = [[np.array(unpacked(text)) for text in row] for row in texts]
+        n_lines = {len(of_run) for row in values for of_run in row}
+        if len(n_lines) > 1:
+            return [], None
+        p_values, gain = bootstrap_rows(
+            lambda _, of_run: of_run.mean(), values[0][0], values, weights=weights
+        )
+        known[key] = [p_values, gain.low, gain.high]
+        write_text(path, json.dumps(known, indent=1, sort_keys=True))
+    p_values, low, high = known[key]
+    return p_values, (low, high) if len(rows) > 1 else None
+
+
 def _bootstrap_texts(spec: Spec, store: RunStore, pairs: Sequence[Sequence[StoredRun]]) -> Resampled:
     """Resample sentences. Where a translation is missing, there are no p-values, or no interval."""
     if spec.test is None:
@@ -303,125 +355,11 @@ def _bootstrap_texts(spec: Spec, store: RunStore, pairs: Sequence[Sequence[Store
     return [] if any(map(math.isnan, p_values)) else p_values, interval and (interval[0], interval[1])
 
 
-Point = tuple[float, float, float]
-"""x, y, and half the height of the error bar or NaN."""
+def shown_p(value: float) -> str:
+    """A p-value in a table."""
+    return NONE if math.isnan(value) else f"{value:.3f}"
 
 
-def _curve(name: str, points: Sequence[Point], scale: float = 1.0) -> dict[str, Curve]:
-    if not points:
-        return {}
-    x, y, errors = zip(*sorted(points), strict=True)
-    bars = None
-    if not all(map(math.isnan, errors)):
-        bars = [0.0 if math.isnan(error) else error * scale for error in errors]
-    return {name: Curve(list(x), [value * scale for value in y], bars)}
-
-
-def x_figures(
-    spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metric: str, folder: Path
-) -> list[Block]:
-    """Figures of the first metric along the x axis and of its gain over the baseline, ours and the paper's.
-
-    Each combination of the other axes is a line.
-    """
-    x_axis, scale = spec.report.x, spec.report.scale
-    if x_axis is None:
-        return []
-    lines: dict[str, list[tuple[Group, Difference | None]]] = {}
-    for group, difference in zip(groups, differences, strict=True):
-        name = ", ".join(level for axis, level in group.labels.items() if axis != x_axis)
-        lines.setdefault(name or spec.name, []).append((group, difference))
-    scores: dict[str, Curve] = {}
-    gains: dict[str, Curve] = {}
-    for name, members in lines.items():
-        points: list[list[Point]] = [[], [], [], []]
-        for group, difference in members:
-            x, score = spec.report.x_number(group.labels[x_axis]), group.spread(metric)
-            printed, gain = paper_number(spec, group.labels), paper_gain(spec, group.labels)
-            points[0] += [(x, score.mean, score.sd)] * bool(group.runs)
-            points[1] += [(x, printed.value, math.nan)] if printed else []
-            points[2] += [(x, difference.mean, difference.sd)] if difference else []
-            points[3] += [] if gain is None else [(x, gain, math.nan)]
-        scores |= _curve(name, points[0], scale) | _curve(f"{name} (paper)", points[1])
-        gains |= _curve(name, points[2], scale) | _curve(f"{name} (paper)", points[3])
-    figures = [(scores, "by_size.png", metric, f"{metric} by {x_axis}, mean and deviation")]
-    if spec.report.baseline:
-        caption = f"gain in {metric} over the baseline by {x_axis}"
-        figures.append((gains, "gain_by_size.png", f"Δ {metric}", caption))
-    blocks: list[Block] = []
-    for curves, file, y_label, caption in figures:
-        if len({x for name, curve in curves.items() if not name.endswith("(paper)") for x in curve.x}) > 1:
-            values = [x for curve in curves.values() for x in curve.x]
-            log_x = min(values) > 0 and max(values) >= 10 * min(values)
-            draw_curves(curves, folder / file, spec.report.x_label or x_axis, y_label, log_x)
-            blocks.append(Figure(file, caption))
-    return blocks
-
-
-def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
-    """Figures of learning curves on dev, averaged over seeds; compared systems share a figure.
-
-    A mean ends at the last point that all seeds have: later ones would average only those that went on.
-    """
-    compared = set(spec.report.baseline) or {axis for axis in spec.axes if axis != SEED}
-    scale = 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
-    axis, unit = ("loss on dev", "update") if spec.verb == "train" else ("score on dev", "epoch")
-    panels: dict[str, dict[str, Curve]] = {}
-    for group in groups:
-        levels = {axis: level for axis, level in group.labels.items() if axis in compared}
-        panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
-        curves = [
-            {point["step"]: point["value"] for point in run.result["curve"]}
-            for run in group.runs.values()
-            if run.result.get("curve")
-        ]
-        shared = set[float]().union(*curves).intersection(*curves)
-        means = [(step, spread([curve[step] for curve in curves]).mean, math.nan) for step in shared]
-        name = in_words(levels) if len(levels) > 1 else "".join(levels.values())
-        panels.setdefault(panel, {}).update(_curve(name or "run", means, scale))
-    # A curve of one point shows no more than the table.
-    panels = {
-        panel: curves
-        for panel, curves in panels.items()
-        if any(len(curve.x) > 1 for curve in curves.values())
-    }
-    files = file_names([panel or "all" for panel in panels])
-    blocks: list[Block] = [Heading("Learning curves")] if panels else []
-    for panel, curves in panels.items():
-        file = f"curve_{files[panel or 'all']}.png"
-        draw_curves(curves, folder / file, unit, axis)
-        title = f"{axis} {panel}" if panel else axis
-        blocks.append(Figure(file, f"{title}, mean over seeds, up to where the first of them stopped"))
-    return blocks
-
-
-def trial_figures(
-    spec: Spec, search: SearchConfig, trials: Sequence[StoredRun], folder: Path, files: Mapping[str, str]
-) -> list[Block]:
-    """Figures of the judged metric by each searched number; `files` maps a setting to a file's name."""
-    blocks: list[Block] = []
-    for name, space in search.space.items():
-        points = [
-            (trial.cell.settings[name], value, math.nan)
-            for trial in trials
-            if isinstance(trial.cell.settings[name], int | float)
-            and (value := trial_value(search, trial)) is not None
-        ]
-        if len(points) > 1:
-            file, curves = f"trials_{files[name]}.png", _curve("trials", points, spec.report.scale)
-            draw_curves(curves, folder / file, name, search.metric, space.log)
-            blocks.append(Figure(file, f"{search.metric} by {name}"))
-    return blocks
-
-
-def file_names(texts: Sequence[str]) -> dict[str, str]:
-    """Text → file name; texts with the same name, ignoring case, are numbered."""
-    names: dict[str, str] = {}
-    for text in dict.fromkeys(texts):
-        name = plain = re.sub(r"[^\w.]+", "-", text).strip("-") or "all"
-        number = 1
-        while name.casefold() in map(str.casefold, names.values()):
-            number += 1
-            name = f"{plain}-{number}"
-        names[text] = name
-    return names
+def shown_interval(interval: tuple[float, float], scale: float) -> str:
+    """An interval in a table."""
+    return NONE if math.isnan(interval[0]) else f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"

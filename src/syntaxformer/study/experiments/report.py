@@ -14,35 +14,52 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.files import write_text
-from syntaxformer.base.statistics import detectable_effect, spread
+from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
+from syntaxformer.study.experiments.figures import (
+    along_figures,
+    column_figures,
+    curve_figures,
+    file_names,
+    seed_figures,
+    trial_figures,
+    x_figures,
+)
 from syntaxformer.study.experiments.groups import (
+    NONE,
+    ONE_CLASS,
     Difference,
     Group,
     compare_groups,
-    curve_figures,
     effects,
-    file_names,
     group_runs,
     is_constant,
     metric_names,
     paper_gain,
     paper_number,
-    trial_figures,
-    x_figures,
+    shown_interval,
+    shown_p,
 )
-from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, matches, without_seed
+from syntaxformer.study.experiments.planned import planned_blocks
+from syntaxformer.study.experiments.spec import (
+    SEED,
+    TRIAL,
+    Cell,
+    Spec,
+    in_words,
+    without_seed,
+)
 from syntaxformer.study.experiments.store import (
     DONE,
     WAITING,
     RunStore,
     StoredRun,
     best_trial,
+    choices,
     own_runs,
     study_trials,
-    trial_value,
     tuned,
 )
 
@@ -150,11 +167,6 @@ def _as_json(content: Any) -> str:
     return json.dumps(content, sort_keys=True, default=str)
 
 
-NONE = "–"
-ONE_CLASS = ", one class"
-"""What tables say of a run that predicts one class only, and so has learned nothing."""
-
-
 def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
     """Write `report.md`, its PNG figures and `report.html` into a folder, and return the path of `report.md`.
 
@@ -244,71 +256,39 @@ def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
     tuning, tune = spec.tuning(), spec.tune
     if tuning is None or tune is None or (search := tuning.search) is None:
         return []
-    rows = []
-    for labels in tuning.combinations():
-        trials = study_trials(tuning, search, runs, labels)
-        best, shown = best_trial(search, trials), []
-        for trial in trials:
-            values = ", ".join(str(trial.cell.settings[name]) for name in search.space)
-            score = _number(trial_value(search, trial), spec.report.scale) + ONE_CLASS * is_constant(trial)
-            shown.append(f"{values}: {score}{' (chosen)' * (trial is best)}")
-        rows.append([*labels.values(), "; ".join(shown) or NONE])
+    rows, tried = [], choices(spec, runs)
+    for labels in {without_seed(labels): labels for labels in tuning.combinations()}.values():
+        choice, shown = tried[without_seed(labels)], []
+        for values, trials in choice.trials.items():
+            score = _number(choice.means.get(values), spec.report.scale)
+            is_chosen = choice.settings == {key: trials[0].cell.settings[key] for key in search.space}
+            shown.append(
+                f"{values}: {score}{ONE_CLASS * any(map(is_constant, trials))}{' (chosen)' * is_chosen}"
+            )
+        rows.append([*(labels[axis] for axis in tuning.axes if axis != SEED), "; ".join(shown) or NONE])
+    axes = [axis for axis in tuning.axes if axis != SEED]
+    how = "Each was tried once, with" if len(tune.seeds) < 2 else "Each is a mean over"
     return [
         Heading("Settings chosen on dev"),
-        Table([*tuning.axes, f"{', '.join(search.space)}: {search.metric}"], rows),
-        Paragraph(f"Each was tried once, with {json.dumps(tune.settings)[1:-1]}."),
+        Table([*axes, f"{', '.join(search.space)}: {search.metric}"], rows),
+        Paragraph(f"{how} {tune.in_words}."),
     ]
-
-
-def _primary_blocks(
-    spec: Spec, store: RunStore, groups: Sequence[Group], metric: str, scale: float
-) -> list[Block]:
-    """The one comparison that the experiment was made for, with what it could have shown."""
-    if (primary := spec.report.primary) is None:
-        return []
-    group = next((group for group in groups if matches(group.labels, primary.cell)), None)
-    gain = compare_groups(spec, store, group, groups, metric, primary.against) if group else None
-    sides = [other for other in groups if group and other.labels == {**group.labels, **primary.against}]
-    runs = [run for side in (group, *sides) if side for run in side.runs.values()]
-    plans = [(run.result.get("primary") or {}).get(spec.name, ...) for run in runs]
-    is_planned = all(plan == primary.model_dump() for plan in plans)
-    plan = (
-        f"Chosen{' before the first run' * is_planned}: {in_words(primary.cell)} against "
-        f"{in_words(primary.against)}, {primary.seeds} seeds. If their difference has a standard deviation "
-        f"of {primary.sd:g} over seeds, a difference of {detectable_effect(primary.seeds, primary.sd):.2f} "
-        f"{metric} is found with a probability of 80 %."
-    )
-    measured = "Not measured yet."
-    if gain is not None:
-        intervals = ""
-        if gain.interval is not None:
-            intervals = f", over seeds and sentences {_interval(gain.interval, scale)}"
-        if not math.isnan(gain.p_seeds):
-            intervals = f", 95 % interval over seeds {_interval(gain.over_seeds, scale)}{intervals}"
-        measured = (
-            f"Measured over {gain.n} seeds{ONE_CLASS * bool(gain.n_constant)}: {gain.mean * scale:+.2f} "
-            f"{metric}{intervals}, p (seeds) {_p(gain.p_seeds)}; standard deviation over seeds "
-            f"{gain.sd * scale:.2f}."
-        )
-    if any(plan is not ... and plan != primary.model_dump() for plan in plans):
-        measured += " **It was written or changed after runs were made, so it was not planned.**"
-    elif not is_planned:
-        measured += " These runs do not record whether it was chosen before them."
-    return [Heading("The comparison that was planned"), Paragraph(f"{plan} {measured}")]
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
     """The table of results, those of effects and of each control, and figures."""
-    groups, scale = group_runs(spec, runs), spec.report.scale
+    groups = group_runs(spec, runs)
     axes = [axis for axis in spec.axes if axis != SEED]
     metrics = metric_names(spec, groups)
     first = metrics[0]
+    scale = spec.report.scale
     differences = [
         compare_groups(spec, store, group, groups, first, spec.report.baseline) for group in groups
     ]
+    planned = len(spec.report.planned) > 1
     blocks = [
-        *_primary_blocks(spec, store, groups, first, scale),
-        Heading("Results"),
+        *planned_blocks(spec, store, runs, groups, first),
+        Heading("Results; other differences than those above were not planned" if planned else "Results"),
         _result_table(spec, groups, differences, metrics, axes),
         Paragraph(_reading(spec, metrics, differences)),
         *_effect_blocks(spec, store, groups, first),
@@ -327,6 +307,9 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
     return [
         *blocks,
         *x_figures(spec, groups, differences, first, folder),
+        *seed_figures(spec, groups, folder),
+        *column_figures(spec, groups, folder),
+        *along_figures(spec, groups, folder),
         *curve_figures(spec, groups, folder),
     ]
 
@@ -340,7 +323,7 @@ def _effect_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric:
     names.insert(1, "95 % over seeds")
     rows = []
     for (name, labels, size), cell in zip(contrasts, cells, strict=True):
-        cell.insert(1, NONE if size is None else _interval(size.over_seeds, scale))
+        cell.insert(1, NONE if size is None else shown_interval(size.over_seeds, scale))
         n_seeds = NONE if size is None else _seeds(size.n, size.n_constant)
         rows.append([name, *labels.values(), n_seeds, *cell])
     others = [axis for axis in spec.axes if axis not in (*spec.effects, SEED)]
@@ -362,16 +345,15 @@ def _result_table(
     metrics: Sequence[str],
     axes: Sequence[str],
 ) -> Table:
-    scale, rows = spec.report.scale, []
-    names, cells = [], [[]] * len(groups)
+    rows, names, cells = [], [], [[]] * len(groups)
     if spec.report.baseline:
-        names, cells = _columns(metrics[0], differences, scale)
+        names, cells = _columns(metrics[0], differences, spec.report.scale)
     of_paper = ["paper", "Δ paper"] if spec.report.paper else []
     for group, cell in zip(groups, cells, strict=True):
         n_seeds = _seeds(f"{len(group.runs)} of {group.n_planned}", group.n_constant)
         row = [*(group.labels[axis] for axis in axes), n_seeds]
         for metric in metrics:
-            score = group.spread(metric)
+            score, scale = group.spread(metric), spec.report.scale
             deviation = "" if math.isnan(score.sd) else f" ± {score.sd * scale:.2f}"
             row.append(f"{score.mean * scale:.2f}{deviation}" if score.n else NONE)
         row += cell
@@ -399,11 +381,11 @@ def _columns(
     for gain in differences:
         row = [NONE] * len(names)
         if gain is not None:
-            row[:2] = f"{gain.mean * scale:+.2f}", _p(gain.p_seeds)
+            row[:2] = f"{gain.mean * scale:+.2f}", shown_p(gain.p_seeds)
             if gain.p_sentences:
                 row[2] = f"{max(gain.p_sentences):.3f}" if gain.agree else "seeds disagree"
             if gain.interval:
-                row[-1] = _interval(gain.interval, scale)
+                row[-1] = shown_interval(gain.interval, scale)
         rows.append(row)
     return names, rows
 
@@ -499,11 +481,3 @@ def _number(value: float | None, scale: float = 1.0) -> str:
 def _seeds(n: int | str, n_constant: int) -> str:
     """A number of seeds, and in how many of them a run predicts one class only."""
     return f"{n}, {n_constant} of one class" if n_constant else str(n)
-
-
-def _p(value: float) -> str:
-    return NONE if math.isnan(value) else f"{value:.3f}"
-
-
-def _interval(interval: tuple[float, float], scale: float) -> str:
-    return NONE if math.isnan(interval[0]) else f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"

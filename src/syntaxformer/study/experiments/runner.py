@@ -231,7 +231,7 @@ class _Runner:
         check_recipe(own_runs(self.spec, runs).values())  # it may be edited during runs
         folder = self.store.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
-        write_cell(cell, folder, self.spec.keep)
+        write_cell(cell, folder, self.spec)
         self.store.start(cell.key)
         (folder / LOG).touch()
         log_start = (folder / LOG).stat().st_size
@@ -244,8 +244,12 @@ class _Runner:
         folder = self.store.cell_folder(job.cell)
         if (folder / RESULT).exists():
             primary = self.spec.report.primary
-            plan = primary and primary.model_dump()  # None: nothing was planned
-            self.store.finish(key, seconds, read_json(folder / RESULT) | {"primary": {self.spec.name: plan}})
+            plan = primary and primary.model_dump(exclude_defaults=True)  # None: nothing was planned
+            more = [contrast.model_dump(exclude_defaults=True) for contrast in self.spec.report.secondary]
+            plans = {"primary": {self.spec.name: plan}} | (
+                {"secondary": {self.spec.name: more}} if more else {}
+            )
+            self.store.finish(key, seconds, read_json(folder / RESULT) | plans)
             states = Counter(run.state for run in self.store.runs().values())
             summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
             _log.info("done %s in %.0f s; %s", name, seconds, summary)

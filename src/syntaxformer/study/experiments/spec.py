@@ -40,6 +40,9 @@ TEST_SCORES = ("bleu", "chrf", "chrf++", "ter")
 MAX_RUNS = 100_000
 """Most runs of an experiment; all are listed before the first one begins."""
 
+MOST_PAIRS = 24
+"""Most seeds of a planned comparison, whose test goes through all 2^n signs of their differences."""
+
 MAX_NAME_BYTES = 200
 """Largest size of the readable part of a folder's name; file systems allow 255 in all."""
 
@@ -63,6 +66,64 @@ class ScoredText(Section):
         return {"src": str(self.src), "ref": str(self.ref), **factors, **annotator}
 
 
+SHIPPED = ("exact_match", "contrastive_accuracy", "accuracy")
+"""Metrics by line that need no file of the user's: of `src` and `ref`, of `contrast`, and of `table`."""
+
+OWN_METRIC = re.compile(r"[^:]+\.py:[A-Za-z_]\w*")
+
+
+class NamedTest(Section):
+    """A test set with a name and metrics of its own. Results are called NAME_METRIC."""
+
+    src: Path | None = Field(default=None, description="train: source text, plain or packed")
+    ref: Path | None = Field(default=None, description="train: reference translations, line by line")
+    contrast: Path | None = Field(
+        default=None, description="train: a contrastive test as `score` reads it, in place of src and ref"
+    )
+    table: Path | None = Field(default=None, description="finetune: a labelled table, as data.dev")
+    columns: Path | None = Field(
+        default=None, description="a table with properties of each line: a header and a row for each line"
+    )
+    factors: dict[str, Path] = Field(default={}, description="as in test.factors")
+    annotator: str | None = Field(default=None, description="as in test.annotator")
+    metrics: list[str] = Field(
+        min_length=1,
+        description="exact_match, bleu, chrf, chrf++, ter; contrastive_accuracy of `contrast`; of `table` "
+        "accuracy and the task's metrics; or your own function, FILE.py:NAME, whose file lies beside the "
+        "experiment and which is called with source, hypothesis, reference and the columns of the line",
+    )
+    along: bool = Field(default=False, description="train: score each evaluation during training, too")
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> NamedTest:
+        forms = {"src and ref": self.src and self.ref, "contrast": self.contrast, "table": self.table}
+        named = [name for name, path in forms.items() if path is not None]
+        if len(named) != 1 or (self.src is None) != (self.ref is None):
+            raise ValueError(
+                f"expected src and ref, or contrast, or table, got {', '.join(named) or 'none'}."
+            )
+        (form,) = named
+        known = {"src and ref": ("exact_match", *TEST_SCORES), "contrast": ("contrastive_accuracy",)}.get(
+            form, ("accuracy", *CLASSIFICATION_METRICS, *REGRESSION_METRICS)
+        )
+        for metric in self.metrics:
+            if metric not in known and (form == "contrast" or not OWN_METRIC.fullmatch(metric)):
+                own = "" if form == "contrast" else " or your own FILE.py:NAME"
+                raise ValueError(f"metrics: expected {', '.join(known)}{own} with {form}, got {metric}.")
+        if len({metric_name(metric) for metric in self.metrics}) < len(self.metrics):
+            raise ValueError(f"metrics: expected different names, got {', '.join(self.metrics)}.")
+        if form == "table" and (self.along or self.factors or self.annotator):
+            raise ValueError("expected no along, factors or annotator with table, which are of translators.")
+        if form == "contrast" and self.columns is not None:
+            raise ValueError("columns: expected none with contrast, whose entries have keys of their own.")
+        return self
+
+
+def metric_name(metric: str) -> str:
+    """The name of a metric in tables: of the user's own, that of the function."""
+    return metric.rpartition(":")[2]
+
+
 class PaperNumber(Section):
     """A number that a paper reports for some cells, of the report's first metric."""
 
@@ -74,16 +135,31 @@ class PaperNumber(Section):
 
 
 class Contrast(Section):
-    """The comparison that an experiment was made for, written down before its first run."""
+    """A comparison that was written down before the first run."""
 
+    name: str = Field(default="", description="what it asks, in a few words")
     cell: dict[str, str] = Field(min_length=1, description="axis → level of the rows in question")
     against: dict[str, str] = Field(
         min_length=1, description="axis → level of the rows that they are compared with"
     )
-    seeds: int = Field(ge=2, description="number of seeds of both")
-    sd: float = Field(
-        gt=0, description="expected standard deviation over seeds of their difference, as the table prints it"
+    metric: str | None = Field(
+        default=None, description="metric, of a named test NAME_METRIC; null: the first of report.metrics"
     )
+    direction: Literal["greater", "less", "either"] = Field(
+        default="either", description="where p looks for a difference of cell from against"
+    )
+    seeds: int = Field(ge=2, le=MOST_PAIRS, description="number of seeds of both")
+    sd: float | None = Field(
+        default=None,
+        gt=0,
+        description="expected standard deviation over seeds of their difference, as the table prints it; "
+        "null: that of the seeds of tune",
+    )
+
+    @property
+    def words(self) -> str:
+        """The comparison in words."""
+        return self.name or f"{in_words(self.cell)} against {in_words(self.against)}"
 
 
 class ReportConfig(Section):
@@ -92,7 +168,13 @@ class ReportConfig(Section):
     primary: Contrast | None = Field(
         default=None, description="the one comparison that the experiment was made for"
     )
-
+    secondary: list[Contrast] = Field(
+        default=[], description="further planned comparisons; p is corrected over all planned ones (Holm)"
+    )
+    by: dict[str, str] = Field(
+        default={},
+        description="NAME_METRIC of a named test → numeric column along which a figure shows it",
+    )
     metrics: list[str] = Field(
         default=[],
         description="columns, of which the first is tested; empty: bleu, chrf++ and ter, or the task's",
@@ -117,6 +199,11 @@ class ReportConfig(Section):
     paper_source: str = Field(default="", description="where the paper prints them")
     scale: float = Field(default=1.0, gt=0, description="metrics are multiplied by this (100 for shares)")
     notes: list[str] = Field(default=[], description="paragraphs for the reader")
+
+    @property
+    def planned(self) -> list[Contrast]:
+        """All comparisons that were planned, the primary one first."""
+        return [*([self.primary] if self.primary else []), *self.secondary]
 
     def x_number(self, level: str) -> float:
         """The position of a level on the x axis: the first number in its name, or NaN.
@@ -228,8 +315,20 @@ class TuneConfig(Section):
         default={"seed": 99},
         description="of these runs, in place of an axis seed: a seed that no other run has",
     )
+    seeds: list[int] = Field(
+        default=[],
+        description="seeds of these runs in place of settings, whose mean decides; three or more for systems "
+        "of a planned comparison",
+    )
     metric: str = Field(default="dev_loss", description="metric by which values are judged")
     direction: Literal["minimize", "maximize"] | None = Field(default=None, description="as in search")
+
+    @property
+    def in_words(self) -> str:
+        """The seeds or settings of these runs."""
+        if self.seeds:
+            return f"the {'seeds' if len(self.seeds) > 1 else 'seed'} {', '.join(map(str, self.seeds))}"
+        return json.dumps(self.settings)[1:-1]
 
     def as_search(self) -> SearchConfig:
         """The search that tries all combinations of the values."""
@@ -257,6 +356,9 @@ class Spec(Section):
     )
     exclude: list[dict[str, str]] = Field(default=[], description="combinations to leave out")
     test: ScoredText | None = Field(default=None, description="train: text to translate and score")
+    tests: dict[str, NamedTest] = Field(
+        default={}, description="name → a test set with metrics of its own, by line"
+    )
     test_split: str | None = Field(
         default=None, description="finetune: a labelled split, such as test, that is scored besides dev"
     )
@@ -272,12 +374,18 @@ class Spec(Section):
     )
     report: ReportConfig = ReportConfig()
     _chosen: dict[str, Settings] = PrivateAttr(default_factory=dict)
+    _folder: Path = PrivateAttr(default=Path())
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Spec:
         if problems := [*self._grid_problems(), *self._tune_problems(), *self._report_problems()]:
             raise ValueError("\n".join(problems))
         return self
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the experiment's file, in which the user's own metrics lie."""
+        return self._folder
 
     def _grid_problems(self) -> Iterator[str]:
         """Problems of verb and axes; whether the recipe takes their settings is checked with it."""
@@ -287,6 +395,14 @@ class Spec(Section):
             yield f"test_split: expected none for train, got {self.test_split!r}. Give test.src and test.ref."
         if self.verb == "finetune" and (self.recipe or self.test):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
+        for name, test in self.tests.items():
+            taken = ["dev", *(["test"] if self.test_split is not None else [])]
+            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in taken:
+                but = " or ".join(taken)
+                yield f"tests.{name}: expected a name of letters, digits and _, not {but}, got {name!r}."
+            if (test.table is None) != (self.verb == "train"):
+                form = "src and ref, or contrast," if self.verb == "train" else "table"
+                yield f"tests.{name}: expected {form} with the verb {self.verb}."
         for axis, values in self.axes.items():
             if isinstance(values, list) and len(self.levels(axis)) < len(values):
                 yield f"axes.{axis}: expected different values, got {', '.join(map(str, values))}."
@@ -328,9 +444,16 @@ class Spec(Section):
             yield f"tune.space: expected keys that no axis sets, got {key}."
         for key in sorted(self.tune.settings.keys() & axis_keys):
             yield f"tune.settings: expected keys that no axis but {SEED} sets, got {key}."
-        seed = self.tune.settings.get(SEED)
-        if any(settings[SEED] == seed for settings in seeds or [self.settings] if SEED in settings):
-            yield f"tune.settings: expected a seed that no other run has, got {seed}."
+        choosing, key = [self.tune.settings.get(SEED)], "tune.settings"
+        if self.tune.seeds:
+            choosing, key = self.tune.seeds, "tune.seeds"
+            if len({*choosing}) < len(choosing):
+                yield f"tune.seeds: expected different seeds, got {', '.join(map(str, choosing))}."
+            if "settings" in self.tune.model_fields_set:
+                yield "tune.settings: expected none beside tune.seeds."
+        for seed in dict.fromkeys(choosing):
+            if any(settings[SEED] == seed for settings in seeds or [self.settings] if SEED in settings):
+                yield f"{key}: expected a seed that no other run has, got {seed}."
 
     def _report_problems(self) -> Iterator[str]:
         """Levels and metrics that no run has, and what a report could not show or would leave out."""
@@ -344,16 +467,22 @@ class Spec(Section):
             if SEED in labels:
                 yield f"{key}: expected no seed, got {labels[SEED]}. Numbers are means over seeds."
         others = [("exclude", labels) for labels in self.exclude]
-        if (primary := report.primary) is not None:
-            others += [("report.primary.cell", primary.cell), ("report.primary.against", primary.against)]
-            if primary.cell == primary.against:
-                yield f"report.primary.against: expected another cell, got {in_words(primary.cell)} twice."
-            if missing := [axis for axis in self.axes if axis != SEED and axis not in primary.cell]:
-                names = ", ".join(missing)
-                yield f"report.primary.cell: expected a level of each axis, got none of {names}."
+        if report.secondary and report.primary is None:
+            yield "report.secondary: expected report.primary as well, the comparison that comes first."
+        for number, contrast in enumerate(report.planned, -1):
+            key = "report.primary" if number < 0 else f"report.secondary.{number}"
+            others += [(f"{key}.cell", contrast.cell), (f"{key}.against", contrast.against)]
+            if contrast in report.planned[: number + 1]:
+                yield f"{key}: expected another comparison, got {contrast.words} twice."
+            if contrast.cell == contrast.against:
+                yield f"{key}.against: expected another cell, got {in_words(contrast.cell)} twice."
+            if missing := [axis for axis in self.axes if axis != SEED and axis not in contrast.cell]:
+                yield f"{key}.cell: expected a level of each axis, got none of {', '.join(missing)}."
             n_seeds = len(self.axes.get(SEED, ()))
-            if search is None and primary.seeds != n_seeds:
-                yield f"report.primary.seeds: expected the {n_seeds} of the axis seed, got {primary.seeds}."
+            if search is None and contrast.seeds != n_seeds:
+                yield f"{key}.seeds: expected the {n_seeds} of the axis seed, got {contrast.seeds}."
+            if contrast.sd is None and (tune is None or len(tune.seeds) < 2):
+                yield f"{key}.sd: expected a number without several tune.seeds that would give it, got none."
         for key, labels in (*averaged, *others):
             yield from self._level_problems(key, labels)
         for number, labels in enumerate(report.controls):
@@ -369,6 +498,8 @@ class Spec(Section):
                 yield f"report.effects: expected axes of two levels or more other than seed, got {axis}."
         metrics = [
             *(("report.metrics", metric) for metric in report.metrics),
+            *(("report.planned", contrast.metric) for contrast in report.planned if contrast.metric),
+            *(("report.by", metric) for metric in report.by),
             *(
                 (key, judged.metric)
                 for key, judged in (("search.metric", search), ("tune.metric", tune))
@@ -378,7 +509,11 @@ class Spec(Section):
         for key, metric in metrics:
             if metric not in self.metrics():
                 yield f"{key}: unknown metric {metric!r}. {nearest(metric, self.metrics())}"
-            elif key == "tune.metric" and (metric in TEST_SCORES or metric.startswith("test_")):
+            elif key == "report.by" and metric not in self.test_metrics():
+                yield f"report.by: expected a metric of a named test, got {metric}."
+            elif key == "tune.metric" and (
+                metric in (*TEST_SCORES, *self.test_metrics()) or metric.startswith("test_")
+            ):
                 yield f"{key}: expected a metric on dev, as settings are chosen there, got {metric}."
         if (x := report.x) == SEED:
             yield "report.x: expected an axis other than seed. Numbers are means over seeds."
@@ -411,9 +546,16 @@ class Spec(Section):
     def metrics(self) -> list[str]:
         """The names of all metrics that a run of this experiment may have."""
         if self.verb == "train":
-            return [*(TEST_SCORES if self.test else []), "dev_loss", "dev_bleu"]
+            return [*(TEST_SCORES if self.test else []), *self.test_metrics(), "dev_loss", "dev_bleu"]
         names = ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
-        return [*names, *(f"test_{name}" for name in names if self.test_split is not None)]
+        of_split = [f"test_{name}" for name in names if self.test_split is not None]
+        return [*names, *of_split, *self.test_metrics()]
+
+    def test_metrics(self) -> list[str]:
+        """NAME_METRIC of all named tests."""
+        return [
+            f"{name}_{metric_name(metric)}" for name, test in self.tests.items() for metric in test.metrics
+        ]
 
     def _infusion_axes(self) -> list[str]:
         return [axis for axis in INFUSIONS if isinstance(self.axes.get(axis), list)]
@@ -444,7 +586,11 @@ class Spec(Section):
         if self.tune is None:
             return None
         axes = {name: levels for name, levels in self.axes.items() if name != SEED}
-        settings = {**self.settings, **self.tune.settings}
+        settings = dict(self.settings)
+        if self.tune.seeds:
+            axes[SEED] = [*self.tune.seeds]
+        else:
+            settings |= self.tune.settings
         changes = {"search": self.tune.as_search(), "tune": None, "report": ReportConfig()}
         return self.model_copy(update={**changes, "settings": settings, "axes": axes})
 
@@ -453,6 +599,10 @@ class Spec(Section):
         copy = self.model_copy()
         copy._chosen = dict(chosen)
         return copy
+
+    def chosen(self, labels: Mapping[str, str]) -> Settings:
+        """The settings that were chosen on dev for a combination; empty before."""
+        return self._chosen.get(without_seed(labels), {})
 
     def is_ready(self, labels: Mapping[str, str]) -> bool:
         """Whether all settings of a combination are known, so that it can be run."""
@@ -474,25 +624,30 @@ class Spec(Section):
         for axis, level in labels.items():
             if axis in self.axes:
                 settings |= self.levels(axis)[level]
-        settings |= {**self._chosen.get(without_seed(labels), {}), **(extra or {})}
-        test = None if self.test is None else self.test.as_settings()
-        test = test if self.test_split is None else {"split": self.test_split}
-        return Cell(self.verb, self.recipe, dict(labels), settings, test)
+        settings |= {**self.chosen(labels), **(extra or {})}
+        test: dict[str, Any] = {} if self.test is None else dict(self.test.as_settings())
+        test |= {} if self.test_split is None else {"split": self.test_split}
+        if self.tests:
+            test["tests"] = {
+                name: named.model_dump(mode="json", exclude_defaults=True)
+                for name, named in self.tests.items()
+            }
+        return Cell(self.verb, self.recipe, dict(labels), settings, test or None)
 
 
 @dataclass(frozen=True)
 class Cell:
     """One run: axis → level, key → value over the recipe, and the text that is translated and scored.
 
-    `test` has src, ref, factors.NAME and annotator, or the split of a task; `stored_name` is the folder of a
-    run in a store.
+    `test` has src, ref, factors.NAME and annotator, or the split of a task, and in `tests` those with names;
+    `stored_name` is the folder of a run in a store.
     """
 
     verb: str
     recipe: str | None
     labels: dict[str, str]
     settings: Settings
-    test: dict[str, str] | None
+    test: dict[str, Any] | None
     stored_name: str | None = None
 
     @property
@@ -575,6 +730,7 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     if settings:
         content["settings"] = {**(content.get("settings") or {}), **settings}
     spec = validate(Spec, content, str(path))
+    spec._folder = Path(path).parent
     replacing = {f"the axis {axis}": set(chain(*spec.levels(axis).values())) for axis in spec.axes}
     for origin, replaced in (replacing | {"search or tune": set(spec.searched)}).items():
         for key in sorted(settings.keys() & replaced):

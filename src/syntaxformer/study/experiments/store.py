@@ -17,8 +17,9 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from filelock import FileLock, Timeout
@@ -195,6 +196,10 @@ class _Result(BaseModel):
     data_sha256: _Named = None
     test_sha256: _Named = None
     primary: _Named = None
+    secondary: _Named = None
+    lines: dict[str, str] = {}
+    by_column: dict[str, dict[str, dict[str, tuple[float, int]]]] = {}
+    along: dict[str, dict[str, float]] = {}
     dev_predictions: dict[str, str] | None = None
     test_predictions: dict[str, str] | None = None
 
@@ -207,7 +212,7 @@ class _Row(BaseModel):
     recipe: str | None
     labels: Json[dict[str, str]]
     settings: Json[dict[str, Any]]
-    test: Json[dict[str, str]] | None
+    test: Json[dict[str, Any]] | None
     state: Literal["waiting", "running", "done", "failed", "killed"]
     attempts: int
     seconds: float
@@ -332,19 +337,62 @@ def _propose(
     return None
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What `tune` tried for a combination, and what it chose.
+
+    Args:
+        trials: Values → the runs with them, one for each choosing seed.
+        means: Values → their mean score on dev, of those that all seeds have finished.
+        settings: The values with the best mean; None as long as a run has not ended.
+    """
+
+    trials: dict[str, list[StoredRun]]
+    means: dict[str, float]
+    settings: dict[str, Any] | None
+
+
+def choices(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, Choice]:
+    """Combination without its seed → what was chosen for it by its mean over the choosing seeds."""
+    tuning = spec.tuning()
+    if tuning is None or (search := tuning.search) is None:
+        return {}
+    studies: dict[str, list[list[StoredRun]]] = {}
+    for labels in tuning.combinations():
+        trials = study_trials(tuning, search, runs, labels)
+        studies.setdefault(without_seed(labels), []).append(trials)
+    choice: dict[str, Choice] = {}
+    for name, of_seeds in studies.items():
+        by_values: dict[str, list[StoredRun]] = {}
+        for trial in chain.from_iterable(of_seeds):
+            by_values.setdefault(_values(search, trial), []).append(trial)
+        means: dict[str, float] = {}
+        for values, trials in by_values.items():
+            scores = [score for trial in trials if (score := trial_value(search, trial)) is not None]
+            if len(scores) == len(of_seeds):
+                means[values] = fmean(scores)
+        has_ended = all(
+            len(trials) == search.trials and all(trial.state in (DONE, FAILED) for trial in trials)
+            for trials in of_seeds
+        )
+        best = None
+        if has_ended and means:
+            chosen = (min if search.goal == "minimize" else max)(means, key=lambda values: means[values])
+            best = {key: by_values[chosen][0].cell.settings[key] for key in search.space}
+        choice[name] = Choice(by_values, means, best)
+    return choice
+
+
+def _values(search: SearchConfig, trial: StoredRun) -> str:
+    return ", ".join(str(trial.cell.settings[name]) for name in search.space)
+
+
 def tuned(spec: Spec, runs: Mapping[str, StoredRun]) -> Spec:
     """The grid with the settings that were best on dev, for each combination that has all of its trials."""
-    tuning = spec.tuning()
-    if tuning is None or tuning.search is None:
+    if spec.tune is None:
         return spec
-    chosen = {}
-    for labels in tuning.combinations():
-        trials = study_trials(tuning, tuning.search, runs, labels)
-        best = best_trial(tuning.search, trials)
-        n_ended = sum(trial.state in (DONE, FAILED) for trial in trials)
-        if best is not None and n_ended == len(trials) == tuning.search.trials:
-            chosen[without_seed(labels)] = {name: best.cell.settings[name] for name in tuning.searched}
-    return spec.choosing(chosen)
+    chosen = choices(spec, runs).items()
+    return spec.choosing({name: choice.settings for name, choice in chosen if choice.settings is not None})
 
 
 def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
@@ -378,6 +426,6 @@ def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list
             cells += [spec.cell({**labels, TRIAL: f"{n:03d}"}) for n in range(len(trials), n_trials)]
     planned = [cell for cell in cells if is_wanted(cell.labels, only)]
     if (tuning := spec.tuning()) is not None:
-        before = {axis: levels for axis, levels in only.items() if axis != SEED}
+        before = {axis: levels for axis, levels in only.items() if axis != SEED}  # all of its seeds choose
         planned = [*planned_cells(tuning, runs, before), *planned]
     return planned

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.study.experiments import groups
+from syntaxformer.study.experiments import figures
 from syntaxformer.study.experiments.report import write_report
 from syntaxformer.study.experiments.spec import Spec, load_spec
 from syntaxformer.study.experiments.store import RunStore
@@ -120,7 +120,7 @@ def curves(monkeypatch) -> dict:
         path.touch()
         drawn[path.name] = curves
 
-    monkeypatch.setattr(groups, "draw_curves", draw)
+    monkeypatch.setattr(figures, "draw_curves", draw)
     return drawn
 
 

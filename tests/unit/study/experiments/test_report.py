@@ -19,6 +19,7 @@ from syntaxformer.base.errors import DataError
 from syntaxformer.base.statistics import bootstrap_rows, detectable_effect
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
+from syntaxformer.study.experiments import figures
 from syntaxformer.study.experiments import groups as numbers
 from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, resolve
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
@@ -259,21 +260,21 @@ def test_learning_curves_end_where_the_first_seed_stopped(filled, make_result, t
     spec, store = filled
     curve = [{"step": step, "value": 9.0} for step in (10, 20, 30, 40)]
     store.finish(_cells(spec)["base", "10 %", "2"].key, 1.0, make_result(11.0, curve=curve))
-    blocks = numbers.curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
+    blocks = figures.curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
     mean = curves["curve_10.png"]["base"]
     assert (mean.x, mean.y) == ([10, 20], pytest.approx([(4 + 9 + 4) / 3, (3.1 + 9 + 3.125) / 3]))
     assert blocks[1].caption == "loss on dev 10 %, mean over seeds, up to where the first of them stopped"
     spec.report.baseline = {"system": "base", "fraction": "10 %"}  # one figure
-    _, figure = numbers.curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
+    _, figure = figures.curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
     assert figure.caption == "loss on dev, mean over seeds, up to where the first of them stopped"
     for cell in spec.cells():  # a curve of one point is no figure
         store.finish(cell.key, 1.0, make_result(11.0, curve=[{"step": 1, "value": 2.0}]))
-    assert numbers.curve_figures(spec, group_runs(spec, store.runs()), tmp_path) == []
+    assert figures.curve_figures(spec, group_runs(spec, store.runs()), tmp_path) == []
 
 
 def test_names_of_files_are_different():
     names = {"a + b": "a-b", "a, b": "a-b-2", "A b": "A-b-3", "%": "all", "all": "all-2"}
-    assert numbers.file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == names
+    assert figures.file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == names
 
 
 BASE, SIT, SECOND = ("base", "10 %", "1"), ("sit", "10 %", "1"), ("base", "10 %", "2")

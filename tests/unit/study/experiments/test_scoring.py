@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from syntaxformer import __version__
 from syntaxformer.study.experiments import cell as cells
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES, checkpoint_sha256
-from syntaxformer.study.experiments.spec import Cell, ScoredText
+from syntaxformer.study.experiments.spec import Cell, ScoredText, Spec
 from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.scoring import compare_translations
@@ -97,7 +97,7 @@ def test_a_fine_tuning_keeps_its_settings_its_checkpoint_and_its_test_split(tmp_
     monkeypatch.setattr(loader, lambda folder, trust_annotator: Always())
     settings = {"task": "sst2_trees", "model": str(encoder), "infuse": "masks", "training.epochs": 2}
     settings["data.dir"] = str(tmp_path)
-    result = cells._finetune(Cell("finetune", None, {}, settings, {"split": "test"}), tmp_path)
+    result = cells._finetune(Cell("finetune", None, {}, settings, {"split": "test"}), tmp_path, tmp_path)
     assert trained == [("sst2_trees", 2, True)]  # which begins where nothing was begun
     on_test = {"test_score": 0.5, "test_accuracy": 0.5}
     assert result["metrics"] == {"score": 0.25, "accuracy": 0.25, **on_test}
@@ -113,7 +113,7 @@ def test_a_fine_tuning_keeps_its_settings_its_checkpoint_and_its_test_split(tmp_
 def test_the_loss_is_that_of_the_model_whose_bleu_stands_beside_it(tmp_path, monkeypatch):
     """Where BLEU chooses the checkpoint, another one may have the lowest loss."""
 
-    def train_translator(recipe, resume):
+    def train_translator(recipe, resume, at_evaluation):
         recipe.output.mkdir(parents=True)
         logged = [
             {"step": 10, "loss": 4.0},
@@ -125,7 +125,7 @@ def test_the_loss_is_that_of_the_model_whose_bleu_stands_beside_it(tmp_path, mon
 
     monkeypatch.setattr("syntaxformer.translation.training.train_translator", train_translator)
     settings = {"data.dir": "corpus", "training.best_by": "bleu"}
-    result = cells._train(Cell("train", "tiny", {}, settings, None), tmp_path)
+    result = cells._train(Cell("train", "tiny", {}, settings, None), tmp_path, tmp_path)
     assert result["metrics"] == {"dev_loss": 3.5}
     assert [point["value"] for point in result["curve"]] == [4.0, 3.0, 3.5]
     assert result["curve"][2]["bleu"] == 7.0
@@ -137,7 +137,7 @@ def test_the_code_is_that_of_when_the_work_began_in_all_attempts(tmp_path, monke
     monkeypatch.setattr(cells, "code_version", lambda: now[0])
 
     def work(outcome):
-        def train(cell, folder):
+        def train(cell, folder, metrics):
             now[0] = next(commits)
             if outcome is None:
                 raise KeyboardInterrupt
@@ -146,7 +146,9 @@ def test_the_code_is_that_of_when_the_work_began_in_all_attempts(tmp_path, monke
         monkeypatch.setattr(cells, "_train", train)
         return cells.run_cell(tmp_path)
 
-    cells.write_cell(Cell("train", "tiny", {}, {}, None), tmp_path, "model")
+    cells.write_cell(
+        Cell("train", "tiny", {}, {}, None), tmp_path, Spec(name="x", verb="train", recipe="tiny")
+    )
     with pytest.raises(KeyboardInterrupt):
         work(None)
     assert work({"metrics": {}})["commit"] == "aaa, bbb+"

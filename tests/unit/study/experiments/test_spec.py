@@ -84,6 +84,8 @@ def test_a_command_reads_back_what_the_settings_are(content, load):
 
 OF_OLDER_VERSIONS = {
     "bai2021_ablation": pytest.raises(ConfigError, match=r"control: expected none.*'permuted\(en\)'"),
+    "pretrained_multi30k": pytest.raises(ConfigError, match=r"tune\.seeds: expected 3 or more"),
+    "pretrained_news": pytest.raises(ConfigError, match=r"tune\.seeds: expected 3 or more"),
     "trial_sst": pytest.raises(ConfigError, match=r"control: expected none.*'other_sentence\(en\)'"),
 }
 """Finished runs had these settings. Their report is written all the same: see experiments/pages.py."""

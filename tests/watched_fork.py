@@ -18,7 +18,9 @@ import torch
 
 from syntaxformer.base.errors import SyntaxformerError
 
-MOST_SECONDS, MOST_BYTES = 10, 2**30
+MOST_SECONDS, MOST_WAITED, MOST_BYTES = 10, 60, 2**30
+"""Of the processor; by the clock, which beside other work says little; and of memory."""
+
 MARK, SECRET = "ran", "secret"
 """What hostile code writes beside the folder, and what lies there and is not the folder's to read."""
 
@@ -53,13 +55,13 @@ def outcome(call: Callable[[], Any], home: Path) -> tuple[str, str, list[str]]:
         finally:
             os._exit(0)
     os.close(written)
-    end, most, raw, faults = time.monotonic() + MOST_SECONDS, _memory(child) + MOST_BYTES, b"", []
+    end, most, raw, faults = time.monotonic() + MOST_WAITED, _memory(child) + MOST_BYTES, b"", []
     while not faults:
         if select.select([answer], [], [], 0.02)[0]:
             if not (read := os.read(answer, 2**16)):
                 break
             raw += read
-        elif time.monotonic() > end:
+        elif _processor_s(child) > MOST_SECONDS or time.monotonic() > end:
             faults = [f"no answer in {MOST_SECONDS} s"]
         elif _memory(child) > most:
             faults = ["more than 1 GB"]
@@ -107,6 +109,11 @@ def _watched(call: Callable[[], Any], home: Path) -> tuple[str, str, list[str], 
     except BaseException as error:
         kind, text = TRACEBACK, f"{type(error).__name__}: {error}"
     return kind, text[:50_000], list(dict.fromkeys(deeds))[:3], _memory("self", "VmHWM") - before
+
+
+def _processor_s(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(process: int | str, field: str = "VmRSS") -> int:

@@ -11,10 +11,13 @@ from sacrebleu import corpus_chrf
 from sacrebleu.metrics import TER
 
 from syntaxformer.study.experiments.cell import HYPOTHESES, run_cell, write_cell
+from syntaxformer.study.experiments.named_tests import unpacked
 from syntaxformer.study.experiments.report import write_report
+from syntaxformer.study.experiments.runner import run_experiment
 from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.study.experiments.store import RunStore
 from syntaxformer.translation.scoring import score_translations
+from syntaxformer.trees import Sentence, write_conllu
 
 pytestmark = pytest.mark.slow
 SETTINGS = {
@@ -75,3 +78,56 @@ def test_the_gallery(digits, gallery, tmp_path, monkeypatch):
     assert "| blank | pos, case, subword |" in text
     assert "7 sentences; chrF" in (tmp_path / "cases.md").read_text()
     assert (tmp_path / "attention_1.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_named_tests_along_a_training_of_a_share(digits, tmp_path):
+    """Gold trees of all lines serve the share; each evaluation and the end are scored line by line."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for split, new in (("train", "train"), ("dev", "dev"), ("test", "unseen")):
+        sides = [(digits.corpus / f"{split}.{side}").read_text().splitlines()[:60] for side in ("en", "de")]
+        for side, lines in zip(("en", "de"), sides, strict=True):
+            (folder / f"{new}.{side}").write_text("".join(f"{line}\n" for line in lines))
+        write_conllu(folder / f"{new}.conllu", [chain(line.split()) for line in sides[0]])
+        rows = ["length", *(str(len(line.split())) for line in sides[0])]
+        (folder / f"{new}.tsv").write_text("".join(f"{row}\n" for row in rows))
+    (tmp_path / "own.py").write_text(
+        "def longer(s, h, r, row): return len(s.split()) > 3 and row['length'] > '3'\n"
+    )
+    content = {
+        "name": "digits", "verb": "train", "recipe": "tiny",
+        "settings": {**SETTINGS, "data.dir": str(folder), "data.fraction": 0.5, "infusion.preset": "paper",
+                     "masks.max_distance": 2, "annotation.annotator": f"conllu:{folder}/{{split}}.conllu",
+                     "decoding.max_length_factor": 0.1},
+        "axes": {"seed": [1, 2]},
+        "tests": {"unseen": {"src": str(folder / "unseen.en"), "ref": str(folder / "unseen.de"), "along": True,
+                             "columns": str(folder / "unseen.tsv"), "metrics": ["exact_match", "bleu", "own.py:longer"]}},
+        "report": {"metrics": ["unseen_longer_last"], "by": {"unseen_longer": "length"}},
+    }  # fmt: skip
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    spec, store = load_spec(path), RunStore(tmp_path / "store")
+    assert run_experiment(spec, store, only={"seed": {"1"}}) == {"done": 1}
+    (run,) = [run for run in store.runs().values() if run.state == "done"]
+    lengths = [len(line.split()) for line in (folder / "unseen.en").read_text().splitlines()]
+    share = sum(length > 3 for length in lengths) / len(lengths)
+    assert run.metrics["unseen_longer"] == run.metrics["unseen_longer_last"] == pytest.approx(share, abs=1e-6)
+    assert list(run.result["along"]) == ["3", "6"]
+    assert set(run.result["along"]["3"]) == {"unseen_exact_match", "unseen_bleu", "unseen_longer"}
+    assert unpacked(run.result["lines"]["unseen_longer"]) == [length > 3 for length in lengths]
+    table = run.result["by_column"]["unseen_longer"]["length"]
+    assert {int(value): mean for value, (mean, _) in table.items()} == {n: float(n > 3) for n in set(lengths)}
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert f"| 1 of 2 | {share:.2f} |" in text
+    assert (tmp_path / "report" / "along_unseen_longer.png").exists()
+
+
+def chain(words):
+    """A sentence whose words hang on the ones before them."""
+    return Sentence.from_words(
+        words,
+        upos=("NUM",) * len(words),
+        governors=tuple(range(-1, len(words) - 1)),
+        deprels=("root", *["dep"] * (len(words) - 1)),
+        constituency=f"(S {' '.join(f'(CD {word})' for word in words)})",
+    )

@@ -98,14 +98,19 @@ class SpacedWords(Annotator):
             yield Sentence(line, tuple(given_words(line)), tuple(spans_of_given_words(line)))
 
 
-def annotator_for(annotator: Annotator, split: str) -> Annotator:
+def annotator_for(annotator: Annotator, split: str, rows: Sequence[int] | None = None) -> Annotator:
     """Return the annotator of a split: its own if each split has a parsed file, or else the same for all.
+
+    Of a text that is not all of its file, `rows` are the numbers of its lines there, from 0 and ascending; a
+    parsed file gives the sentences of the same numbers.
 
     Raises:
         DataError: The file of the split is missing.
     """
-    choose = cast("Callable[[str], Annotator] | None", getattr(annotator, "for_split", None))
-    return annotator if choose is None else choose(split)
+    choose = cast(
+        "Callable[[str, Sequence[int] | None], Annotator] | None", getattr(annotator, "for_split", None)
+    )
+    return annotator if choose is None else choose(split, rows)
 
 
 def check_lines(lines: object, what: str = "lines") -> None:

@@ -66,9 +66,9 @@ class Control(Annotator):
         """Return the same control of another annotator."""
         return Control(annotator, self.kind, self.seed)
 
-    def for_split(self, split: str) -> Annotator:
+    def for_split(self, split: str, rows: Sequence[int] | None = None) -> Annotator:
         """Return the same for one split; see `annotator_for`."""
-        return self.around(annotator_for(self.annotator, split))
+        return self.around(annotator_for(self.annotator, split, rows))
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line; `other_sentence` reads `LINES_PER_POOL` lines at a time."""

@@ -229,9 +229,9 @@ class WithPhrases(Annotator):
         self.version = annotator.version + _PHRASES_VERSION
         self.provides = annotator.provides | {"constituency"}
 
-    def for_split(self, split: str) -> Annotator:
+    def for_split(self, split: str, rows: Sequence[int] | None = None) -> Annotator:
         """Return the same for one split; see `annotator_for`."""
-        return WithPhrases(annotator_for(self.annotator, split))
+        return WithPhrases(annotator_for(self.annotator, split, rows))
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line; the conversion itself runs in this process."""
@@ -258,9 +258,9 @@ class WordsAsGiven(Annotator):
         self.name, self.provides = annotator.name, annotator.provides
         self.version = f"{annotator.version}+words"  # a cache must tell the two apart
 
-    def for_split(self, split: str) -> Annotator:
+    def for_split(self, split: str, rows: Sequence[int] | None = None) -> Annotator:
         """Return the same for one split; see `annotator_for`."""
-        return WordsAsGiven(annotator_for(self.annotator, split))
+        return WordsAsGiven(annotator_for(self.annotator, split, rows))
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line."""

@@ -398,7 +398,9 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     annotator = load_for(annotator_name(needed, _wanted(config, data, needed)) or named, needed)
     # Each split has its own annotator if it has its own parses (`conllu:parsed/{split}.conllu`).
     parser = annotator if needed else None
-    chosen = [parser and annotator_for(parser, texts.name) for texts in (data.train, data.dev)]
+    chosen = [
+        parser and annotator_for(parser, texts.name, texts.text_rows) for texts in (data.train, data.dev)
+    ]
     train, dev = (
         annotate_examples(texts.examples, of_split, use_trees, config.data.cache, config.annotation.processes)
         for texts, of_split in zip((data.train, data.dev), chosen, strict=True)

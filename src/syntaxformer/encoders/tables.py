@@ -104,15 +104,27 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TextSet:
-    """The examples of one split; `left_out` counts the rows that became none, by reason."""
+    """The examples of one split; `left_out` counts the rows that became none, by reason.
+
+    `rows` are the numbers of these examples among all of the split; None if they are all.
+    """
 
     name: str
     source: str
     examples: Sequence[TextExample]
     left_out: dict[str, int] = field(default_factory=dict)
+    rows: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @property
+    def text_rows(self) -> Sequence[int] | None:
+        """The numbers of these texts among all of the split, in order; None if they are all."""
+        if self.rows is None:
+            return None
+        n_texts = len(self.examples[0].texts)
+        return [row * n_texts + number for row in self.rows for number in range(n_texts)]
 
     @property
     def has_trees(self) -> bool:
@@ -129,7 +141,9 @@ class TextSet:
         lines = sorted({example.line for example in self.examples})[:n_rows]
         order = np.random.default_rng(FRACTION_SEED).permutation(len(lines))
         chosen = {lines[row] for row in order[: max(1, round(len(lines) * share))].tolist()}
-        return replace(self, examples=[example for example in self.examples if example.line in chosen])
+        rows = [row for row, example in enumerate(self.examples) if example.line in chosen]
+        is_all = len(rows) == len(self)
+        return self if is_all else replace(self, examples=[self.examples[row] for row in rows], rows=rows)
 
 
 def as_line(cell: Any) -> str:

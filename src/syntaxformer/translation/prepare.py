@@ -250,7 +250,7 @@ class AnnotatedChunks(Sequence[WordColumns]):
     def _corpus(self) -> AnnotatedCorpus:
         from syntaxformer.annotate import annotate_cached, annotator_for
 
-        annotator = annotator_for(self.annotator, self.split)
+        annotator = annotator_for(self.annotator, self.split, self.text.rows)
         return annotate_cached(
             self.text.src, annotator, self.config.cache, n_processes=self.processes, progress=True
         )

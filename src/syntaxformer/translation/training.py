@@ -265,7 +265,7 @@ def _bleu_of(
     encoder = replace(data.encoder, syntax=data.info.syntax)  # without what is only learned
     annotator = data.annotator if encoder.needs_words else None
     if annotator is not None:  # `prepare` has put the annotation of these lines into the cache
-        annotator = annotator_for(annotator, corpus.dev)
+        annotator = annotator_for(annotator, corpus.dev, text.rows)
         annotator = AnnotatedInOrder(annotate_cached(lines, annotator, corpus.cache))
     translator = Translator(model.eval(), encoder, clean, annotator).to(language)
     user_factors = {

@@ -190,3 +190,18 @@ def test_equal_lines_keep_their_own_parses(tmp_path):
     assert tags == ["NOUN", "VERB", "X"]
     with pytest.raises(DataError, match=r"^annotation: expected its lines in their order, got 'it flies'\.$"):
         known.annotate(["it flies"])
+
+
+def test_a_share_of_a_text_takes_the_sentences_of_the_same_numbers(conllu, tmp_path):
+    """Also inside a control, and with a file for each split; a file of the share alone is read in order."""
+    dog = Sentence.from_words(["a", "dog"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))
+    write_conllu(tmp_path / "train.conllu", [CAT, ZUM, dog])
+    splits, lines = f"conllu:{tmp_path}/{{split}}.conllu", ["the cat", "a dog"]
+    for name in (splits, f"conllu:{tmp_path}/train.conllu", f"random_tree({splits})"):
+        annotator = load_annotator(name)
+        share = annotator_for(annotator, "train", [0, 2])
+        assert [sentence.words for sentence in share.annotate(lines)] == [CAT.words, dog.words]
+        assert share.version != annotator_for(annotator, "train").version  # another text for the cache
+    with pytest.raises(DataError, match="expected 'a' at character 0"):
+        annotator_for(annotator, "train", [1, 2]).annotate(["zum", "the cat"])
+    assert len(annotator_for(conllu, "train", [4, 5, 9]).annotate(["the cat", "zum", "the cat"])) == 3

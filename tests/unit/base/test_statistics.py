@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from syntaxformer.base.statistics import (
     compare_rows,
     detectable_effect,
     difference_in_words,
+    holm,
     mcnemar_p,
     paired_t_test,
     seed_interval,
+    sign_test_p,
     spread,
 )
 
@@ -189,3 +192,28 @@ def test_bootstrap_of_rows_by_a_plain_loop():
     assert gain.mean == pytest.approx(sum(measured) / 2)
     _, half = bootstrap_rows(share, gold.tolist(), pairs, n_samples=97, weights=(-0.5, 0.5))
     assert (2 * half.low, 2 * half.high) == pytest.approx((gain.low, gain.high))
+
+
+def test_the_exact_permutation_test_by_all_signs():
+    differences = [3.0, 1.0, 0.5, -0.5]
+    sums = [
+        sum(s * d for s, d in zip(signs, differences, strict=True)) for signs in product((1, -1), repeat=4)
+    ]
+    for direction, extreme in [
+        ("greater", [total >= 4 for total in sums]),
+        ("less", [total <= 4 for total in sums]),
+        ("either", [abs(total) >= 4 for total in sums]),
+    ]:
+        assert sign_test_p(differences, direction) == np.mean(extreme)
+    assert sign_test_p([1.0] * 20, "greater") == 2**-20
+    assert sign_test_p([0.1] * 3, "either") == 0.25  # sums that differ by rounding are equal
+    assert math.isnan(sign_test_p([]))
+
+
+def test_holms_correction_by_hand():
+    corrected = holm([0.01, 0.04, math.nan, 0.03, 0.9])
+    assert corrected[0] == pytest.approx(0.05)  # 5 tests
+    assert corrected[3] == pytest.approx(0.12)  # 4 are left
+    assert corrected[1] == pytest.approx(0.12)  # 3 · 0.04 = 0.12, no less than the one before
+    assert corrected[4] == 1
+    assert math.isnan(corrected[2])

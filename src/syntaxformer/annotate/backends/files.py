@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import glob
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import SPLIT, Annotator, blank_sentence, short_hash
+import numpy as np
+
+from syntaxformer.annotate.annotator import SPLIT, Annotator, annotator_for, blank_sentence, short_hash
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
@@ -47,10 +50,27 @@ class PreparsedAnnotator(Annotator):
         self.version = f"{short_hash(path)}{_VERSION}"
         self._read = read
         self._respelled = respelled
+        self._rows: Sequence[int] | None = None
         first = list(islice((sentence for sentence in read(path) if sentence.words), _FIRST_SENTENCES))
         self.provides = frozenset(
             column for column in COLUMNS if any(getattr(sentence, column) is not None for sentence in first)
         )
+
+    def for_split(self, split: str, rows: Sequence[int] | None = None) -> Annotator:
+        """The same file for all splits; with rows, the sentences of these numbers unless it has no others."""
+        if rows is None:
+            return self
+        of_rows = copy(self)
+        of_rows.version += f"+{hashlib.sha256(np.asarray(rows, np.int64).tobytes()).hexdigest()[:12]}"
+        of_rows._rows = rows
+        return of_rows
+
+    def _sentences(self) -> Iterator[Sentence]:
+        rows = self._rows
+        if rows is None or sum(1 for _ in self._read(self.path)) <= len(rows):  # a parse of these lines alone
+            return self._read(self.path)
+        chosen = set(rows)
+        return (sentence for row, sentence in enumerate(self._read(self.path)) if row in chosen)
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield the n-th sentence for the n-th line, with its offsets in that line.
@@ -61,7 +81,7 @@ class PreparsedAnnotator(Annotator):
             TreeError: The file is malformed; the message names the line.
         """
         del n_processes
-        sentences = self._read(self.path)
+        sentences = self._sentences()
         waiting = next(sentences, None)
         number = 0
         for number, line in enumerate(lines, 1):
@@ -138,8 +158,8 @@ class SplitAnnotator(Annotator):
         hashes = "\n".join(f"{file}:{short_hash(Path(file))}" for file in files if Path(file).is_file())
         self.version = hashlib.sha256(hashes.encode()).hexdigest()[:12]
 
-    def for_split(self, split: str) -> Annotator:
-        """Return the annotator of one split.
+    def for_split(self, split: str, rows: Sequence[int] | None = None) -> Annotator:
+        """Return the annotator of one split; see `annotator_for`.
 
         Raises:
             DataError: Its file is missing or cannot be read.
@@ -147,7 +167,7 @@ class SplitAnnotator(Annotator):
         path = self.path.replace(SPLIT, split)
         if not Path(path).is_file():
             raise DataError(f"expected the parsed file of the split {split!r}, found none.", path)
-        return self._load(path)
+        return annotator_for(self._load(path), split, rows)
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Refuse, since nothing says which file to read.

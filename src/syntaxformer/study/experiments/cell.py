@@ -16,7 +16,8 @@ from filelock import FileLock
 from pydantic import BaseModel
 
 from syntaxformer import __version__
-from syntaxformer.annotate.annotator import SPLIT
+from syntaxformer.annotate.annotator import SPLIT, annotator_for
+from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.base.config import corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, write_text
@@ -235,7 +236,9 @@ def _train(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
     on_test = _translate(cell, folder, result) if "src" in (cell.test or {}) else {}
     result["metrics"] = {**on_test, **on_dev}
     if along.exists():
-        result["along"] = read_json(along)
+        steps = sorted((int(step), scores) for step, scores in read_json(along).items())
+        result["along"] = {str(step): scores for step, scores in steps}
+        result["metrics"] |= {f"{metric}_last": value for metric, value in steps[-1][1].items()}
     if tests:
         translator = Translator.load(model, trust_annotator=True)
         for name, test in tests.items():
@@ -418,23 +421,39 @@ def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
         if "task" in spec.settings and spec.report.metrics:
             chosen["report.metrics"] = spec.report.metrics[0]
         for key, metric in chosen.items():
-            if metric.removeprefix("test_") not in known:
+            if metric.removeprefix("test_") not in known and metric not in spec.test_metrics():
                 yield f"{key}: expected a metric of {config.task}, {', '.join(known)}, got {metric}."
         return
     if judged is not None and judged.metric == "dev_bleu" and config.training.best_by == "loss":
         yield f"{key}: expected dev_loss with training.best_by loss, got dev_bleu."
-    if (test := spec.test) is None:
-        return
-    factors = [name for name, _ in config.width_plan().factors]
-    if missing := [name for name in factors if name in config.data.factor_files and name not in test.factors]:
-        yield f"test.factors: expected a file for each factor of your own, got none for {', '.join(missing)}."
-    annotator = config.annotation.annotator or ""
-    if not factors and not config.syntax_inputs(training=False).needs:
-        return
-    if test.annotator is None and SPLIT in annotator:
-        yield f"test.annotator: expected one for the test text as well as {annotator}, got none."
-    if test.annotator not in (None, annotator) and not config.annotation.force:
-        choose_annotator(test.annotator, language_of_side(config.data, config.data.src), "test.annotator")
+    factors, annotator = [name for name, _ in config.width_plan().factors], config.annotation.annotator or ""
+    reads_words = bool(factors or config.syntax_inputs(training=False).needs)
+    tests: dict[str, Any] = {"test": spec.test} if spec.test else {}
+    for key, test in (tests | {f"tests.{name}": test for name, test in spec.tests.items()}).items():
+        own = [name for name in factors if name in config.data.factor_files and name not in test.factors]
+        if own:
+            names = ", ".join(own)
+            yield f"{key}.factors: expected a file for each factor of your own, got none for {names}."
+        if not reads_words:
+            continue
+        if test.annotator is None and SPLIT in annotator:
+            if isinstance(test, NamedTest):
+                _parsed_file(annotator, key.removeprefix("tests."))
+            else:
+                yield f"{key}.annotator: expected one for the test text as well as {annotator}, got none."
+        if test.annotator not in (None, annotator) and not config.annotation.force:
+            language = language_of_side(config.data, config.data.src)
+            choose_annotator(test.annotator, language, f"{key}.annotator")
+
+
+@lru_cache(maxsize=64)  # the cells of an experiment are checked one by one
+def _parsed_file(annotator: str, name: str) -> None:
+    """Check that an annotator with a file for each split has one for a named test.
+
+    Raises:
+        DataError: It has none.
+    """
+    annotator_for(load_annotator(annotator), name)
 
 
 def _line_problems(test: ScoredText) -> Iterator[str]:

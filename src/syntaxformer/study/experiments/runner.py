@@ -305,9 +305,11 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
             with suppress(ConfigError, DataError):  # the recipe of an older run may be gone
                 work += amount(run.result.get("recipe") or recipe_settings(resolve(run.cell)))
                 seconds += run.seconds
-    if not work:
-        return spec.seconds
     whole = replace(cell, settings={**spec.searched, **cell.settings})
+    if not work:
+        if spec.seconds is None or cell.verb == "train":  # whose updates do not depend on the share
+            return spec.seconds
+        return spec.seconds * recipe_settings(resolve(whole))["data.fraction"]
     return amount(recipe_settings(resolve(whole))) * seconds / work
 
 

@@ -92,7 +92,10 @@ class NamedTest(Section):
         "accuracy and the task's metrics; or your own function, FILE.py:NAME, whose file lies beside the "
         "experiment and which is called with source, hypothesis, reference and the columns of the line",
     )
-    along: bool = Field(default=False, description="train: score each evaluation during training, too")
+    along: bool = Field(
+        default=False,
+        description="train: score at each evaluation of the training, too; the last is METRIC_last",
+    )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> NamedTest:
@@ -370,7 +373,7 @@ class Spec(Section):
         default="model", description="what is kept of a run: all with checkpoints, the model, or only scores"
     )
     seconds: float | None = Field(
-        default=None, gt=0, description="your estimate of a run's time, used until one has finished"
+        default=None, gt=0, description="your estimate of a run's time, of a fine-tuning with all rows, used until one has finished"
     )
     report: ReportConfig = ReportConfig()
     _chosen: dict[str, Settings] = PrivateAttr(default_factory=dict)
@@ -552,10 +555,11 @@ class Spec(Section):
         return [*names, *of_split, *self.test_metrics()]
 
     def test_metrics(self) -> list[str]:
-        """NAME_METRIC of all named tests."""
-        return [
-            f"{name}_{metric_name(metric)}" for name, test in self.tests.items() for metric in test.metrics
+        """NAME_METRIC of all named tests; NAME_METRIC_last, after the last update, of those scored along."""
+        names = [
+            (f"{name}_{metric_name(m)}", test) for name, test in self.tests.items() for m in test.metrics
         ]
+        return [*(name for name, _ in names), *(f"{name}_last" for name, test in names if test.along)]
 
     def _infusion_axes(self) -> list[str]:
         return [axis for axis in INFUSIONS if isinstance(self.axes.get(axis), list)]

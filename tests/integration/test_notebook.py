@@ -21,7 +21,7 @@ def cells(name):
     return json.loads((DOCS / name).read_text("utf-8"))["cells"]
 
 
-@pytest.mark.parametrize(("name", "n_code"), [("translator.ipynb", 9), ("trainer.ipynb", 6)])
+@pytest.mark.parametrize(("name", "n_code"), [("translator.ipynb", 9), ("trainer.ipynb", 6), ("research.ipynb", 7)])
 def test_they_have_few_cells_and_no_outputs(name, n_code):
     assert len(cells(name)) == n_code + 1
     code = [cell for cell in cells(name) if cell["cell_type"] == "code"]
@@ -49,6 +49,15 @@ def test_the_translator_runs(tmp_path):
     assert "chrF2" in printed
     assert "| infused | sum_then_concat |" in printed
     assert (tmp_path / "notebook" / "elsewhere" / "model.safetensors").is_file()
+
+
+@LONG
+@pytest.mark.timeout(900)
+def test_a_researchers_day_ends_with_a_report(tmp_path):
+    printed = run_cells("research.ipynb", tmp_path)
+    assert "planned: the right noun matters, hard_right_verb: deviation 0.20 as planned" in printed
+    assert "| the right noun matters | hard_right_verb | greater | 3 |" in printed
+    assert (tmp_path / "research" / "report" / "hard_right_verb_by_position.png").is_file()
 
 
 @LONG

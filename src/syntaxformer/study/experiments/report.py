@@ -399,7 +399,9 @@ def _reading(spec: Spec, metrics: Sequence[str], differences: Sequence[Differenc
         if any(gain and gain.p_sentences for gain in differences):
             split = "test" if metrics[0].startswith("test_") else "dev"
             by, outputs = f"over examples of {split}", "predictions"
-            if spec.verb == "train":
+            if metrics[0] in spec.test_metrics():
+                by, outputs = "over lines of the test", "values"
+            elif spec.verb == "train":
                 by, outputs = "of BLEU by sacreBLEU, nearly one-sided", "translations"
             sentences += [f"p (sentences) is from a paired bootstrap {by}, run for each seed"]
             sentences += [f"The largest p is shown, if all seeds have {outputs} and differ in one direction"]

@@ -21,7 +21,9 @@ def cells(name):
     return json.loads((DOCS / name).read_text("utf-8"))["cells"]
 
 
-@pytest.mark.parametrize(("name", "n_code"), [("translator.ipynb", 9), ("trainer.ipynb", 6), ("research.ipynb", 7)])
+@pytest.mark.parametrize(
+    ("name", "n_code"), [("translator.ipynb", 9), ("trainer.ipynb", 6), ("research.ipynb", 7)]
+)
 def test_they_have_few_cells_and_no_outputs(name, n_code):
     assert len(cells(name)) == n_code + 1
     code = [cell for cell in cells(name) if cell["cell_type"] == "code"]

@@ -373,7 +373,9 @@ class Spec(Section):
         default="model", description="what is kept of a run: all with checkpoints, the model, or only scores"
     )
     seconds: float | None = Field(
-        default=None, gt=0, description="your estimate of a run's time, of a fine-tuning with all rows, used until one has finished"
+        default=None,
+        gt=0,
+        description="your estimate of a run's time (with all rows), used until one has finished",
     )
     report: ReportConfig = ReportConfig()
     _chosen: dict[str, Settings] = PrivateAttr(default_factory=dict)

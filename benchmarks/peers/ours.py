@@ -159,19 +159,17 @@ def force_pytorch(decoder: Any, steps: int, calls: list[int]) -> None:
 
 def force_ctranslate2(decoder: Any, steps: int, lengths: set[int]) -> None:
     """forced: min_decoding_length = max_decoding_length = STEPS; every output's length is held."""
-    translate, pieces = decoder.network.translate_batch, decoder._pieces
+    translate = decoder.network.translate_batch
 
     class Network:
         num_translators = decoder.network.num_translators
 
-        def translate_batch(self, tokens: Any, **named: Any) -> Any:
-            return translate(tokens, **named | {"min_decoding_length": steps, "max_decoding_length": steps})
+        def translate_batch(self, *tokens: Any, **named: Any) -> Any:
+            results = translate(*tokens, **named | {"min_decoding_length": steps, "max_decoding_length": steps})
+            lengths.update(len(result.hypotheses[0]) for result in results)
+            return results
 
-    def held(names: Any) -> Any:
-        lengths.add(len(names))
-        return pieces(names)
-
-    decoder.network, decoder._pieces = Network(), held
+    decoder.network = Network()
 
 
 def translate(a: argparse.Namespace) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,7 +25,15 @@ from syntaxformer.annotate.annotator import annotator_for
 from syntaxformer.annotate.registry import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json
+from syntaxformer.base.files import (
+    BAD_ROWS,
+    HELD_OUT,
+    MANIFEST,
+    TRAINED_ON,
+    read_json,
+    verify_manifest,
+    write_json,
+)
 from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_texts, split_name
 from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.classifier import (
@@ -94,11 +103,14 @@ class _Inputs:
         }
 
 
-def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
+def finetune(
+    config: FinetuneConfig, resume: bool = False, overwrite: bool = False, data: FinetuneData | None = None
+) -> Path:
     """Fine-tune a checkpoint, write a model folder and return it.
 
     `resume` continues from the last complete checkpoint of an interrupted run, or begins where nothing was
-    begun; `overwrite` deletes an older run in the output folder.
+    begun; `overwrite` deletes an older run in the output folder. `data` are what `read_finetune_data` read
+    with these settings, if that was done before.
 
     Raises:
         ConfigError: The output folder holds another run, the checkpoint cannot be read or infused, a file is
@@ -112,7 +124,7 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
             _log.info("%s: already finished", config.output)
             return config.output
         with run.team.main_process_first():  # the other processes then find the parses in the cache
-            inputs = _prepare(config)
+            inputs = _prepare(config, data or read_finetune_data(config))
         _log.info("%s", _describe(config, inputs, _build(config, inputs)))
         if config.infusion.warning is not None:
             _log.warning("%s", config.infusion.warning)
@@ -126,7 +138,10 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
 
 
 def finetune_seeds(
-    configs: Sequence[FinetuneConfig], resume: bool = False, overwrite: bool = False
+    configs: Sequence[FinetuneConfig],
+    resume: bool = False,
+    overwrite: bool = False,
+    data: FinetuneData | None = None,
 ) -> dict[str, Any]:
     """Fine-tune with settings that differ in seed and output, and write `seeds.json` beside the folders.
 
@@ -140,7 +155,7 @@ def finetune_seeds(
     for config in configs:
         check_run(config, resume, overwrite)  # before the first one is trained for hours
     for config in configs:
-        folder = finetune(config, resume, overwrite)
+        folder = finetune(config, resume, overwrite, data)
         runs[str(config.seed)] = {"model": str(folder), "dev": read_json(folder / RUN)["dev"]}
     names = next(iter(runs.values()))["dev"]
     spreads = {name: spread([run["dev"][name] for run in runs.values()]).as_dict() for name in names}
@@ -162,6 +177,14 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
         same_data(hashes, before)
     run.open()
     keep_annotator(inputs.info.annotator and run.settings.annotation.annotator, run.settings.output)
+    if bad := inputs.data.bad_rows:
+        rows = [
+            (str(of_file.source), str(row.number), problem, json.dumps(row.cells, default=str))
+            for of_file in bad
+            for row, problem in of_file.rows
+        ]
+        _write_csv(run.settings.output / BAD_ROWS, [("file", "line", "reason", "row"), *rows])
+        _log.warning("%s: left out %d rows that cannot be used", run.settings.output / BAD_ROWS, len(rows))
     _discard_lost_trials(stored.parent)
     write_json(stored, inputs.sha256)
 
@@ -304,11 +327,14 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, An
 def _write_rows(folder: Path, data: FinetuneData) -> None:
     """Write the rows that were held out, and fingerprints of those that were trained on."""
     if data.held_out:
-        with (folder / HELD_OUT).open("w", encoding="utf-8", newline="") as file:
-            rows = (map(for_spreadsheet, row) for row in data.held_out)
-            csv.writer(file, lineterminator="\n").writerows(rows)
+        _write_csv(folder / HELD_OUT, data.held_out)
     lines = (f"{fingerprint}\n" for fingerprint in sorted({*fingerprints(data.train.examples)}))
     (folder / TRAINED_ON).write_text("".join(lines), "utf-8")
+
+
+def _write_csv(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(map(for_spreadsheet, row) for row in rows)
 
 
 CLOSED = 0.05
@@ -381,11 +407,10 @@ def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str])
     return named or choose_annotator(None, texts, key, f"{key}=en if they are English")
 
 
-def _prepare(config: FinetuneConfig) -> _Inputs:
-    """Read, parse and measure the data; this writes only to the annotation cache."""
+def _prepare(config: FinetuneConfig, data: FinetuneData) -> _Inputs:
+    """Parse and measure the data; this writes only to the annotation cache."""
     longest = config.training.max_length
     tokenizer = load_tokenizer(config.model, longest)
-    data = read_finetune_data(config)
     task_type = data.task.task_type.for_head(config.head, lambda: has_decoder(config.model), tokenizer)
     labels = [example.label for example in data.train.examples]
     task_type, metrics = task_type.fit(labels), _metrics(data.task, task_type, config.training.best_by)

@@ -14,6 +14,7 @@ from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.multi_output_tasks import SeveralScores
 from syntaxformer.encoders.tables import (
+    BadRows,
     TextExample,
     TextSet,
     csv_quoted,
@@ -154,7 +155,7 @@ def _official_table(task: Task, source: str) -> TextSet | None:
     binding = bind_columns(task, table.columns, source, labelled=False)
     unlabelled = binding.task_type.blanks(task.no_label)
     binding = replace(binding, no_label=(), unlabelled=unlabelled)
-    return examples_from_rows(table.rows, binding, "texts", source)
+    return examples_from_rows(table.rows, binding, "texts", BadRows(source))
 
 
 def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExample:

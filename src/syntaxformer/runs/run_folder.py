@@ -27,6 +27,7 @@ from transformers.utils import logging as hf_logging
 from syntaxformer.base.config import flat_settings, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import (
+    BAD_ROWS,
     CARD,
     HELD_OUT,
     KEPT,
@@ -57,7 +58,7 @@ OWN = (
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD, "data_report.json"),
-    *(HELD_OUT, TRAINED_ON),
+    *(HELD_OUT, TRAINED_ON, BAD_ROWS),
     *("checkpoints", "logs", "cache", "lora", KEPT, LOCK, f".*{PARTIAL}"),
 )
 """Files that a run writes, which `--overwrite` may delete."""

@@ -110,7 +110,9 @@ def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path, messages):
     ]  # as given
     bad = file("bad.conll", "the _ O\ncat _ B-TREE\n")
     assert read_texts_for(tagger.classifier.info, str(bad)).examples[0].label == ("O", "B-TREE")
-    assert messages.text.count("bad.conll: labels that training did not have count as missed: 'B-TREE' (1)") == 1
+    assert (
+        messages.text.count("bad.conll: labels that training did not have count as missed: 'B-TREE' (1)") == 1
+    )
 
 
 @pytest.mark.parametrize(

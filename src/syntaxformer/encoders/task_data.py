@@ -789,7 +789,7 @@ def _read_words(
         DataError: Rows have too few or too many cells, a tag is missing, or unknown in training, or nothing
             is there.
     """
-    if has_lists(path):
+    if table_format(path) == "csv" or has_lists(path, columns.text):
         sentences, columns = _listed_words(task_type.labels, path, columns, labelled, bad)
     else:
         sentences, columns = _conll_words(path, columns, labelled, bad)
@@ -825,12 +825,17 @@ def _read_words(
     return _text_set(examples, {}, name, bad), columns, task_type
 
 
-def has_lists(path: Source) -> bool:
+def _header(path: Source) -> set[str]:
+    """The cells of line 1, as far as they can be told before it is known how the file is read."""
+    return {cell.strip(' "') for cell in re.split("[\t,]", next(iter(read_lines(str(path))), ""))}
+
+
+def has_lists(path: Source, column: str | None = None) -> bool:
     """Whether words and tags stand in lists in the cells of a table, and not in CoNLL columns."""
-    if (table_kind := table_format(path)) != "tsv":
-        return table_kind != "tsv"
-    first, second = [*islice(read_lines(path), 2), "", ""][:2]
-    return bool({*_WORDS} & {*first.split("\t")}) and '["' in second.replace('""', '"')
+    if holds_objects(path):
+        return True
+    second = next(islice(read_lines(str(path)), 1, None), "")
+    return bool({column, *_WORDS} & _header(path)) and "[" in second
 
 
 def _listed_words(
@@ -949,7 +954,8 @@ def _read_questions(path: Source, name: str, labelled: bool, bad: BadRows) -> Te
             raise ValueError(shown) from error
         examples[index] = TextExample(texts, label, (), index, question.get("paragraph", row.number))
 
-    rows = read_table(path, quoted=csv_quoted(path)[0]).rows if has_questions(path) else _squad_rows(path)
+    is_table = table_format(path) == "csv" or has_questions(path)
+    rows = read_table(path, quoted=csv_quoted(path)[0]).rows if is_table else _squad_rows(path)
     for _ in bad.whole(rows, read):
         pass
     return _text_set(list(examples.values()), {}, name, bad)
@@ -959,8 +965,7 @@ def has_questions(path: Source) -> bool:
     """Whether questions stand in the rows of a table, and not in a document of JSON."""
     if holds_objects(path):
         return Path(without_packing(str(path))).suffix.lower() != ".json"
-    first = next(iter(read_lines(str(path))), "")
-    return table_format(path) == "csv" or {"question", "context"} <= {*first.split("\t")}
+    return {"question", "context"} <= _header(path)
 
 
 def _squad_rows(path: Any) -> Iterator[Row]:

@@ -45,7 +45,11 @@ class FinetuneTraining(RunTraining):
         default=32,
         ge=1,
         le=2**16,
-        description="examples in an update, over all processes together (Sundararaman et al. 2019: 32)",
+        description="examples in a batch, over all processes together (Sundararaman et al. 2019: 32)",
+    )
+    accumulate: int = Field(default=1, ge=1, le=2**16, description="batches of each update, with their mean")
+    average: int = Field(
+        default=1, ge=1, description="average so many checkpoints near the best one, if that is no worse"
     )
     learning_rate: Annotated[float, Field(allow_inf_nan=True)] | Literal["auto"] = Field(
         default=5e-5,

@@ -9,7 +9,7 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -54,6 +54,7 @@ from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed
 from syntaxformer.nn import Dropout
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
+    average_weights,
     complete_checkpoints,
     last_with_its_best,
     load_tensors,
@@ -193,10 +194,16 @@ def _discard_lost_trials(checkpoints: Path) -> None:
     """Discard the results of learning rates whose best checkpoint is lost; they are trained again."""
     for record in sorted(checkpoints.glob(f"*/{TRIAL}")):
         try:
-            verify_manifest(record.parent / read_json(record)["checkpoint"])
+            for checkpoint in _checkpoints(record.parent, read_json(record)):
+                verify_manifest(checkpoint)
         except CheckpointError as error:
             _log.warning("training learning rate %s again: %s", record.parent.name, error)
             record.unlink()
+
+
+def _checkpoints(folder: Path, trial: Mapping[str, Any]) -> list[Path]:
+    """The checkpoints whose mean is the result of a learning rate; most often one."""
+    return [folder / name for name in trial.get("averaged", [trial["checkpoint"]])]
 
 
 def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
@@ -230,6 +237,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
         evaluate_dev,
         folder,
         inputs.class_weights and [*inputs.class_weights.values()],
+        inputs.info,
     )
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
@@ -240,6 +248,10 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
     ]
     result = {"learning_rate": rate, "score": float(state.best_metric or 0.0), "epochs": epochs}
     result["checkpoint"] = f"checkpoint-{state.best_global_step}"
+    if config.training.average > 1:
+        best, chosen, scores = trainer.best_checkpoints()
+        averaged = [path.name for path in chosen]
+        result |= {"score": scores["score"], "checkpoint": best.name, "averaged": averaged}
     if trainer.is_world_process_zero():
         write_json(folder / TRIAL, result)
     return result
@@ -289,10 +301,12 @@ def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], 
 def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, Any]]) -> None:
     """Take the weights of the best epoch of all trials, score them in fp32 as `predict` does, and write."""
     config, best = run.settings, max(trials, key=lambda trial: trial["score"])
-    checkpoint = config.output / "checkpoints" / f"{best['learning_rate']:g}" / best["checkpoint"]
-    verify_manifest(checkpoint)
+    chosen = _checkpoints(config.output / "checkpoints" / f"{best['learning_rate']:g}", best)
+    for checkpoint in chosen:
+        verify_manifest(checkpoint)
     model = _build(config, inputs)
-    load_weights(model, load_tensors(checkpoint / WEIGHTS), checkpoint)
+    weights = average_weights(chosen) if len(chosen) > 1 else load_tensors(chosen[0] / WEIGHTS)
+    load_weights(model, weights, chosen[0])
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     (scores, of_dev), gates = _scores(model, inputs), _open_gates(model)
     report, missed = _report(inputs, trials, best, scores) | of_dev, of_dev["never_predicted"]
@@ -518,6 +532,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
         class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
+        info: The record of the task; with it and the collator, a checkpoint is loaded like a finished model.
     """
 
     def __init__(
@@ -531,17 +546,20 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
         class_weights: Sequence[float] | None = None,
+        info: ClassifierInfo | None = None,
     ) -> None:
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
-        n_updates = len(batches) * training.epochs
+        n_updates = -(-len(batches) // training.accumulate) * training.epochs
+        self.collate, self.info = collate, info
         arguments = run_arguments(
             training,
             folder,
             seed,
             num_train_epochs=training.epochs,
             per_device_train_batch_size=training.batch_size,
+            gradient_accumulation_steps=training.accumulate,
             learning_rate=learning_rate,
             eval_strategy="epoch",
             save_strategy="epoch",
@@ -561,6 +579,14 @@ class FinetuneTrainer(RunTrainer, Trainer):
             train_dataset=train,
             eval_dataset=[],
         )
+        if training.accumulate > 1:  # hosts differ in how they use a number of items: take their means
+            self.model_accepts_loss_kwargs = False
+
+    def save_beside(self, folder: Path) -> None:
+        """Write the collator and the record of the task."""
+        if self.info is not None:
+            self.collate.save_pretrained(folder)
+            (folder / CLASSIFIER).write_text(self.info.model_dump_json(indent=1), "utf-8")
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of similar length; the processes share each batch."""

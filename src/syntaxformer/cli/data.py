@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -55,7 +55,8 @@ def report(
     if task is not None:
         if src_language or tgt_language or all_lines:
             raise ConfigError("--task: expected no language and no --all with it, got one.")
-        _report_tables(files, task, columns, as_json)
+        report = _report_tables(files, task, columns)
+        options.echo(json.dumps(report.to_dict()) if as_json else report)
         return
     if any(columns):
         raise ConfigError("columns: expected --task with them, got none.")
@@ -75,31 +76,26 @@ def report(
     options.echo(json.dumps(report.to_dict()) if as_json else report)
 
 
-def _report_tables(files: list[Path], task: str, columns: tuple[str | None, ...], as_json: bool) -> None:
-    from dataclasses import asdict
-
+def _report_tables(files: list[Path], task: str, columns: tuple[str | None, ...]) -> Any:
     from syntaxformer.encoders.label_report import report_labels
     from syntaxformer.encoders.tables import BadRows
     from syntaxformer.encoders.task_data import TableColumns, find_rows, read_own_table
     from syntaxformer.encoders.tasks import OWN_TASKS
+    from syntaxformer.translation.data_report import DataReport
 
     if task not in OWN_TASKS:
         raise ConfigError(f"--task: expected one of {', '.join(OWN_TASKS)}, got {task!r}.")
-    task_type, names, sets, bad = OWN_TASKS[task].task_type, TableColumns(*columns), [], []
+    task_type, names, sets, problems = OWN_TASKS[task].task_type, TableColumns(*columns), [], []
     for file in files:
         split = "dev" if sets else "train"
-        bad.append(BadRows(find_rows(file, split), sys.maxsize))
-        texts, names, learned = read_own_table(bad[-1].source, task_type, names, split, bad=bad[-1])
+        bad = BadRows(find_rows(file, split), sys.maxsize)
+        texts, names, learned = read_own_table(bad.source, task_type, names, split, bad=bad)
         task_type = task_type if sets else learned
         sets.append(texts)
-    report, errors = report_labels(task_type, sets[0], sets[1:]), [rows.error for rows in bad if rows.rows]
-    if as_json:
-        counts = {"bad_rows": {error.path: error.n_rows for error in errors}}
-        options.echo(json.dumps(asdict(report) | counts))
-        return
-    for error in errors:
-        options.echo(error)
-    options.echo(report)
+        problems += bad.error.problems if bad.rows else []
+    faults, warnings = report_labels(task_type, *(train := sets[0], sets[1:]))
+    lines = [example.line - 1 for example in train.examples]
+    return DataReport(train.source, len(train), lines, faults, problems + warnings, unit="rows")
 
 
 @data.command()

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,6 +120,10 @@ class BadRows:
             else:
                 yield row, content
 
+    def add(self, line: int, cells: Any, problem: str) -> None:
+        """Add what stands on a line of a file that is no table."""
+        self.rows.append((Row(line, {_BROKEN: cells}), problem))
+
     @property
     def error(self) -> BadRowsError:
         """The error that shows the first of the rows."""
@@ -198,6 +203,7 @@ def as_line(cell: Any) -> str:
     return "" if cell is None or cell != cell else " ".join(str(cell).split())
 
 
+@lru_cache(8)  # many questions are about one text
 def in_place(text: str) -> str:
     """The text on one line, each white space as one space, so that every character keeps its place."""
     return re.sub(r"\s", " ", text)
@@ -397,7 +403,7 @@ def _parquet_lines(path: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         features = described.get("info", {}).get("features", {})
         rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches())
         yield from _named_classes(rows, features)
-    except (ArrowException, OSError, ValueError, AttributeError) as error:
+    except (ArrowException, OSError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"expected a Parquet file, got: {one_line(error)}", path) from error
 
 
@@ -421,7 +427,7 @@ def _named_classes(rows: Iterable[Any], features: Any) -> Iterator[tuple[int, di
         return classes[cell] if is_class else None if cell == -1 else cell
 
     for number, cells in enumerate(rows, 1):
-        yield number, {**cells, **{column: named(cells[column], names[column]) for column in names}}
+        yield number, {**cells, **{column: named(cells.get(column), names[column]) for column in names}}
 
 
 _READERS: dict[str, Callable[[Any], Iterator[tuple[int, Any]]]] = {

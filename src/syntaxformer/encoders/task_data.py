@@ -201,7 +201,7 @@ def read_finetune_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
     _check_classes(data)
     if is_own:
         sets = [] if data.is_held_out else [data.dev]
-        for warning in report_labels(data.task.task_type, data.train, sets).warnings:
+        for warning in report_labels(data.task.task_type, data.train, sets)[1]:
             _log.warning("%s", warning)
     return data
 
@@ -215,6 +215,8 @@ def _official_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
             f"columns: expected none for the official files of {task.title}, got {', '.join(named)}. "
             "For a table of your own use --task classify or regress."
         )
+    if data.skip_bad_rows:
+        raise ConfigError(f"data.skip_bad_rows: expected 0 for the official files of {task.title}, got more.")
     train = read_any_split(task, data.dir, "train", data.train, data.phrases)
     return FinetuneData(task, train, read_any_split(task, data.dir, "dev", data.dev))
 
@@ -230,14 +232,14 @@ def _own_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
             f"--task {config.task}: expected no option of tables, got {', '.join(options)}. Leave it out."
         )
 
-    def find(name: str | None, split: str) -> Source | None:
-        if name is None:  # a data set has its splits
-            return find_rows(data.dir, split) if data.dir is not None and is_dataset(data.dir) else None
+    def find(name: str, split: str) -> Source:
         path = Path(corpus_path(name))
         is_below = data.dir is not None and not path.exists() and not is_dataset(path)
         return find_rows(data.dir / path if data.dir is not None and is_below else path, split)
 
-    path = find(data.train, "train")
+    path = None if data.train is None else find(data.train, "train")
+    if path is None and data.dir is not None and is_dataset(data.dir):
+        path = find_rows(data.dir, "train")
     if path is None:
         raise ConfigError(
             f"train: expected --train, a table of texts and labels, for --task {config.task}, or --data with "
@@ -247,12 +249,7 @@ def _own_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
     bad = [BadRows(path, data.skip_bad_rows)]
     train, columns, task_type = read_own_table(path, task_type, columns, bad=bad[0])
     held_out: tuple[list[str], ...] = ()
-    try:
-        dev_path = find(data.dev, "dev")
-    except ConfigError:
-        if data.dev is not None:
-            raise
-        dev_path = None  # the data set has no such split
+    dev_path = find_dev(data.dir) if data.dev is None else find(data.dev, "dev")
     if dev_path is None:
         train, dev = hold_out(train, task_type.parts == "span")
         if not task_type.parts:  # those have no table
@@ -587,6 +584,14 @@ def find_rows(source: str | Path, split: str) -> Source:
     return DatasetRows(_split_of(open_dataset(source), split, str(source)), f"{source}, {split}")
 
 
+def find_dev(folder: Path | None) -> Source | None:
+    """The development split of a data set; None if it has none, or is one `Dataset` or no data set."""
+    if folder is None or not is_dataset(folder) or (folder / "state.json").is_file():
+        return None
+    has_dev = {"dev", *_SPLITS["dev"]} & {*(dataset := open_dataset(folder))}
+    return DatasetRows(_split_of(dataset, "dev", str(folder)), f"{folder}, dev") if has_dev else None
+
+
 def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data set") -> TextSet:
     """Read a split of a `datasets.DatasetDict`, of a mapping from split to `Dataset`, or of one `Dataset`.
 
@@ -803,17 +808,13 @@ def _read_words(
     read_by: Any = task_type
     if name != "train" and task_type.labels:
         read_by = task_type.widened(counts.elements(), path)
-    examples, n_bare = [], 0
-
-    def check(row: Row) -> None:
-        if row.cells["tag"] not in read_by.labels:
-            problem = f"tag of {row.cells['word']!r}: expected one of {', '.join(task_type.labels)}"
-            raise ValueError(f"{problem}, got {repr(row.cells['tag']) if row.cells['tag'] else 'none'}.")
-
+    known, examples, n_bare = {*read_by.labels}, [], 0
     for sentence in sentences:
-        cells = zip(sentence.lines, sentence.words, sentence.tags, strict=False)
-        words_of_tags = [Row(line, {"word": word, "tag": tag}) for line, word, tag in cells]
-        if len([*bad.whole(words_of_tags, check)]) < len(words_of_tags):
+        if wrong := {*sentence.tags} - known:
+            for line, word, tag in zip(sentence.lines, sentence.words, sentence.tags, strict=True):
+                if tag in wrong:
+                    expected = f"tag of {word!r}: expected one of {', '.join(task_type.labels)}"
+                    bad.add(line, [word, tag], f"{expected}, got {repr(tag) if tag else 'none'}.")
             continue
         if task_type.is_bio:
             n_bare += sum(sentence.tags[first][0] == "I" for _, first, _ in spans_of(sentence.tags))
@@ -835,7 +836,7 @@ def has_lists(path: Source, column: str | None = None) -> bool:
     if holds_objects(path):
         return True
     second = next(islice(read_lines(str(path)), 1, None), "")
-    return bool({column, *_WORDS} & _header(path)) and "[" in second
+    return bool({column, *_WORDS} & _header(path)) and '["' in second.replace('""', '"')
 
 
 def _listed_words(
@@ -901,19 +902,15 @@ def _conll_words(
         problem = f"columns: expected two from 1 to {n_cells} (in CoNLL-U also {', '.join(CONLLU)}) for word"
         remedy = "Name them for training with --text-column and --label-column; other files need that layout."
         raise DataError(f"{problem} and tag, got {' and '.join(chosen)}. {remedy}", path, start)
-
-    def check(row: Row) -> None:
-        cells = row.cells["cells"]
-        if len(cells) != n_cells or not cells[word].strip():
-            problem = f"row: expected {n_cells} cells, as in line {start}, got {len(cells)}: {cells[:5]}."
-            if len(cells) == n_cells:
-                problem = f"word: expected one in cell {word + 1}, got a blank: {cells[:5]}."
-            raise ValueError(f"{problem} Blank lines separate sentences.")
-
     sentences = []
     for block in blocks:
-        rows = [Row(number, {"cells": cells}) for number, cells in block]
-        if len([*bad.whole(rows, check)]) < len(rows):
+        broken = [(number, row) for number, row in block if len(row) != n_cells or not row[word].strip()]
+        for number, row in broken:
+            problem = f"row: expected {n_cells} cells, as in line {start}, got {len(row)}: {row[:5]}."
+            if len(row) == n_cells:
+                problem = f"word: expected one in cell {word + 1}, got a blank: {row[:5]}."
+            bad.add(number, row, f"{problem} Blank lines separate sentences.")
+        if broken:
             continue
         # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
         words = [(number, row) for number, row in block if not is_conllu or row[0].isdecimal()]
@@ -937,26 +934,27 @@ def _read_questions(path: Source, name: str, labelled: bool, bad: BadRows) -> Te
     Raises:
         DataError: It is neither, an answer does not stand at its place, or an id occurs twice.
     """
-    examples: dict[str, TextExample] = {}
+    examples, table, columns = dict[str, TextExample](), None, ("question", "context")
+    if table_format(path) == "csv" or has_questions(path):
+        table = read_table(path, quoted=csv_quoted(path)[0])
+        for column in columns:
+            pick_column(table.columns, (column,), column, path)
 
     def read(row: Row) -> None:
         row.check()
         question, index = row.cells, str(row.cells.get("id") or row.number)
         try:
-            if missing := [key for key in ("question", "context") if key not in question]:
-                raise ValueError(f"expected {missing[0]!r}, got {', '.join(map(str, question))}")
-            texts = in_place(str(question["question"])), in_place(str(question["context"]))
-            if index in examples or not all(map(str.strip, texts)):
+            texts = tuple(in_place(cell) for name in columns if isinstance(cell := question.get(name), str))
+            if len(texts) < 2 or index in examples or not all(map(str.strip, texts)):
                 raise ValueError("expected an id of its own, a question and a context")
             label = _answers(question, texts[1], labelled)
         except ValueError as error:
             shown = f"question {index!r}: {error}. docs/guides/finetune.md shows the formats."
             raise ValueError(shown) from error
-        examples[index] = TextExample(texts, label, (), index, question.get("paragraph", row.number))
+        number = row.number if table else question["paragraph"]
+        examples[index] = TextExample(texts, label, (), index, number)
 
-    is_table = table_format(path) == "csv" or has_questions(path)
-    rows = read_table(path, quoted=csv_quoted(path)[0]).rows if is_table else _squad_rows(path)
-    for _ in bad.whole(rows, read):
+    for _ in bad.whole(table.rows if table else _squad_rows(path), read):
         pass
     return _text_set(list(examples.values()), {}, name, bad)
 
@@ -970,12 +968,14 @@ def has_questions(path: Source) -> bool:
 
 def _squad_rows(path: Any) -> Iterator[Row]:
     """The questions of a document, each with its paragraph's context and number, and the line of its id."""
-    content = "\n".join(read_lines(path, is_document=True))
+    content, line, position = "\n".join(read_lines(path, is_document=True)), 1, 0
     try:
         paragraphs = chain.from_iterable(article["paragraphs"] for article in json.loads(content)["data"])
         for number, paragraph in enumerate(paragraphs, 1):
             for question in paragraph["qas"]:
-                line = content[: max(0, content.find(f'"{question["id"]}"'))].count("\n") + 1
+                place = content.find(json.dumps(question["id"], ensure_ascii=False), position)
+                line = line + content.count("\n", position, place) if place >= 0 else 1
+                position = place if place >= 0 else len(content)  # so none is looked for again
                 yield Row(line, {**question, "context": paragraph["context"], "paragraph": number})
     except json.JSONDecodeError as error:
         got = "JSON lines" if error.msg == "Extra data" else f"what is no JSON: {error.msg}"

@@ -159,6 +159,11 @@ def test_every_form_is_trained_predicted_served_and_exported(
 
 
 def test_data_sets_that_cannot_be_used(tmp_path, monkeypatch):
+    Dataset.from_list(rows_of("classify")).save_to_disk(
+        tmp_path / "one"
+    )  # without splits, a tenth is held out
+    data = read_finetune_data(DataSettings(task="classify", data=LabelledData(dir=tmp_path / "one")))
+    assert (len(data.train), len(data.dev)) == (36, 4)
     only_test = tmp_path / "only_test"
     DatasetDict({"test": Dataset.from_list(rows_of("classify"))}).save_to_disk(only_test)
     with pytest.raises(ConfigError, match=r"split: expected train in .*only_test, got test\."):

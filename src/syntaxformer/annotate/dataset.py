@@ -26,14 +26,15 @@ SYNTAX, ANNOTATOR = "syntax", "annotator"
 _CELL = pa.struct([pa.field(ANNOTATOR, pa.string()), *SCHEMA])
 _CHUNK, _MOST_SHOWN = 1000, 5
 _Rows = TypeVar("_Rows", "Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict")
-_OF_MAP = (
+_OF_MAP = [
     "batch_size",
     "desc",
     "load_from_cache_file",
     "keep_in_memory",
-    "cache_file_name",
     "writer_batch_size",
-)
+    "cache_file_name",
+]
+"""Options of `map`, of which a stream takes the first, and a `DatasetDict` all but the last."""
 
 
 def annotate_dataset(
@@ -60,7 +61,7 @@ def annotate_dataset(
         annotator: As `load_annotator` takes it.
         num_proc: Worker processes that annotate; None for this one. A stream is annotated where it is read.
         map_options: Options of `Dataset.map`: `batch_size`, `desc`, `load_from_cache_file`, `keep_in_memory`,
-            `cache_file_name`, `writer_batch_size`; of a stream `batch_size`.
+            `writer_batch_size`, and for a `Dataset` `cache_file_name`; of a stream `batch_size` alone.
 
     Raises:
         TypeError: It is no such data set, or an option is none of these.
@@ -74,7 +75,8 @@ def annotate_dataset(
             f"dataset: expected one of `datasets`, got {type(dataset).__name__}. Use Dataset.from_list."
         )
     streams = isinstance(dataset, IterableDataset | IterableDatasetDict)
-    names, known = (text,) if isinstance(text, str) else tuple(text), _OF_MAP[: 1 if streams else None]
+    names, known = (text,) if isinstance(text, str) else tuple(text), _OF_MAP
+    known = known[:1] if streams else known[:-1] if isinstance(dataset, DatasetDict) else known
     unknown = [option for option in map_options if option not in known]
     if unknown or (streams and num_proc is not None):
         option = (*unknown, "num_proc")[0]

@@ -52,7 +52,7 @@ class BadRowsError(DataError):
     def __init__(self, path: object, rows: Sequence[tuple[int, str]]) -> None:
         shown = rows[:MOST_BAD_ROWS]
         super().__init__(shown[0][1], path, shown[0][0])
-        self.problems, self.n_rows = [f"{path}:{line}: {problem}" for line, problem in shown], len(rows)
+        self.problems = [f"{path}:{line}: {problem}" for line, problem in shown]
         if len(rows) > 1:
             note = f"{path}: expected rows that can be used, got {len(rows):,} that cannot"
             note += f", of which {len(shown)} are shown" if len(rows) > len(shown) else ""

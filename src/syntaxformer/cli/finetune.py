@@ -99,12 +99,8 @@ def finetune(
         parts = [content | {"seed": number, "output": output / f"seed{number}"} for number in seed_numbers]
         if seed is not None or min(seed_numbers) < 0 or len({*seed_numbers}) < len(seed_numbers):
             raise ConfigError(f"--seeds: expected different numbers, and no --seed with them, got {seeds}.")
-        summary = finetune_seeds(
-            [load_finetune(mapping, infuse, settings or ()) for mapping in parts],
-            resume,
-            overwrite,
-            labelled,
-        )
+        configs = [load_finetune(mapping, infuse, settings or ()) for mapping in parts]
+        summary = finetune_seeds(configs, resume, overwrite, labelled)
         if not process_team().is_main_process:
             return
         rows = [[name, *entry["dev"].values(), entry["model"]] for name, entry in summary["seeds"].items()]

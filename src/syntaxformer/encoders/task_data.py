@@ -45,7 +45,7 @@ from syntaxformer.encoders.tables import (
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_types import Score, TaskType
+from syntaxformer.encoders.task_types import OneLabel, Score, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, USUAL, Task, find_task
 from syntaxformer.runs.config import FRACTION_SEED, Section
 from syntaxformer.runs.loading import checkpoint_errors
@@ -679,12 +679,10 @@ def read_own_table(
         except DataError:
             bad.refuse()  # which says why nothing can be learned
             raise
-        if name != "train":
-            cells = (
-                row.cells.get(columns.label) if learned.takes_lists else row.text(columns.label)
-                for row in rows
-            )
-            learned = learned.widened((cell for cell in cells if cell not in ("", *unlabelled)), path)
+        if name != "train" and isinstance(learned, OneLabel):
+            read = (lambda row, of: row.cells.get(of)) if learned.takes_lists else Row.text
+            cells = (cell for row in rows if (cell := read(row, columns.label)) not in ("", *unlabelled))
+            learned = learned.widened(cells, path)
         task_type = learned
     binding = Binding(texts=columns.texts, label=columns.label, task_type=task_type, unlabelled=unlabelled)
     return examples_from_rows(rows, binding, name, bad), columns, task_type

@@ -141,23 +141,6 @@ class TaskType:
         """
         return self, rows
 
-    def unknown(self, cell: Any) -> Sequence[str]:
-        """The classes that a cell names and training did not have."""
-        return ()
-
-    def widened(self, cells: Iterable[Any], source: Source) -> Any:
-        """The type to read labels that are only scored: with classes that training lacks, of which it warns.
-
-        They are never predicted, so their rows count as missed.
-        """
-        counts = Counter(chain.from_iterable(map(self.unknown, cells)))
-        if not counts:
-            return self
-        shown = ", ".join(f"{name!r} ({n:,})" for name, n in counts.most_common(_MOST_SHOWN))
-        more = ", …" * (len(counts) > _MOST_SHOWN)
-        _log.warning("%s: labels that training did not have count as missed: %s%s", source, shown, more)
-        return replace(self, labels=(*self.names, *counts))  # type: ignore[call-arg]
-
     def classes(self, label: Any) -> Sequence[Any]:
         """The classes that a label names."""
         return label if self.takes_lists or self.parts == "words" else (label,)
@@ -166,7 +149,7 @@ class TaskType:
         """A label as it appears in messages."""
         if not self.names or not isinstance(label, int | None):
             return label
-        return dict(enumerate(self.names)).get(int(label or 0), "(not learned)")
+        return self.names[number] if (number := int(label or 0)) < len(self.names) else "(not learned)"
 
     # Targets of training.
 
@@ -401,12 +384,25 @@ class OneLabel(TaskType):
         return self.with_labels(counts, source), rows
 
     def unknown(self, cell: Any) -> Sequence[str]:
-        """As in the base class."""
+        """The classes that a cell names and training did not have."""
         try:
             self.read(cell)
         except ValueError:
             return (cell,)
         return ()
+
+    def widened(self, cells: Iterable[Any], source: Source) -> Any:
+        """The type to read labels that are only scored: with classes that training lacks, of which it warns.
+
+        They are never predicted, so their rows count as missed.
+        """
+        counts = Counter(chain.from_iterable(map(self.unknown, cells)))
+        if not counts:
+            return self
+        shown = ", ".join(f"{name!r} ({n:,})" for name, n in counts.most_common(_MOST_SHOWN))
+        more = ", …" * (len(counts) > _MOST_SHOWN)
+        _log.warning("%s: labels that training did not have count as missed: %s%s", source, shown, more)
+        return replace(self, labels=(*self.labels, *counts))
 
     def with_labels(self, counts: Counter[str], source: Source) -> Any:
         """The type with these labels, numbers first and by value; they are logged with their counts.
@@ -512,7 +508,7 @@ class WrittenLabel(OneLabel):
             raise ValueError(f"{expected}, got {len(self.words or ())}.")
 
     def widened(self, cells: Iterable[Any], source: Source) -> Any:
-        """As in the base class; these labels need no words."""
+        """As in the base class; these labels need no words to be written as."""
         return OneLabel(self.labels).widened(cells, source)
 
     @classmethod

@@ -116,11 +116,9 @@ def test_a_column_a_data_set_and_an_annotator_that_are_none():
         sf.annotate_dataset(rows(), "sentnce", TableAnnotator())
     with pytest.raises(TypeError, match=r"^dataset: .*got list"):
         sf.annotate_dataset([{"text": "a"}])
-    for dataset, option in (
-        (rows(), "remove_columns"),
-        (rows().to_iterable_dataset(), "desc"),
-        (rows().to_iterable_dataset(), "num_proc"),
-    ):
+    stream, both = rows().to_iterable_dataset(), DatasetDict(dev=rows())
+    refused = [(rows(), "remove_columns"), (both, "cache_file_name"), (stream, "desc"), (stream, "num_proc")]
+    for dataset, option in refused:
         with pytest.raises(TypeError, match=f"^{option}: expected options of map"):
             sf.annotate_dataset(dataset, "sentence", TableAnnotator(), **{option: 1})
     with pytest.raises(ConfigError, match=r"^annotator: expected de, "):

@@ -347,7 +347,7 @@ def _write_rows(folder: Path, data: FinetuneData) -> None:
 
 
 def _write_csv(path: Path, rows: Iterable[Sequence[str]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="", errors="backslashreplace") as file:
         csv.writer(file, lineterminator="\n").writerows(map(for_spreadsheet, row) for row in rows)
 
 

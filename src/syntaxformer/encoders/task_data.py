@@ -708,12 +708,7 @@ def _numbered(path: Source, columns: TableColumns, labelled: bool, first: Sequen
 
 
 def _settle_columns(
-    table: Table,
-    columns: TableColumns,
-    path: Source,
-    labelled: bool,
-    labels: Sequence[str],
-    bad: BadRows,
+    table: Table, columns: TableColumns, path: Source, labelled: bool, labels: Sequence[str], bad: BadRows
 ) -> tuple[Table, TableColumns]:
     """Find the columns by the names that the user gave, or by usual names; `labels` are those of labels."""
     names, usual, rows = table.columns, USUAL.texts, table.rows

@@ -57,7 +57,8 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
         return USUAL, read_texts_for(info, find_rows(data, split))
     if task is None and info.task not in TASKS:
         raise ConfigError(
-            f"task: expected --task with --data, as the model's own task is {info.task!r}, got none."
+            f"--data: expected a saved data set, as the model's task is {info.task!r}, got {data}. Give a "
+            "table without --data, or --task for official files."
         )
     official = find_task(task or info.task)
     _check_alike("task", official, official.title, info)

@@ -174,3 +174,12 @@ def test_data_sets_that_cannot_be_used(tmp_path, monkeypatch):
     damaged.write_bytes(b"PAR1 and no more")
     with pytest.raises(DataError, match=r"damaged\.parquet: expected a Parquet file, got: "):
         read_finetune_data(DataSettings(task="classify", data=LabelledData(train=str(damaged))))
+    info = ClassifierInfo(
+        task="classify", type="label", labels=("a", "b"), metrics=("accuracy",), n_texts=1, annotator=None, annotator_version=None
+    )  # fmt: skip
+    with pytest.raises(
+        ConfigError, match=r"^--data: expected a saved data set, as the model's task is 'classify'"
+    ):
+        read_split_for(info, None, str(tmp_path), "dev")
+    with pytest.raises(ConfigError, match=r"split: expected dev or validation .*, got test\."):
+        read_split_for(info, None, str(only_test), "dev")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,19 +13,28 @@ import pyarrow as pa
 
 from syntaxformer.annotate.annotator import Annotator, annotator_for
 from syntaxformer.annotate.registry import load_annotator
-from syntaxformer.annotate.store import SCHEMA, annotate_cached
+from syntaxformer.annotate.store import SCHEMA, annotate_cached, sentence_table
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import DataError
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict
+    from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 SYNTAX, ANNOTATOR = "syntax", "annotator"
 """The column and, in it, who annotated. `Trainer` keeps it: `forward` of infused models names it."""
 
 _CELL = pa.struct([pa.field(ANNOTATOR, pa.string()), *SCHEMA])
 _CHUNK, _MOST_SHOWN = 1000, 5
-_Rows = TypeVar("_Rows", "Dataset", "DatasetDict")
+_Rows = TypeVar("_Rows", "Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict")
+_OF_MAP = [
+    "batch_size",
+    "desc",
+    "load_from_cache_file",
+    "keep_in_memory",
+    "writer_batch_size",
+    "cache_file_name",
+]
+"""Options of `map`, of which a stream takes the first, and a `DatasetDict` all but the last."""
 
 
 def annotate_dataset(
@@ -33,7 +42,8 @@ def annotate_dataset(
     text: str | tuple[str, str] = "text",
     annotator: str | Annotator = "en+phrases",
     *,
-    n_processes: int = 1,
+    num_proc: int | None = None,
+    **map_options: Any,
 ) -> _Rows:
     """Annotate the texts of a data set, as a column `syntax` beside them.
 
@@ -41,32 +51,47 @@ def annotate_dataset(
     characters, and the columns of `trees.sentence.COLUMNS`; of a pair a list of two. Rows that hold what this
     annotator says of their texts are left as they are.
 
+    A stream is annotated as it is read, in batches. The cache of `datasets` knows the annotator and its
+    version, so a data set on disk is annotated once.
+
     Args:
-        dataset: A `Dataset`, or a `DatasetDict`, whose parts may have parsed files of their own.
+        dataset: A `Dataset`, `DatasetDict`, `IterableDataset` or `IterableDatasetDict`, whose parts may have
+            parsed files of their own.
         text: Column of the texts, or the two columns of pairs.
         annotator: As `load_annotator` takes it.
-        n_processes: Worker processes that annotate.
+        num_proc: Worker processes that annotate; None for this one. A stream is annotated where it is read.
+        map_options: Options of `Dataset.map`: `batch_size`, `desc`, `load_from_cache_file`, `keep_in_memory`,
+            `writer_batch_size`, and for a `Dataset` `cache_file_name`; of a stream `batch_size` alone.
 
     Raises:
-        TypeError: It is no such data set, or is streamed.
+        TypeError: It is no such data set, or an option is none of these.
         DataError: There is no such column, or a text is empty or None; with the numbers of the rows, from 0.
         ConfigError, BackendMissingError: There is no such annotator, or it is not installed.
     """
-    from datasets import Dataset, DatasetDict
+    from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
-    if not isinstance(dataset, Dataset | DatasetDict):
+    if not isinstance(dataset, Dataset | DatasetDict | IterableDataset | IterableDatasetDict):
         raise TypeError(
-            f"dataset: expected a Dataset or DatasetDict of `datasets`, got {type(dataset).__name__}. "
-            "Load it without streaming, or make one with Dataset.from_list."
+            f"dataset: expected one of `datasets`, got {type(dataset).__name__}. Use Dataset.from_list."
         )
-    names = (text,) if isinstance(text, str) else tuple(text)
-    parts: Any = dataset if isinstance(dataset, DatasetDict) else {str(dataset.split or ""): dataset}
-    lines = {split: _texts(rows, names, split) for split, rows in parts.items()}
+    streams = isinstance(dataset, IterableDataset | IterableDatasetDict)
+    names, known = (text,) if isinstance(text, str) else tuple(text), _OF_MAP
+    known = known[:1] if streams else known[:-1] if isinstance(dataset, DatasetDict) else known
+    unknown = [option for option in map_options if option not in known]
+    if unknown or (streams and num_proc is not None):
+        option = (*unknown, "num_proc")[0]
+        raise TypeError(f"{option}: expected options of map ({', '.join(known)}), got another.")
+    parts: Any = dataset if isinstance(dataset, dict) else {str(dataset.split or ""): dataset}
+    lines = {} if streams else {split: _texts(rows, names, split) for split, rows in parts.items()}
     loaded = load_annotator(annotator)
-    done: Any = DatasetDict()
+    done: Any = type(dataset)() if isinstance(dataset, dict) else {}
     for split, rows in parts.items():
-        done[split] = _annotated(rows, lines[split], len(names), annotator_for(loaded, split), n_processes)
-    return done if isinstance(dataset, DatasetDict) else done.popitem()[1]
+        of_split = annotator_for(loaded, split)
+        if streams:
+            done[split] = _stream(rows, names, split, of_split, map_options)
+        else:
+            done[split] = _annotated(rows, lines[split], len(names), of_split, num_proc or 1, map_options)
+    return done if isinstance(dataset, dict) else done.popitem()[1]
 
 
 def parts_of(cell: Any) -> list[Any]:
@@ -77,14 +102,21 @@ def parts_of(cell: Any) -> list[Any]:
 def _texts(rows: Dataset, names: Sequence[str], split: str) -> list[str]:
     """All texts, those of a row one after the other, each after a look at it."""
     for name in names:
-        if name not in rows.column_names:
-            raise DataError(
-                f"text: expected a column of the data set, got {name!r}. {nearest(name, rows.column_names)}"
-            )
-    texts = list(chain.from_iterable(zip(*(_column(rows, name) for name in names), strict=True)))
+        _check_column(name, rows.column_names)
+    return _checked([_column(rows, name) for name in names], names, split)
+
+
+def _check_column(name: str, columns: Sequence[str]) -> None:
+    if name not in columns:
+        raise DataError(f"text: expected a column of the data set, got {name!r}. {nearest(name, columns)}")
+
+
+def _checked(columns: Iterable[Iterable[Any]], names: Sequence[str], split: str, first: int = 0) -> list[str]:
+    """The texts of rows, of which the first has this number, each after a look at it."""
+    texts = list(chain.from_iterable(zip(*columns, strict=True)))
     empty = [position for position, text in enumerate(texts) if not isinstance(text, str) or not text.strip()]
     if empty:
-        numbers = list(dict.fromkeys(position // len(names) for position in empty))
+        numbers = list(dict.fromkeys(first + position // len(names) for position in empty))
         shown = ", ".join(map(str, numbers[:_MOST_SHOWN])) + ", …" * (len(numbers) > _MOST_SHOWN)
         raise DataError(
             f"{f'{split}, ' if split else ''}column {names[empty[0] % len(names)]!r}: expected a text in "
@@ -92,6 +124,32 @@ def _texts(rows: Dataset, names: Sequence[str], split: str) -> list[str]:
             "rows out with `filter`."
         )
     return texts
+
+
+def _stream(rows: Any, names: Sequence[str], split: str, annotator: Annotator, options: Any) -> Any:
+    """The stream with its column; each batch is annotated as it is read."""
+    from datasets import Features
+
+    def cells(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
+        for name in names:
+            _check_column(name, [*batch])
+        texts = _checked([batch[name] for name in names], names, split, numbers[0])
+        by = f"{annotator.name} {annotator.version}"
+        new = [{ANNOTATOR: by, **row} for row in sentence_table(annotator.annotate(texts)).to_pylist()]
+        pairs = [new[at : at + len(names)] for at in range(0, len(new), len(names))]
+        return {SYNTAX: new if len(names) == 1 else pairs}
+
+    features = None if rows.features is None else Features({**rows.features, **_feature(len(names))})
+    options = {"batch_size": _CHUNK, **options}
+    return rows.map(cells, with_indices=True, batched=True, features=features, **options)
+
+
+def _feature(per_row: int) -> Any:
+    """The column's feature, for texts or pairs."""
+    from datasets import Features
+
+    schema = pa.schema([pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))])
+    return Features.from_arrow_schema(schema)
 
 
 def _column(rows: Dataset, name: str) -> Iterator[Any]:
@@ -103,14 +161,13 @@ def _column(rows: Dataset, name: str) -> Iterator[Any]:
 
 
 def _annotated(
-    rows: Dataset, lines: list[str], per_row: int, annotator: Annotator, n_processes: int
+    rows: Dataset, lines: list[str], per_row: int, annotator: Annotator, n_processes: int, options: Any
 ) -> Dataset:
     """The data set with its column; new annotation goes through the cache of annotated text."""
     from datasets import Dataset, Features
     from datasets.fingerprint import Hasher
 
-    schema = pa.schema([pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))])
-    features = Features({**rows.features, **Features.from_arrow_schema(schema)})
+    features = Features({**rows.features, **_feature(per_row)})
     if rows.features.get(SYNTAX, features[SYNTAX]) != features[SYNTAX]:
         raise DataError(
             f"column {SYNTAX!r}: expected that of annotate_dataset for "
@@ -131,8 +188,13 @@ def _annotated(
     missing = [
         text for is_known, texts in zip(known, row_texts, strict=True) if not is_known for text in texts
     ]
-    corpus = annotate_cached(missing, annotator, n_processes=n_processes, progress=True)
-    new = ({ANNOTATOR: by, **row} for table in corpus.tables() for row in table.to_pylist())
+
+    def annotations() -> Iterator[dict[str, Any]]:  # not begun where `map` has the column in its cache
+        corpus = annotate_cached(missing, annotator, n_processes=n_processes, progress=True)
+        for table in corpus.tables():
+            yield from ({ANNOTATOR: by, **row} for row in table.to_pylist())
+
+    new = annotations()
 
     def cells(_: Any, numbers: list[int]) -> dict[str, list[Any]]:  # is given all rows once, in their order
         old = zip(numbers, before, strict=False)
@@ -143,8 +205,7 @@ def _annotated(
         cells,
         with_indices=True,
         batched=True,
-        batch_size=_CHUNK,
         features=features,
         new_fingerprint=Hasher.hash([rows._fingerprint, SYNTAX, by, per_row, lines]),
-        desc=f"column {SYNTAX}",
+        **{"batch_size": _CHUNK, "desc": f"column {SYNTAX}", **options},
     )

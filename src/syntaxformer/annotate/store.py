@@ -288,7 +288,7 @@ def write_annotations(
         DataError: The disk is full or not writable, or a sentence does not fit the format.
     """
     groups = enumerate(chunks_of(sentences, ROWS_PER_GROUP))
-    tables = (_table(group, number * ROWS_PER_GROUP + 1) for number, group in groups)
+    tables = (sentence_table(group, number * ROWS_PER_GROUP + 1) for number, group in groups)
     write_tables(path, tables, annotator=annotator, version=version, content_hash=content_hash)
 
 
@@ -333,7 +333,7 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield rest.combine_chunks()
 
 
-def _table(sentences: Sequence[Sentence], first: int) -> pa.Table:
+def sentence_table(sentences: Sequence[Sentence], first: int = 1) -> pa.Table:
     """Turn sentences into rows; the number of the first line is for messages."""
     for number, sentence in enumerate(sentences, first):
         if len(sentence) > MAX_WORDS:

@@ -11,12 +11,15 @@ import re
 import textwrap
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 NOT_FINITE = (
     "model: expected finite outputs, got NaN or infinity. Its weights are too large for its precision: use "
     "it without :bf16, or train it again with a lower training.learning_rate."
 )
+
+
+MOST_BAD_ROWS = 20
+"""So many bad rows are shown."""
 
 
 class SyntaxformerError(Exception):
@@ -34,13 +37,28 @@ class ConfigError(SyntaxformerError):
 class DataError(SyntaxformerError):
     """Content that cannot be used, of a file if it has a `path`, at its 1-based `line` if that is known."""
 
-    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+    def __init__(self, message: str, path: object = None, line: int | None = None) -> None:
         self.path = None if path is None else str(path)
         self.line = line
         location = self.path or ""
         if line is not None:
             location = f"{location}:{line}" if location else f"line {line}"
         super().__init__(f"{location}: {message}" if location else message)
+
+
+class BadRowsError(DataError):
+    """All rows of a source that cannot be used, by their lines; `problems` shows the first of them."""
+
+    def __init__(self, path: object, rows: Sequence[tuple[int, str]]) -> None:
+        shown = rows[:MOST_BAD_ROWS]
+        super().__init__(shown[0][1], path, shown[0][0])
+        self.problems = [f"{path}:{line}: {problem}" for line, problem in shown]
+        if len(rows) > 1:
+            note = f"{path}: expected rows that can be used, got {len(rows):,} that cannot"
+            note += f", of which {len(shown)} are shown" if len(rows) > len(shown) else ""
+            remedy = f"Mend them, or leave them out with --skip-bad-rows {len(rows)} (of finetune)."
+            self.problems.append(f"{note}. {remedy}")
+        self.args = ("\n".join(self.problems),)
 
 
 class TreeError(DataError):

@@ -213,8 +213,9 @@ LOCK = ".lock"
 CARD = "README.md"
 """The model card, which may change: no manifest lists it."""
 
-HELD_OUT, TRAINED_ON = "held_out.csv", "trained_on.txt"
-"""Rows that were held out, and hashes of those trained on; no manifest lists what may be removed."""
+HELD_OUT, TRAINED_ON, BAD_ROWS = "held_out.csv", "trained_on.txt", "bad_rows.csv"
+"""Rows that were held out, hashes of those trained on, and rows that could not be used; no manifest lists
+what may be removed."""
 
 MANIFEST = "manifest.json"
 INFUSION_FILE = "infusion.json"
@@ -324,7 +325,7 @@ def write_manifest(folder: Path) -> None:
     """Record the size and the sha256 of each file, and sync the files to the disk."""
     entries = {}
     for name, file in _entries(folder).items():
-        if file.is_file() and name not in (MANIFEST, LOCK, CARD, HELD_OUT, TRAINED_ON):
+        if file.is_file() and name not in (MANIFEST, LOCK, CARD, HELD_OUT, TRAINED_ON, BAD_ROWS):
             sync(file)
             entries[name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")

@@ -1,11 +1,12 @@
-"""`syntaxformer data report|get`: what is wrong with parallel text, and the corpora that recipes name."""
+"""`syntaxformer data report|get`: what is wrong with the user's data, and the corpora that recipes name."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -14,7 +15,8 @@ from syntaxformer.cli import options
 
 data = options.App(
     name="data",
-    help="Report faults of parallel text, and get corpora.\n\nsyntaxformer data report train.en train.de",
+    help="Report faults of parallel text and labelled tables, and get corpora.\n\n"
+    "syntaxformer data report train.en train.de",
     no_args_is_help=True,
 )
 
@@ -23,7 +25,10 @@ data = options.App(
 def report(
     files: Annotated[
         list[Path],
-        Argument(metavar="SRC TGT [DEV_SRC DEV_TGT]...", help="Training pairs; then sets to keep out."),
+        Argument(
+            metavar="SRC TGT [DEV_SRC DEV_TGT]...",
+            help="Training pairs; then sets to keep out. With --task: a table, and others to keep out.",
+        ),
     ],
     src_language: options.LanguageOption = None,
     tgt_language: options.LanguageOption = None,
@@ -31,11 +36,30 @@ def report(
         bool, Option("--all", help="Identify the language of all lines, not of 10,000.")
     ] = False,
     as_json: options.JsonOption = False,
+    task: Annotated[
+        str | None, Option(help="Labelled tables: classify, regress, multilabel, vector, ner or squad.")
+    ] = None,
+    text_column: Annotated[str | None, Option(help="Column of the text, as in finetune.")] = None,
+    text_pair_column: Annotated[str | None, Option(help="Column of a second text.")] = None,
+    label_column: Annotated[str | None, Option(help="Column of the label.")] = None,
 ) -> None:
     """Report duplicates, overlap with dev and test, copies, odd lengths, other languages and scripts.
 
+    Of labelled tables: rows that cannot be used, texts with two labels, small classes, overlap.
+
     syntaxformer data report train.en train.de valid.en valid.de test.en test.de
+
+    syntaxformer data report train.tsv dev.tsv --task classify
     """
+    columns = (text_column, label_column, text_pair_column)
+    if task is not None:
+        if src_language or tgt_language or all_lines:
+            raise ConfigError("--task: expected no language and no --all with it, got one.")
+        report = _report_tables(files, task, columns)
+        options.echo(json.dumps(report.to_dict()) if as_json else report)
+        return
+    if any(columns):
+        raise ConfigError("columns: expected --task with them, got none.")
     from syntaxformer.base.languages import language_of_file
     from syntaxformer.translation.data_report import read_pair_files, report_pairs
 
@@ -50,6 +74,28 @@ def report(
     text, name = read_pair_files(*pairs[0]), f"{files[0]}, {files[1]}"
     report = report_pairs(name, text, languages, held_out, all_languages=all_lines)
     options.echo(json.dumps(report.to_dict()) if as_json else report)
+
+
+def _report_tables(files: list[Path], task: str, columns: tuple[str | None, ...]) -> Any:
+    from syntaxformer.encoders.label_report import report_labels
+    from syntaxformer.encoders.tables import BadRows
+    from syntaxformer.encoders.task_data import TableColumns, find_rows, read_own_table
+    from syntaxformer.encoders.tasks import OWN_TASKS
+    from syntaxformer.translation.data_report import DataReport
+
+    if task not in OWN_TASKS:
+        raise ConfigError(f"--task: expected one of {', '.join(OWN_TASKS)}, got {task!r}.")
+    task_type, names, sets, problems = OWN_TASKS[task].task_type, TableColumns(*columns), [], []
+    for file in files:
+        split = "dev" if sets else "train"
+        bad = BadRows(find_rows(file, split), sys.maxsize)
+        texts, names, learned = read_own_table(bad.source, task_type, names, split, bad=bad)
+        task_type = task_type if sets else learned
+        sets.append(texts)
+        problems += bad.error.problems if bad.rows else []
+    faults, warnings = report_labels(task_type, *(train := sets[0], sets[1:]))
+    lines = [example.line - 1 for example in train.examples]
+    return DataReport(train.source, len(train), lines, faults, problems + warnings, unit="rows")
 
 
 @data.command()

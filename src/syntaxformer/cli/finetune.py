@@ -38,6 +38,10 @@ def finetune(
     label_column: Annotated[
         str | None, Option(help="Column of the label, score or tag; a,b: several.")
     ] = None,
+    skip_bad_rows: Annotated[
+        int | None,
+        Option(min=0, help="Leave out up to so many rows that cannot be used; OUTPUT/bad_rows.csv has them."),
+    ] = None,
     epochs: Annotated[int | None, Option(min=1, help="Default: 3.")] = None,
     learning_rate: Annotated[
         str | None,
@@ -69,6 +73,19 @@ def finetune(
     syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT --seeds 1,2,3 -o runs/mine
     """
     arguments = {name: value for name, value in locals().items() if value is not None}
+    columns = ("text_column", "text_pair_column", "label_column")
+    sections = {
+        "data": ("train", "dev", "fraction", *columns, "skip_bad_rows"),
+        "annotation": ("annotator",),
+        "training": ("epochs", "learning_rate"),
+    }
+    content = {name: arguments[name] for name in ("task", "model", "output", "seed") if name in arguments}
+    for section, names in sections.items():
+        content[section] = {name: arguments[name] for name in names if name in arguments}
+    content["data"]["dir"] = data
+    from syntaxformer.encoders.task_data import read_early
+
+    labelled = None if resume else read_early(content, settings or ())  # before torch, which takes seconds
     from syntaxformer.base.files import read_json
     from syntaxformer.encoders.finetune_config import load_finetune
     from syntaxformer.encoders.finetuning import finetune as run
@@ -77,23 +94,13 @@ def finetune(
     from syntaxformer.runs.processes import process_team
     from syntaxformer.study.labelled import class_rows
 
-    sections = {
-        "data": ("train", "dev", "fraction", "text_column", "text_pair_column", "label_column"),
-        "annotation": ("annotator",),
-        "training": ("epochs", "learning_rate"),
-    }
-    content = {name: arguments[name] for name in ("task", "model", "output", "seed") if name in arguments}
-    for section, names in sections.items():
-        content[section] = {name: arguments[name] for name in names if name in arguments}
-    content["data"]["dir"] = data
     if seeds is not None:
         seed_numbers = [int(text) if text.strip().isdecimal() else -1 for text in seeds.split(",")]
         parts = [content | {"seed": number, "output": output / f"seed{number}"} for number in seed_numbers]
         if seed is not None or min(seed_numbers) < 0 or len({*seed_numbers}) < len(seed_numbers):
             raise ConfigError(f"--seeds: expected different numbers, and no --seed with them, got {seeds}.")
-        summary = finetune_seeds(
-            [load_finetune(mapping, infuse, settings or ()) for mapping in parts], resume, overwrite
-        )
+        configs = [load_finetune(mapping, infuse, settings or ()) for mapping in parts]
+        summary = finetune_seeds(configs, resume, overwrite, labelled)
         if not process_team().is_main_process:
             return
         rows = [[name, *entry["dev"].values(), entry["model"]] for name, entry in summary["seeds"].items()]
@@ -101,7 +108,7 @@ def finetune(
         shown = [[f"{cell:.4f}" if isinstance(cell, float) else cell or "" for cell in row] for row in rows]
         options.echo_table([["seed", *summary["mean"], "model"], *shown])
         return
-    folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
+    folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite, labelled)
     if not process_team().is_main_process:
         return
     report = read_json(folder / "run.json")

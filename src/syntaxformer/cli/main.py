@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from syntaxformer import __version__
-from syntaxformer.base.errors import ConfigError, SyntaxformerError, panics, visible
+from syntaxformer.base.errors import SyntaxformerError, panics, visible
 from syntaxformer.cli import options
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.annotator import annotator
@@ -153,10 +153,8 @@ def _drop_output() -> None:
 
 def _problems(error: Exception) -> list[str] | None:
     """The messages for the user; None for an error inside this package."""
-    if isinstance(error, ConfigError):
-        return error.problems
     if isinstance(error, SyntaxformerError):
-        return [str(error)]
+        return getattr(error, "problems", [str(error)])
     if isinstance(error, OSError):
         return [
             f"{error.filename or 'output'}: expected to read or write it, got: {error.strerror or error}."

@@ -20,11 +20,11 @@ def predict(
     model: Annotated[Path, Argument(help="Folder that `finetune` wrote.")],
     source: Annotated[
         str | None,
-        Argument(metavar="[IN]", help="One text on each line, or a table as in training; or else stdin."),
+        Argument(metavar="[IN]", help="One text on each line, or a table or data set; or else stdin."),
     ] = None,
     task: Annotated[str | None, Option(help="Task of --data. Default: the task of the model.")] = None,
     data: Annotated[
-        str | None, Option(help="Folder of the task's official files or of a saved data set.")
+        str | None, Option(help="Folder of the task's official files or of a saved data set, or hub:NAME.")
     ] = None,
     split: Annotated[
         str | None,
@@ -60,10 +60,13 @@ def predict(
     from syntaxformer.base.files import atomic_text
     from syntaxformer.encoders import prediction
     from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.encoders.task_data import is_dataset
     from syntaxformer.study.ablation import Ablation, ablate_classifier
 
     if source is not None and data is not None:
         raise ConfigError("input: expected either a file or --data, got both.")
+    if source is not None and is_dataset(source):
+        data, source = source, None
     if source is None and data is None and sys.stdin is not None and sys.stdin.isatty():
         raise ConfigError("input: expected a file, --data, or text on standard input, got none.")
     if data is None and (other := split or task):

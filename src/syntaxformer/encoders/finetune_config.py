@@ -7,53 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from syntaxformer.base.config import apply_overrides, corpus_path, validate
+from syntaxformer.base.config import apply_overrides, validate
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.task_data import LabelledData
 from syntaxformer.infusion.config import INFUSIONS, InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 
 _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
-
-
-class LabelledData(Section):
-    """Where texts and labels come from."""
-
-    dir: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
-        default=None,
-        description="folder of the task's official files or of a saved data set, or hub:NAME on the Hub",
-    )
-    train: str | None = Field(default=None, description="training file, if it is not the task's official one")
-    dev: str | None = Field(
-        default=None,
-        description="development file; an own table without one holds out a tenth of its training rows",
-    )
-    fraction: float = Field(
-        default=1.0, gt=0, le=1, description="share of the training data to use; smaller ones are nested"
-    )
-    rows: int | None = Field(
-        default=None, ge=1, description="first rows of the training file (squad: paragraphs); null: all"
-    )
-    phrases: bool = Field(
-        default=True, description="treebanks: also train on phrases of four words or more (Bai et al. 2021)"
-    )
-    text_column: str | None = Field(
-        default=None, description="own tables: name or number of the text's column"
-    )
-    text_pair_column: str | None = Field(default=None, description="own tables: column of a second text")
-    label_column: str | None = Field(default=None, description="own tables: column of the label or score")
-    quotes: Literal["auto", "csv", "text"] = Field(
-        default="auto",
-        description="own TSV: quotes enclose cells (csv) or are text; auto decides by the file and logs why",
-    )
-    cache: Path | None = Field(
-        default=None, description="folder for annotated text; null: the user's cache folder"
-    )
 
 
 class ParserConfig(Section):
@@ -80,7 +45,11 @@ class FinetuneTraining(RunTraining):
         default=32,
         ge=1,
         le=2**16,
-        description="examples in an update, over all processes together (Sundararaman et al. 2019: 32)",
+        description="examples in a batch, over all processes together (Sundararaman et al. 2019: 32)",
+    )
+    accumulate: int = Field(default=1, ge=1, le=2**16, description="batches of each update, with their mean")
+    average: int = Field(
+        default=1, ge=1, description="average so many checkpoints near the best one, if that is no worse"
     )
     learning_rate: Annotated[float, Field(allow_inf_nan=True)] | Literal["auto"] = Field(
         default=5e-5,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,7 +25,15 @@ from syntaxformer.annotate.annotator import annotator_for
 from syntaxformer.annotate.registry import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json
+from syntaxformer.base.files import (
+    BAD_ROWS,
+    HELD_OUT,
+    MANIFEST,
+    TRAINED_ON,
+    read_json,
+    verify_manifest,
+    write_json,
+)
 from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_texts, split_name
 from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.classifier import (
@@ -45,6 +54,7 @@ from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed
 from syntaxformer.nn import Dropout
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
+    average_weights,
     complete_checkpoints,
     last_with_its_best,
     load_tensors,
@@ -94,11 +104,14 @@ class _Inputs:
         }
 
 
-def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
+def finetune(
+    config: FinetuneConfig, resume: bool = False, overwrite: bool = False, data: FinetuneData | None = None
+) -> Path:
     """Fine-tune a checkpoint, write a model folder and return it.
 
     `resume` continues from the last complete checkpoint of an interrupted run, or begins where nothing was
-    begun; `overwrite` deletes an older run in the output folder.
+    begun; `overwrite` deletes an older run in the output folder. `data` are what `read_finetune_data` read
+    with these settings, if that was done before.
 
     Raises:
         ConfigError: The output folder holds another run, the checkpoint cannot be read or infused, a file is
@@ -112,7 +125,7 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
             _log.info("%s: already finished", config.output)
             return config.output
         with run.team.main_process_first():  # the other processes then find the parses in the cache
-            inputs = _prepare(config)
+            inputs = _prepare(config, data or read_finetune_data(config))
         _log.info("%s", _describe(config, inputs, _build(config, inputs)))
         if config.infusion.warning is not None:
             _log.warning("%s", config.infusion.warning)
@@ -126,7 +139,10 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
 
 
 def finetune_seeds(
-    configs: Sequence[FinetuneConfig], resume: bool = False, overwrite: bool = False
+    configs: Sequence[FinetuneConfig],
+    resume: bool = False,
+    overwrite: bool = False,
+    data: FinetuneData | None = None,
 ) -> dict[str, Any]:
     """Fine-tune with settings that differ in seed and output, and write `seeds.json` beside the folders.
 
@@ -140,7 +156,7 @@ def finetune_seeds(
     for config in configs:
         check_run(config, resume, overwrite)  # before the first one is trained for hours
     for config in configs:
-        folder = finetune(config, resume, overwrite)
+        folder = finetune(config, resume, overwrite, data)
         runs[str(config.seed)] = {"model": str(folder), "dev": read_json(folder / RUN)["dev"]}
     names = next(iter(runs.values()))["dev"]
     spreads = {name: spread([run["dev"][name] for run in runs.values()]).as_dict() for name in names}
@@ -162,6 +178,14 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
         same_data(hashes, before)
     run.open()
     keep_annotator(inputs.info.annotator and run.settings.annotation.annotator, run.settings.output)
+    if bad := inputs.data.bad_rows:
+        rows = [
+            (str(of_file.source), str(row.number), problem, json.dumps(row.cells, default=str))
+            for of_file in bad
+            for row, problem in of_file.rows
+        ]
+        _write_csv(run.settings.output / BAD_ROWS, [("file", "line", "reason", "row"), *rows])
+        _log.warning("%s: left out %d rows that cannot be used", run.settings.output / BAD_ROWS, len(rows))
     _discard_lost_trials(stored.parent)
     write_json(stored, inputs.sha256)
 
@@ -170,10 +194,16 @@ def _discard_lost_trials(checkpoints: Path) -> None:
     """Discard the results of learning rates whose best checkpoint is lost; they are trained again."""
     for record in sorted(checkpoints.glob(f"*/{TRIAL}")):
         try:
-            verify_manifest(record.parent / read_json(record)["checkpoint"])
+            for checkpoint in _checkpoints(record.parent, read_json(record)):
+                verify_manifest(checkpoint)
         except CheckpointError as error:
             _log.warning("training learning rate %s again: %s", record.parent.name, error)
             record.unlink()
+
+
+def _checkpoints(folder: Path, trial: Mapping[str, Any]) -> list[Path]:
+    """The checkpoints whose mean is the result of a learning rate; most often one."""
+    return [folder / name for name in trial.get("averaged", [trial["checkpoint"]])]
 
 
 def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
@@ -207,6 +237,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
         evaluate_dev,
         folder,
         inputs.class_weights and [*inputs.class_weights.values()],
+        inputs.info,
     )
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
@@ -217,6 +248,10 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
     ]
     result = {"learning_rate": rate, "score": float(state.best_metric or 0.0), "epochs": epochs}
     result["checkpoint"] = f"checkpoint-{state.best_global_step}"
+    if config.training.average > 1:
+        best, chosen, scores = trainer.best_checkpoints()
+        averaged = [path.name for path in chosen]
+        result |= {"score": scores["score"], "checkpoint": best.name, "averaged": averaged}
     if trainer.is_world_process_zero():
         write_json(folder / TRIAL, result)
     return result
@@ -266,10 +301,12 @@ def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], 
 def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, Any]]) -> None:
     """Take the weights of the best epoch of all trials, score them in fp32 as `predict` does, and write."""
     config, best = run.settings, max(trials, key=lambda trial: trial["score"])
-    checkpoint = config.output / "checkpoints" / f"{best['learning_rate']:g}" / best["checkpoint"]
-    verify_manifest(checkpoint)
+    chosen = _checkpoints(config.output / "checkpoints" / f"{best['learning_rate']:g}", best)
+    for checkpoint in chosen:
+        verify_manifest(checkpoint)
     model = _build(config, inputs)
-    load_weights(model, load_tensors(checkpoint / WEIGHTS), checkpoint)
+    weights = average_weights(chosen) if len(chosen) > 1 else load_tensors(chosen[0] / WEIGHTS)
+    load_weights(model, weights, chosen[0])
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     (scores, of_dev), gates = _scores(model, inputs), _open_gates(model)
     report, missed = _report(inputs, trials, best, scores) | of_dev, of_dev["never_predicted"]
@@ -304,11 +341,14 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, An
 def _write_rows(folder: Path, data: FinetuneData) -> None:
     """Write the rows that were held out, and fingerprints of those that were trained on."""
     if data.held_out:
-        with (folder / HELD_OUT).open("w", encoding="utf-8", newline="") as file:
-            rows = (map(for_spreadsheet, row) for row in data.held_out)
-            csv.writer(file, lineterminator="\n").writerows(rows)
+        _write_csv(folder / HELD_OUT, data.held_out)
     lines = (f"{fingerprint}\n" for fingerprint in sorted({*fingerprints(data.train.examples)}))
     (folder / TRAINED_ON).write_text("".join(lines), "utf-8")
+
+
+def _write_csv(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="", errors="backslashreplace") as file:
+        csv.writer(file, lineterminator="\n").writerows(map(for_spreadsheet, row) for row in rows)
 
 
 CLOSED = 0.05
@@ -381,11 +421,10 @@ def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str])
     return named or choose_annotator(None, texts, key, f"{key}=en if they are English")
 
 
-def _prepare(config: FinetuneConfig) -> _Inputs:
-    """Read, parse and measure the data; this writes only to the annotation cache."""
+def _prepare(config: FinetuneConfig, data: FinetuneData) -> _Inputs:
+    """Parse and measure the data; this writes only to the annotation cache."""
     longest = config.training.max_length
     tokenizer = load_tokenizer(config.model, longest)
-    data = read_finetune_data(config)
     task_type = data.task.task_type.for_head(config.head, lambda: has_decoder(config.model), tokenizer)
     labels = [example.label for example in data.train.examples]
     task_type, metrics = task_type.fit(labels), _metrics(data.task, task_type, config.training.best_by)
@@ -495,6 +534,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
         class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
+        info: The record of the task; with it and the collator, a checkpoint is loaded like a finished model.
     """
 
     def __init__(
@@ -508,17 +548,20 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
         class_weights: Sequence[float] | None = None,
+        info: ClassifierInfo | None = None,
     ) -> None:
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
-        n_updates = len(batches) * training.epochs
+        n_updates = -(-len(batches) // training.accumulate) * training.epochs
+        self.collate, self.info = collate, info
         arguments = run_arguments(
             training,
             folder,
             seed,
             num_train_epochs=training.epochs,
             per_device_train_batch_size=training.batch_size,
+            gradient_accumulation_steps=training.accumulate,
             learning_rate=learning_rate,
             eval_strategy="epoch",
             save_strategy="epoch",
@@ -538,6 +581,14 @@ class FinetuneTrainer(RunTrainer, Trainer):
             train_dataset=train,
             eval_dataset=[],
         )
+        if training.accumulate > 1:  # hosts differ in how they use a number of items: take their means
+            self.model_accepts_loss_kwargs = False
+
+    def save_beside(self, folder: Path) -> None:
+        """Write the collator and the record of the task."""
+        if self.info is not None:
+            self.collate.save_pretrained(folder)
+            (folder / CLASSIFIER).write_text(self.info.model_dump_json(indent=1), "utf-8")
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of similar length; the processes share each batch."""

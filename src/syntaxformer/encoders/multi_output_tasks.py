@@ -13,14 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from syntaxformer.base.errors import DataError
 from syntaxformer.encoders.metrics import score_predictions
-from syntaxformer.encoders.tables import Row, as_line
+from syntaxformer.encoders.tables import BadRows, Row, as_line
 from syntaxformer.encoders.task_types import Examples, OneLabel, Predictions, Score, Scorer, TaskType
 
 OUTSIDE = "O"
@@ -71,17 +69,14 @@ class SeveralScores(Score):
             raise ValueError(f"scores: expected {len(self.names)}, got {len(scores)}.")
         return tuple(super(SeveralScores, self).read(score) for score in scores)
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
+    def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
         """Take the names of the columns, or number the scores of the first row."""
         if self.labels:
             return self, rows
-        cell = rows[0].whole(source).cells.get(column)
-        try:
-            scores = _listed(cell)
-        except ValueError as error:
-            raise DataError(str(error), source, rows[0].number) from error
+        read = list(bad.whole(rows, lambda row: _listed(row.cells.get(column))))
+        scores = read[0][1] if read else []
         names = scores if isinstance(scores, Mapping) else map(str, range(1, len(scores) + 1))
-        return replace(self, labels=tuple(names)), rows
+        return replace(self, labels=tuple(names)), [row for row, _ in read]
 
     def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
         """Scores on the scales of the table."""
@@ -125,22 +120,27 @@ class SeveralLabels(OneLabel):
             raise ValueError(f"labels: expected names, got an empty one in {str(cell)[:60]}.")
         if not self.labels:
             return names
-        return tuple(sorted({self.labels[number] for number in map(super().read, names)}))
+        return tuple(sorted({self.labels[super(SeveralLabels, self).read(name)] for name in names}))
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
+    def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
         """Take the labels of the rows, and the names of columns that are 0 in all rows."""
         if self.labels:
             return self, rows
-        counts: Counter[str] = Counter()
-        for row in rows:
-            cell = row.whole(source).cells.get(column)
-            try:
-                counts.update(self.read(cell))
-            except ValueError as error:
-                raise DataError(str(error), source, row.number) from error
-            columns = _listed(cell)
+        read = list(bad.whole(rows, lambda row: self.read(row.cells.get(column))))
+        counts = Counter(chain.from_iterable(labels for _, labels in read))
+        for row, _ in read:
+            columns = _listed(row.cells.get(column))
             counts.update(dict.fromkeys(columns, 0) if isinstance(columns, Mapping) else {})
-        return self.with_labels(counts, source), rows
+        rows = [row for row, _ in read]
+        return self.with_labels(counts, bad.source) if rows else self, rows
+
+    def unknown(self, cell: Any) -> Sequence[str]:
+        """As in the base class; a cell that is no list is left to `read`."""
+        try:
+            names = replace(self, labels=()).read(cell)
+        except ValueError:
+            return ()
+        return [*chain.from_iterable(map(OneLabel(self.labels).unknown, names))]
 
     def target(self, label: Any) -> Any:
         """1 for each label that holds, 0 for the others."""
@@ -158,7 +158,10 @@ class SeveralLabels(OneLabel):
         self, metrics: Sequence[str], gold: Sequence[Any], predicted: Sequence[Any]
     ) -> dict[str, float]:
         """F1 over all answers, and as a mean over the labels that occur on either side."""
-        sides = np.array([list(map(self.target, side)) for side in (gold, predicted)], int)
+        names = dict.fromkeys([*self.labels, *chain(*gold)])  # some gold labels may not have been learned
+        sides = np.array(
+            [[[name in row for name in names] for row in side] for side in (gold, predicted)], int
+        )
         hits, both = (sides[0] & sides[1]).sum(0), sides.sum((0, 1))
         micro, each = 2 * hits.sum() / max(1, both.sum()), 2 * hits[both > 0] / both[both > 0]
         macro = float(each.mean()) if len(each) else 0.0

@@ -14,9 +14,12 @@ from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.multi_output_tasks import SeveralScores
 from syntaxformer.encoders.tables import (
+    BadRows,
+    Source,
     TextExample,
     TextSet,
     csv_quoted,
+    holds_objects,
     raw_example,
     read_table,
     table_format,
@@ -26,6 +29,10 @@ from syntaxformer.encoders.task_data import (
     TableColumns,
     bind_columns,
     examples_from_rows,
+    find_rows,
+    has_lists,
+    has_questions,
+    is_dataset,
     read_any_split,
     read_own_table,
 )
@@ -38,15 +45,20 @@ _MOST_SHOWN, _LONGEST_SHOWN = 5, 30
 
 
 def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str) -> tuple[Task, TextSet]:
-    """Read a split of an official task for a model; `task` None means the model's own task.
+    """Read a split of an official task for a model, or of a data set like those that it was trained on.
+
+    `task` None means the model's own task.
 
     Raises:
         ConfigError: The model was trained on a task with other labels, or the split is missing.
         DataError: The split cannot be used.
     """
+    if task is None and info.task not in TASKS and is_dataset(data):
+        return USUAL, read_texts_for(info, find_rows(data, split))
     if task is None and info.task not in TASKS:
         raise ConfigError(
-            f"task: expected --task with --data, as the model's own task is {info.task!r}, got none."
+            f"--data: expected a saved data set, as the model's task is {info.task!r}, got {data}. Give a "
+            "table without --data, or --task for official files."
         )
     official = find_task(task or info.task)
     _check_alike("task", official, official.title, info)
@@ -71,7 +83,7 @@ def predictions_beside(
     return predictions
 
 
-def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
+def read_texts_for(info: ClassifierInfo, source: Source) -> TextSet:
     """Read the texts of a file, or of standard input if `source` is "-".
 
     A file with the model's columns is read as a table, with labels if it has them. Otherwise each line is a
@@ -81,13 +93,14 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
         DataError: The file cannot be used; with the line.
     """
     if source != STDIN and _has_parts(info, source):
-        column, is_json = str(info.text_column), table_format(source) == "json"
-        same = is_json != (column.isdecimal() or column in CONLLU)
-        same |= is_json and column in CONLLU and column in read_table(source, n_lines=1).columns
+        column, is_listed = str(info.text_column), has_lists(source, info.text_column)
+        same = is_listed != (column.isdecimal() or column in CONLLU)
+        same |= is_listed and column in CONLLU and column in read_table(source, n_lines=1).columns
         columns = TableColumns(info.text_column, info.label_column) if same else TableColumns()
         return read_own_table(source, info.task_type, columns, "texts", labelled=False)[0]
     if source != STDIN and not info.task_type.parts and (table := _as_table(info, source)) is not None:
         return table
+    source = str(source)  # what is no file was read above
     name = "standard input" if source == STDIN else source
     lines = standard_input() if source == STDIN else read_lines(source)
     examples = [_example(info, line, name, number) for number, line in enumerate(lines, 1)]
@@ -96,10 +109,14 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
     return TextSet("texts", name, examples)
 
 
-def _has_parts(info: ClassifierInfo, source: str) -> bool:
-    """Whether a file holds words or questions and not texts: by its name, or because of blank lines."""
-    if info.task_type.parts != "words" or table_format(source) == "json":
-        return bool(info.task_type.parts) and table_format(source) == "json"
+def _has_parts(info: ClassifierInfo, source: Any) -> bool:
+    """Whether a file holds words or questions and not texts: by its name, its header, or blank lines."""
+    if not info.task_type.parts or holds_objects(source):
+        return bool(info.task_type.parts)
+    if info.task_type.parts == "span":
+        return has_questions(source)
+    if has_lists(source, info.text_column):
+        return True
     is_named = re.search(r"\.(conll\w*|iob\d?|bio|tsv)$", without_packing(source))
     has_blanks = not is_named and "\n\n" in (text := "\n".join(read_lines(source)).strip())
     if has_blanks and " " in text and "\t" not in text and not text.startswith("-DOCSTART-"):
@@ -110,13 +127,15 @@ def _has_parts(info: ClassifierInfo, source: str) -> bool:
     return bool(is_named) or has_blanks
 
 
-def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
+def _as_table(info: ClassifierInfo, source: Source) -> TextSet | None:
     """The rows of a table with the model's columns; None if the file is not such a table."""
     columns = TableColumns(info.text_column, info.label_column, info.text_pair_column, info.quotes)
     task = TASKS.get(info.task)
     if columns.text is None and task is not None and (table := _official_table(task, source)) is not None:
         return table
     is_numbered = columns.text is not None and columns.text.isdecimal()
+    if is_numbered and holds_objects(source):
+        columns = TableColumns()  # they have names
     if (form := table_format(source)) == "tsv" or (form == "csv" and is_numbered):
         cells = read_table(source, quoted=csv_quoted(source, info.quotes)[0], n_lines=1).columns
         if columns.text is None:
@@ -138,7 +157,7 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
     return texts
 
 
-def _official_table(task: Task, source: str) -> TextSet | None:
+def _official_table(task: Task, source: Source) -> TextSet | None:
     """The rows of a table with the columns of the task's official files; None if it has others."""
     headerless = task.headerless.get("dev", ())
 
@@ -154,7 +173,7 @@ def _official_table(task: Task, source: str) -> TextSet | None:
     binding = bind_columns(task, table.columns, source, labelled=False)
     unlabelled = binding.task_type.blanks(task.no_label)
     binding = replace(binding, no_label=(), unlabelled=unlabelled)
-    return examples_from_rows(table.rows, binding, "texts", source)
+    return examples_from_rows(table.rows, binding, "texts", BadRows(source))
 
 
 def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExample:

@@ -1,9 +1,9 @@
-"""Reads files of labelled rows (TSV, CSV, JSON lines), and defines the examples that are made of rows.
+"""Reads rows (TSV, CSV, JSON lines, Parquet, `datasets`), and defines the examples that are made of rows.
 
 The file name gives the format, compressed or not; another format is one more entry of `_FORMATS` and
-`_READERS`. TSV is read as GLUE's files are written: a tab ends a cell, and a quote is an ordinary character
-unless `csv_quoted`. The reader is our own because those of `datasets` fill short rows without a word and know
-no line numbers.
+`_READERS`. Rows that cannot be used are collected in one pass. TSV is read as GLUE's files are written: a tab
+ends a cell, and a quote is an ordinary character unless `csv_quoted`. The readers of text are our own because
+those of `datasets` fill short rows without a word and know no line numbers.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from syntaxformer.base.errors import CheckpointError, DataError
+from syntaxformer.base.errors import BadRowsError, CheckpointError, DataError, one_line
 from syntaxformer.base.files import HELD_OUT, TRAINED_ON, max_line_bytes, read_lines, without_packing
 from syntaxformer.runs.config import FRACTION_SEED
 
-_FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
-_UNREAD = (".parquet", ".arrow", ".xlsx", ".xls", ".ods", ".pkl")
+_FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
+_UNREAD = (".arrow", ".xlsx", ".xls", ".ods", ".pkl")
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_BROKEN = "cells"
+"""The column of a broken row that holds it as it stands in the file."""
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
@@ -48,29 +52,91 @@ class Row:
         """A cell as one line, with single spaces for white space; empty if there is no cell."""
         return as_line(self.cells.get(column) if column is not None else None)
 
-    def label(self, column: str, source: str | Path) -> str:
+    def label(self, column: str) -> str:
         """A cell that holds one label, as one line.
 
         Raises:
-            DataError: It holds a list, which is never one class.
+            ValueError: It holds a list, which is never one class.
         """
         if isinstance(self.cells.get(column), list | dict):
             problem = f"column {column!r}: expected one label or score, got {str(self.cells[column])[:60]}."
             remedy = "Use --task multilabel for lists of labels, vector for lists of numbers."
-            raise DataError(f"{problem} {remedy}", source, self.number)
+            raise ValueError(f"{problem} {remedy}")
         return self.text(column)
 
-    def whole(self, source: str | Path) -> Row:
-        """The row itself.
+    def check(self) -> None:
+        """Check that the row is whole.
 
         Raises:
-            DataError: It is broken.
+            ValueError: It is broken.
         """
         if self.problem:
-            breaks = "a comma without quotes around the cell" if table_format(source) == "csv" else "a tab"
-            remedy = f"Look for {breaks} or an unclosed quote inside a text."
-            raise DataError(f"row: {self.problem}. {remedy}", source, self.number)
-        return self
+            raise ValueError(self.problem)
+
+
+@dataclass(frozen=True)
+class DatasetRows:
+    """A split of a data set of `datasets`, which is read like a file.
+
+    Args:
+        rows: A `datasets.Dataset`.
+        name: What messages call it.
+    """
+
+    rows: Any
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Source = str | Path | DatasetRows
+"""Where rows come from."""
+
+_Read = TypeVar("_Read")
+
+
+@dataclass
+class BadRows:
+    """The rows of a source that cannot be used, collected in one pass over it.
+
+    Args:
+        source: The file or data set.
+        limit: So many are left out; more are refused.
+        rows: The rows, each with what is wrong with it, in the order in which they were met.
+    """
+
+    source: Source
+    limit: int = 0
+    rows: list[tuple[Row, str]] = field(default_factory=list)
+
+    def whole(self, rows: Iterable[Row], read: Callable[[Row], _Read]) -> Iterator[tuple[Row, _Read]]:
+        """The rows with what `read` returns; those of which it raises a `ValueError` are collected."""
+        for row in rows:
+            try:
+                content = read(row)
+            except ValueError as error:
+                self.rows.append((row, str(error)))
+            else:
+                yield row, content
+
+    def add(self, line: int, cells: Any, problem: str) -> None:
+        """Add what stands on a line of a file that is no table."""
+        self.rows.append((Row(line, {_BROKEN: cells}), problem))
+
+    @property
+    def error(self) -> BadRowsError:
+        """The error that shows the first of the rows."""
+        return BadRowsError(self.source, sorted((row.number, problem) for row, problem in self.rows))
+
+    def refuse(self) -> None:
+        """Check that there are no more than the limit.
+
+        Raises:
+            BadRowsError: There are more.
+        """
+        if len(self.rows) > self.limit:
+            raise self.error
 
 
 @dataclass(frozen=True)
@@ -151,6 +217,7 @@ def as_line(cell: Any) -> str:
     return "" if cell is None or cell != cell else " ".join(str(cell).split())
 
 
+@lru_cache(8)  # many questions are about one text
 def in_place(text: str) -> str:
     """The text on one line, each white space as one space, so that every character keeps its place."""
     return re.sub(r"\s", " ", text)
@@ -224,20 +291,28 @@ def from_spreadsheet(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
-def table_format(path: str | Path) -> str:
-    """The format that a file's name gives: "tsv", "csv" or "json", compressed or not.
+def table_format(path: Source) -> str:
+    """The format: "dataset", or by the file's name "tsv", "csv", "json" or "parquet", compressed or not.
 
     Raises:
         DataError: It names a format of tables that is not read.
     """
+    if isinstance(path, DatasetRows):
+        return "dataset"
     suffix = Path(without_packing(path)).suffix.lower()
     if suffix in _UNREAD:
-        raise DataError(f"expected TSV, CSV or JSON lines, got {suffix}. Convert it, as by pandas.", path)
+        problem = f"expected TSV, CSV, JSON lines or Parquet, got {suffix}."
+        raise DataError(f"{problem} Convert it, as by pandas.", path)
     return _FORMATS.get(suffix, "tsv")
 
 
+def holds_objects(path: Source) -> bool:
+    """Whether a format names the columns in each row, and its cells have types."""
+    return table_format(path) in ("json", "parquet", "dataset")
+
+
 def read_table(
-    path: str | Path,
+    path: Source,
     name_columns: Callable[[list[str]], Sequence[str] | None] = lambda first: None,
     quoted: bool = False,
     blank_lines: bool = True,
@@ -245,12 +320,12 @@ def read_table(
 ) -> Table:
     """Read a table; the caller decides what to do with a broken row.
 
-    `name_columns` gets the cells of the first line, but not of JSON lines, and returns names for the columns
-    if it is a row, or None if it is a header. A TSV may be `quoted` like CSV. Blank lines between rows are
+    `name_columns` gets the cells of the first line, but not of objects, and returns names for the columns if
+    it is a row, or None if it is a header. A TSV may be `quoted` like CSV. Blank lines between rows are
     skipped, or refused if `blank_lines` is false. Others are read to the end, or only the first `n_lines`.
 
     Raises:
-        DataError: The file cannot be read or is empty, a line is no JSON object, or a quote is never closed.
+        DataError: The file cannot be read or is empty, its first line is no row, or a quote is never closed.
     """
     table_kind = "csv" if quoted and table_format(path) == "tsv" else table_format(path)
     lines: list[tuple[int, Any]] = []
@@ -265,66 +340,121 @@ def read_table(
             lines.append((number, content))
             if len(lines) == n_lines:
                 break
-    if table_kind == "json":
-        return Table(list(lines[0][1]) if lines else [], [Row(*line) for line in lines])
+    if holds_objects(path):
+        rows = [content if isinstance(content, Row) else Row(number, content) for number, content in lines]
+        return Table(next((list(row.cells) for row in rows if not row.problem), []), rows)
     if not lines:
         raise DataError("expected rows, got an empty file.", path)
+    if isinstance(lines[0][1], Row):
+        raise DataError(lines[0][1].problem, path, lines[0][0])
     first = [cell.strip() for cell in lines[0][1]]
     numbered = name_columns(first)
     has_header, names = numbered is None, list(numbered or first)
     rows = []
+    breaks = "a comma without quotes around the cell" if table_format(path) == "csv" else "a tab"
     for number, cells in lines[has_header:]:
-        if len(cells) == len(names):
+        if isinstance(cells, Row):
+            rows.append(cells)
+        elif len(cells) == len(names):
             rows.append(Row(number, dict(zip(names, cells, strict=True))))
         else:
-            rows.append(Row(number, {}, f"expected {len(names)} cells, got {len(cells)}"))
+            problem = f"row: expected {len(names)} cells, got {len(cells)}."
+            problem += f" Look for {breaks} or an unclosed quote inside a text."
+            rows.append(Row(number, {_BROKEN: cells}, problem))
     return Table(names, rows, has_header)
 
 
-def _tsv_lines(path: str | Path) -> Iterator[tuple[int, list[str] | None]]:
+def _tsv_lines(path: Any) -> Iterator[tuple[int, list[str] | None]]:
     for number, line in enumerate(read_lines(path), 1):
         yield number, line.split("\t") if line.strip(" ") else None
 
 
-def _csv_lines(path: str | Path) -> Iterator[tuple[int, list[str] | None]]:
+def _csv_lines(path: Any) -> Iterator[tuple[int, Any]]:
     """Cells of each row, with the number of its last line: a quoted cell may span several lines."""
     csv.field_size_limit(max_line_bytes())
     lines = (f"{line}\n" for line in read_lines(path))
     reader = csv.reader(lines, strict=True, delimiter="," if table_format(path) == "csv" else "\t")
     is_held_out = without_packing(path) == HELD_OUT  # which a run of ours wrote
-    try:
-        for cells in reader:
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            problem = f"expected CSV with every quote closed, got: {error}."
+            if "end of data" in str(error):  # the rest of the file is one cell
+                raise DataError(problem, path, reader.line_num) from error
+            yield reader.line_num, Row(reader.line_num, {}, problem)
+        else:
             yield reader.line_num, ([*map(from_spreadsheet, cells)] if is_held_out else cells) or None
-    except csv.Error as error:
-        problem = f"expected CSV with every quote closed, got: {error}."
-        raise DataError(problem, path, reader.line_num) from error
 
 
-def _json_lines(path: str | Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+def _json_lines(path: Any) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             yield number, None
             continue
         try:
             cells = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"expected a JSON object on each line, got: {error}.", path, number) from error
-        if not isinstance(cells, dict):
             remedy = " Write an object on each line, not one list." if isinstance(cells, list) else ""
-            problem = f"expected a JSON object on each line, got {type(cells).__name__}.{remedy}"
-            raise DataError(problem, path, number)
-        yield number, cells
+            problem = "" if isinstance(cells, dict) else f"{type(cells).__name__}.{remedy}"
+        except (ValueError, RecursionError) as error:
+            cells, problem = {}, f"{error}."
+        if problem:
+            problem = f"expected a JSON object on each line, got: {problem}"
+            yield number, Row(number, {_BROKEN: line}, problem)
+        else:
+            yield number, cells
 
 
-_READERS: dict[str, Callable[[str | Path], Iterator[tuple[int, Any]]]] = {
+def _parquet_lines(path: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        file = ParquetFile(path)
+        described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}"))
+        features = described.get("info", {}).get("features", {})
+        rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches())
+        yield from _named_classes(rows, features)
+    except (ArrowException, OSError, ValueError, AttributeError, RecursionError) as error:
+        raise DataError(f"expected a Parquet file, got: {one_line(error)}", path) from error
+
+
+def _dataset_lines(source: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield from _named_classes(source.rows, source.rows.features.to_dict())
+
+
+def _named_classes(rows: Iterable[Any], features: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows with the names of classes for their numbers, as `features` of `datasets` have them; -1 is None."""
+    names: dict[str, list[Any]] = {}
+    for column, feature in features.items():
+        while isinstance(feature, Mapping) and "names" not in feature:  # in a list
+            feature = feature.get("feature")
+        if isinstance(feature, Mapping) and isinstance(feature["names"], list):
+            names[column] = feature["names"]
+
+    def named(cell: Any, classes: list[Any]) -> Any:
+        if isinstance(cell, list):
+            return [named(number, classes) for number in cell]
+        is_class = isinstance(cell, int) and 0 <= cell < len(classes)
+        return classes[cell] if is_class else None if cell == -1 else cell
+
+    for number, cells in enumerate(rows, 1):
+        yield number, {**cells, **{column: named(cells.get(column), names[column]) for column in names}}
+
+
+_READERS: dict[str, Callable[[Any], Iterator[tuple[int, Any]]]] = {
     "tsv": _tsv_lines,
     "csv": _csv_lines,
     "json": _json_lines,
+    "parquet": _parquet_lines,
+    "dataset": _dataset_lines,
 }
-"""Format → its lines with their numbers: cells or an object of JSON, None for a blank line."""
+"""Format → its lines with their numbers: cells or an object, a broken `Row`, None for a blank line."""
 
 
-def csv_quoted(path: str | Path, quotes: str = "auto") -> tuple[bool, str]:
+def csv_quoted(path: Source, quotes: str = "auto") -> tuple[bool, str]:
     """Whether the cells of a TSV are quoted like CSV, and why; no reason if no cell begins with a quote.
 
     They are quoted if `quotes` is "csv", or if only this reading gives all rows the same number of cells.
@@ -333,13 +463,14 @@ def csv_quoted(path: str | Path, quotes: str = "auto") -> tuple[bool, str]:
     """
     if table_format(path) != "tsv" or quotes != "auto":
         return quotes == "csv", ""
-    rows = [cells for _, cells in _tsv_lines(path) if cells]
+    rows = [cells for _, cells in _READERS["tsv"](path) if cells]
     quoted = [cell for cells in rows for cell in cells if cell.startswith('"')]
     if not quoted:
         return False, ""
     if len(set(map(len, rows))) > 1:
         try:
-            fits = len({len(cells) for _, cells in _csv_lines(path) if cells}) == 1
+            cells_of_rows = [cells for _, cells in _READERS["csv"](path) if cells]
+            fits = not any(isinstance(c, Row) for c in cells_of_rows) and len({*map(len, cells_of_rows)}) == 1
         except DataError:
             fits = False
         return fits, ("only so have" if fits else "in neither way have") + " all rows as many cells"
@@ -352,7 +483,7 @@ def csv_quoted(path: str | Path, quotes: str = "auto") -> tuple[bool, str]:
     return False, "nothing tells for sure: they enclose cells, but none is doubled"
 
 
-def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: str | Path | None) -> str:
+def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: Source | None) -> str:
     """The first of some names that is a column.
 
     Raises:

@@ -13,36 +13,41 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from syntaxformer.base.config import corpus_path
+from syntaxformer.base.config import apply_overrides, corpus_path
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import plain_or_packed, read_lines
+from syntaxformer.base.files import plain_or_packed, read_lines, without_packing
+from syntaxformer.encoders.label_report import report_labels
 from syntaxformer.encoders.multi_output_tasks import WordTags, spans_of
 from syntaxformer.encoders.tables import (
+    BadRows,
+    DatasetRows,
     Row,
+    Source,
     Table,
     TextExample,
     TextSet,
     as_line,
     csv_quoted,
-    fingerprints,
+    holds_objects,
     in_place,
     pick_column,
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_types import Score, TaskType
+from syntaxformer.encoders.task_types import OneLabel, Score, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, USUAL, Task, find_task
-from syntaxformer.runs.config import FRACTION_SEED
+from syntaxformer.runs.config import FRACTION_SEED, Section
 from syntaxformer.runs.loading import checkpoint_errors
 from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
 from syntaxformer.trees.constituency import subtrees_of
@@ -64,6 +69,8 @@ CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 """Columns of CoNLL-U."""
 
 NO_LABEL = "-"
+BAD = "row that cannot be used"
+_WORDS = ("tokens", "words")
 _COMMENT = re.compile(r"#\s?\S+\s*[=:]|# ?(new\w+|id)\b|#$")
 
 _SPLITS = {
@@ -74,6 +81,54 @@ _SPLITS = {
     "test_mismatched": ("test_mismatched",),
 }
 """Our name for a split → its names in data sets."""
+
+
+class LabelledData(Section):
+    """Where texts and labels come from."""
+
+    dir: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
+        default=None,
+        description="folder of the task's official files or of a saved data set, or hub:NAME on the Hub",
+    )
+    train: str | None = Field(default=None, description="training file, if it is not the task's official one")
+    dev: str | None = Field(
+        default=None,
+        description="development file; an own table without one holds out a tenth of its training rows",
+    )
+    fraction: float = Field(
+        default=1.0, gt=0, le=1, description="share of the training data to use; smaller ones are nested"
+    )
+    rows: int | None = Field(
+        default=None, ge=1, description="first rows of the training file (squad: paragraphs); null: all"
+    )
+    phrases: bool = Field(
+        default=True, description="treebanks: also train on phrases of four words or more (Bai et al. 2021)"
+    )
+    text_column: str | None = Field(
+        default=None, description="own tables: name or number of the text's column"
+    )
+    text_pair_column: str | None = Field(default=None, description="own tables: column of a second text")
+    label_column: str | None = Field(default=None, description="own tables: column of the label or score")
+    quotes: Literal["auto", "csv", "text"] = Field(
+        default="auto",
+        description="own TSV: quotes enclose cells (csv) or are text; auto decides by the file and logs why",
+    )
+    skip_bad_rows: int = Field(
+        default=0,
+        ge=0,
+        description="own data: leave out up to so many rows of a file that cannot be used, and list them in "
+        "bad_rows.csv; more are refused",
+    )
+    cache: Path | None = Field(
+        default=None, description="folder for annotated text; null: the user's cache folder"
+    )
+
+
+class DataSettings(BaseModel):
+    """The settings of a run that its data need; others are not looked at."""
+
+    task: str
+    data: LabelledData = LabelledData()
 
 
 @dataclass(frozen=True)
@@ -112,9 +167,25 @@ class FinetuneData:
     columns: TableColumns = field(default_factory=TableColumns)
     held_out: tuple[list[str], ...] = ()
     """Rows of the user's table that became the development set, with all cells, and its header."""
+    bad_rows: tuple[BadRows, ...] = ()
+    """Rows that were left out by `data.skip_bad_rows`, of each file."""
+    is_held_out: bool = False
+    """Whether the development set was taken from the training rows."""
 
 
-def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
+def read_early(content: Mapping[str, Any], overrides: Sequence[str]) -> FinetuneData | None:
+    """Read the data of a run before all else, because its other settings need torch, which takes seconds.
+
+    None if the settings of the data cannot be used: `load_finetune` then says all that is wrong.
+    """
+    try:
+        settings = DataSettings.model_validate(apply_overrides(content, overrides))
+    except (ConfigError, ValidationError):
+        return None
+    return read_finetune_data(settings)
+
+
+def read_finetune_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
     """Read training and development data, and log what was left out.
 
     Raises:
@@ -128,18 +199,14 @@ def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
         for reason, count in texts.left_out.items():
             _log.info("%s: left out %d rows: %s", texts.source, count, reason)
     _check_classes(data)
-    if is_own and config.data.dev is not None:
-        known = {*fingerprints(data.train.examples)}
-        if n_known := sum(fingerprint in known for fingerprint in fingerprints(data.dev.examples)):
-            _log.warning(
-                "%s: %d of its %d rows have texts of the training rows, which raises scores on dev. "
-                "Leave them out of one of the two.",
-                *(data.dev.source, n_known, len(data.dev)),
-            )
+    if is_own:
+        sets = [] if data.is_held_out else [data.dev]
+        for warning in report_labels(data.task.task_type, data.train, sets)[1]:
+            _log.warning("%s", warning)
     return data
 
 
-def _official_data(config: FinetuneConfig) -> FinetuneData:
+def _official_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
     task, data = find_task(config.task), config.data
     if data.dir is None:
         raise ConfigError(f"data: expected --data, the folder of {task.title}'s files, got none.")
@@ -148,17 +215,14 @@ def _official_data(config: FinetuneConfig) -> FinetuneData:
             f"columns: expected none for the official files of {task.title}, got {', '.join(named)}. "
             "For a table of your own use --task classify or regress."
         )
+    if data.skip_bad_rows:
+        raise ConfigError(f"data.skip_bad_rows: expected 0 for the official files of {task.title}, got more.")
     train = read_any_split(task, data.dir, "train", data.train, data.phrases)
     return FinetuneData(task, train, read_any_split(task, data.dir, "dev", data.dev))
 
 
-def _own_data(config: FinetuneConfig) -> FinetuneData:
+def _own_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
     data = config.data
-    if data.train is None:
-        raise ConfigError(
-            f"train: expected --train, a table of texts and labels, for --task {config.task}, got none. "
-            f"Known tasks: {', '.join(TASKS)}."
-        )
     task = OWN_TASKS[config.task]
     task_type = task.task_type
     unread = ["text_pair_column", "quotes", *["text_column", "label_column"] * (task_type.parts == "span")]
@@ -168,29 +232,41 @@ def _own_data(config: FinetuneConfig) -> FinetuneData:
             f"--task {config.task}: expected no option of tables, got {', '.join(options)}. Leave it out."
         )
 
-    def in_folder(name: str) -> Path:
+    def find(name: str, split: str) -> Source:
         path = Path(corpus_path(name))
-        return data.dir / path if data.dir is not None and not path.exists() else path
+        is_below = data.dir is not None and not path.exists() and not is_dataset(path)
+        return find_rows(data.dir / path if data.dir is not None and is_below else path, split)
 
+    path = None if data.train is None else find(data.train, "train")
+    if path is None and data.dir is not None and is_dataset(data.dir):
+        path = find_rows(data.dir, "train")
+    if path is None:
+        raise ConfigError(
+            f"train: expected --train, a table of texts and labels, for --task {config.task}, or --data with "
+            f"a saved data set, got none. Known tasks: {', '.join(TASKS)}."
+        )
     columns = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
-    path = in_folder(data.train)
-    train, columns, task_type = read_own_table(path, task_type, columns)
+    bad = [BadRows(path, data.skip_bad_rows)]
+    train, columns, task_type = read_own_table(path, task_type, columns, bad=bad[0])
     held_out: tuple[list[str], ...] = ()
-    if data.dev is None:
+    dev_path = find_dev(data.dir) if data.dev is None else find(data.dev, "dev")
+    if dev_path is None:
         train, dev = hold_out(train, task_type.parts == "span")
         if not task_type.parts:  # those have no table
             held_out = tuple(_cells_of(dev, path, columns))
         _log.info("%s: held out %d of its rows as development set", train.source, len(dev))
     else:
-        path = in_folder(data.dev)
-        dev, dev_columns, _ = read_own_table(path, task_type, columns, name="dev")
+        bad.append(BadRows(dev_path, data.skip_bad_rows))
+        dev, dev_columns, _ = read_own_table(dev_path, task_type, columns, name="dev", bad=bad[1])
         if len(dev_columns.texts) != len(columns.texts):
-            raise DataError(f"columns: expected those of {train.source}, got others.", path)
+            raise DataError(f"columns: expected those of {train.source}, got others.", dev_path)
     update = {"labels": task_type.names or None, "texts": task.texts[: len(columns.texts)]}
-    return FinetuneData(task.model_copy(update=update), train, dev, columns, held_out)
+    left_out = tuple(of_file for of_file in bad if of_file.rows)
+    task = task.model_copy(update=update)
+    return FinetuneData(task, train, dev, columns, held_out, left_out, dev_path is None)
 
 
-def _cells_of(texts: TextSet, path: Path, columns: TableColumns) -> Iterator[list[str]]:
+def _cells_of(texts: TextSet, path: Source, columns: TableColumns) -> Iterator[list[str]]:
     """The rows of some examples as they stand in their table, after its header if it has one."""
     table = read_table(path, partial(_numbered, path, columns, True), csv_quoted(path, columns.quotes)[0])
     if table.has_header:
@@ -290,59 +366,67 @@ class Binding:
     fold_case: bool = False
 
 
-def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source: str | Path) -> TextSet:
+def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, bad: BadRows) -> TextSet:
     """Make examples from rows.
 
     Raises:
-        DataError: A row is broken, a text is empty, a label is unknown, a score is not a number or out of
-            range (with the line), or no row is left.
+        DataError: No row is left, or more rows than `bad` allows are broken, have an empty text, an unknown
+            label, or a score that is not a number or out of range.
     """
     examples: list[TextExample] = []
     left_out: Counter[str] = Counter()
-    for row in rows:
+
+    def read(row: Row) -> TextExample | str:
         if row.problem and binding.tolerant:
-            left_out["broken row"] += 1
-            continue
-        row.whole(source)
+            return "broken row"
+        row.check()
         if binding.label is not None and row.text(binding.label) in binding.no_label:
-            left_out["no gold label"] += 1
-            continue
-        texts = tuple(_text(row, column, source, binding.tolerant) for column in binding.texts)
+            return "no gold label"
+        texts = tuple(_text(row, column, binding.tolerant) for column in binding.texts)
         if not all(texts):
-            left_out["empty text"] += 1
-            continue
+            return "empty text"
         trees = tuple(row.text(column) or None for column in binding.trees)
         index = str(len(examples)) if binding.index is None else row.text(binding.index)
-        examples.append(TextExample(texts, _label(row, binding, source), trees, index, row.number))
+        return TextExample(texts, _label(row, binding), trees, index, row.number)
+
+    for _, example in bad.whole(rows, read):
+        if isinstance(example, str):
+            left_out[example] += 1
+        else:
+            examples.append(example)
+    return _text_set(examples, left_out, name, bad)
+
+
+def _text_set(examples: list[TextExample], left_out: Mapping[str, int], name: str, bad: BadRows) -> TextSet:
+    """The examples of a source of which all rows were read, without its bad rows."""
+    bad.refuse()
+    left_out = {**left_out, **({BAD: len(bad.rows)} if bad.rows else {})}
     if not examples:
         counts = "".join(f"; left out: {count} ({reason})" for reason, count in left_out.items())
-        raise DataError(f"expected at least one example, got none{counts}.", source)
-    return TextSet(name, str(source), examples, dict(left_out))
+        raise DataError(f"expected at least one example, got none{counts}.", bad.source)
+    return TextSet(name, str(bad.source), examples, left_out)
 
 
-def _text(row: Row, column: str, source: str | Path, may_be_empty: bool) -> str:
+def _text(row: Row, column: str, may_be_empty: bool) -> str:
     what, text = f"column {column!r}: expected", row.text(column)
     if column not in row.cells:
-        raise DataError(f"{what} it in every row, got none.", source, row.number)
+        raise ValueError(f"{what} it in every row, got none.")
     if isinstance(row.cells[column], list | dict | bool):  # of JSON
         problem = f"{what} a text, got {str(row.cells[column])[:60]}."
-        raise DataError(f"{problem} Join words with spaces; texts have a column each.", source, row.number)
+        raise ValueError(f"{problem} Join words with spaces; texts have a column each.")
     if not text and not may_be_empty:
-        raise DataError(f"{what} a text, got an empty one. Remove the row.", source, row.number)
+        raise ValueError(f"{what} a text, got an empty one. Remove the row.")
     return text
 
 
-def _label(row: Row, binding: Binding, source: str | Path) -> Any:
+def _label(row: Row, binding: Binding) -> Any:
     if binding.label is None:
         return None
     takes_lists = binding.task_type.takes_lists
-    cell = row.cells.get(binding.label) if takes_lists else row.label(binding.label, source)
+    cell = row.cells.get(binding.label) if takes_lists else row.label(binding.label)
     if binding.unlabelled and cell in (None, *binding.unlabelled):
         return None
-    try:
-        return binding.task_type.read(cell, binding.fold_case)
-    except ValueError as error:
-        raise DataError(str(error), source, row.number) from error
+    return binding.task_type.read(cell, binding.fold_case)
 
 
 # Official files.
@@ -359,8 +443,7 @@ def read_any_split(
         ConfigError: There is no such file or split.
         DataError: The split cannot be used; with file and line.
     """
-    is_saved = any((Path(source) / mark).is_file() for mark in ("dataset_dict.json", "state.json"))
-    if file is None and (is_saved or str(source).startswith(HUB)):
+    if file is None and is_dataset(source):
         return read_dataset_split(task, open_dataset(source), split, str(source))
     path = _find_file(task, Path(source), split, file)
     if task.treebank:
@@ -369,11 +452,11 @@ def read_any_split(
     if not table.rows:
         raise DataError("expected at least one example, got none.", path)
     if table.rows[0].problem:
-        problem = f"row: {table.rows[0].problem}. Check that this is the {split} file of {task.title}."
+        problem = f"{table.rows[0].problem} Check that this is the {split} file of {task.title}."
         raise DataError(problem, path, table.rows[0].number)
     labelled = not split.startswith("test") or split == "test_labeled"
     binding = bind_columns(task, table.columns, path, labelled and split != "diagnostic")
-    return examples_from_rows(table.rows, binding, split, path)
+    return examples_from_rows(table.rows, binding, split, BadRows(path))
 
 
 def _find_file(task: Task, folder: Path, split: str, file: str | None) -> Path:
@@ -468,6 +551,47 @@ def open_dataset(source: str | Path) -> Any:
         return load_from_disk(text)
 
 
+def _split_of(dataset: Any, split: str, source: str) -> Any:
+    """A split by our name for it; one `Dataset` is itself.
+
+    Raises:
+        ConfigError: There is no such split.
+    """
+    if hasattr(dataset, "column_names") and not isinstance(dataset.column_names, dict):
+        return dataset
+    names = dict.fromkeys((split, *_SPLITS.get(split, ())))
+    for name in names:
+        if name in dataset:
+            return dataset[name]
+    got = ", ".join(map(str, dataset))
+    raise ConfigError(f"split: expected {' or '.join(names)} in {source}, got {got}.")
+
+
+def is_dataset(source: object) -> bool:
+    """Whether a path is a folder of `save_to_disk` or a name on the Hub."""
+    marks = ("dataset_dict.json", "state.json")
+    return str(source).startswith(HUB) or any((Path(str(source)) / mark).is_file() for mark in marks)
+
+
+def find_rows(source: str | Path, split: str) -> Source:
+    """A file as it is, and of a data set the split.
+
+    Raises:
+        ConfigError: There is no such data set or split.
+    """
+    if not is_dataset(source):
+        return source
+    return DatasetRows(_split_of(open_dataset(source), split, str(source)), f"{source}, {split}")
+
+
+def find_dev(folder: Path | None) -> Source | None:
+    """The development split of a data set; None if it has none, or is one `Dataset` or no data set."""
+    if folder is None or not is_dataset(folder) or (folder / "state.json").is_file():
+        return None
+    has_dev = {"dev", *_SPLITS["dev"]} & {*(dataset := open_dataset(folder))}
+    return DatasetRows(_split_of(dataset, "dev", str(folder)), f"{folder}, dev") if has_dev else None
+
+
 def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data set") -> TextSet:
     """Read a split of a `datasets.DatasetDict`, of a mapping from split to `Dataset`, or of one `Dataset`.
 
@@ -477,13 +601,7 @@ def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data
         ConfigError: There is no such split.
         DataError: A column is missing, or a row cannot be used; with its number.
     """
-    if not hasattr(dataset, "column_names") or isinstance(dataset.column_names, dict):
-        names = dict.fromkeys((split, *_SPLITS.get(split, ())))
-        stored = next((name for name in names if name in dataset), None)
-        if stored is None:
-            got = ", ".join(map(str, dataset))
-            raise ConfigError(f"split: expected {' or '.join(names)} in {source}, got {got}.")
-        dataset = dataset[stored]
+    dataset = _split_of(dataset, split, source)
     where, labelled = f"{source}, {split}", not split.startswith("test")
     binding = bind_columns(task, dataset.column_names, where, labelled)
     # Test sets of GLUE have the label -1 in every row.
@@ -503,19 +621,27 @@ def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data
                 cells = {**cells, label: NO_LABEL if value == -1 else names[value]}
             yield Row(number, cells)
 
-    return examples_from_rows(rows(), replace(binding, label=label, no_label=(NO_LABEL,)), split, where)
+    binding = replace(binding, label=label, no_label=(NO_LABEL,))
+    return examples_from_rows(rows(), binding, split, BadRows(where))
 
 
 # The user's own tables.
 
 
 def read_own_table(
-    path: str | Path, task_type: TaskType, columns: TableColumns, name: str = "train", labelled: bool = True
+    path: Source,
+    task_type: TaskType,
+    columns: TableColumns,
+    name: str = "train",
+    labelled: bool = True,
+    bad: BadRows | None = None,
 ) -> tuple[TextSet, TableColumns, TaskType]:
     """Read a table, or the file of a type that has files of its own.
 
-    A type without names of labels takes those of the file. `columns` are those that the user named. If it
-    need not be `labelled`, blank lines between rows are refused, because rows are counted.
+    A type without names of labels takes those of the file; other labels than its names are refused for
+    training, and else read as classes that the type never predicts. `columns` are those that the user named.
+    If it need not be `labelled`, blank lines between rows are refused, because rows are counted. Rows that
+    cannot be used are added to `bad`, and refused if they are more than it allows.
 
     Returns:
         The examples, the columns that were read, and the type with its labels.
@@ -524,11 +650,12 @@ def read_own_table(
         DataError: The file cannot be used; with the line.
         ConfigError: The role of the columns is not clear.
     """
+    bad = bad or BadRows(path)
     if isinstance(task_type, WordTags):
-        return _read_words(path, task_type, columns, name, labelled)
+        return _read_words(path, task_type, columns, name, labelled, bad)
     if task_type.parts == "span":
         columns = replace(columns, text="question", pair="context")
-        return _read_questions(path, name, labelled), columns, task_type
+        return _read_questions(path, name, labelled, bad), columns, task_type
     quoted, why = csv_quoted(path, columns.quotes)
     if why:
         level = logging.WARNING if why.startswith("nothing tells") else logging.INFO
@@ -536,23 +663,32 @@ def read_own_table(
         _log.log(level, "%s: quotes are read %s: %s. Otherwise set data.quotes=%s.", path, way, why, other)
     _refuse_other_separators(path, columns, labelled)
     table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
+    table = replace(table, rows=[row for row, _ in bad.whole(table.rows, Row.check)])
+    if bad.rows and not table.rows:
+        bad.refuse()
     if columns.named or table.has_header:
         first = ["score"] if task_type.name == Score.name else []
         labels = list(dict.fromkeys([*first, *USUAL.label]))
-        table, columns = _settle_columns(table, columns, path, labelled, labels)
+        table, columns = _settle_columns(table, columns, path, labelled, labels, bad)
     else:
         columns = replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
-    rows = table.rows
+    rows, unlabelled = table.rows, [] if labelled else task_type.blanks()
     if columns.label is not None:
-        task_type, rows = task_type.settle(rows, columns.label, path)
-    unlabelled = [] if labelled else task_type.blanks()
+        try:
+            learned, rows = task_type.settle(rows, columns.label, bad)
+        except DataError:
+            bad.refuse()  # which says why nothing can be learned
+            raise
+        if name != "train" and isinstance(learned, OneLabel):
+            read = (lambda row, of: row.cells.get(of)) if learned.takes_lists else Row.text
+            cells = (cell for row in rows if (cell := read(row, columns.label)) not in ("", *unlabelled))
+            learned = learned.widened(cells, path)
+        task_type = learned
     binding = Binding(texts=columns.texts, label=columns.label, task_type=task_type, unlabelled=unlabelled)
-    return examples_from_rows(rows, binding, name, path), columns, task_type
+    return examples_from_rows(rows, binding, name, bad), columns, task_type
 
 
-def _numbered(
-    path: str | Path, columns: TableColumns, labelled: bool, first: Sequence[str]
-) -> list[str] | None:
+def _numbered(path: Source, columns: TableColumns, labelled: bool, first: Sequence[str]) -> list[str] | None:
     """Numbers as the names of columns if the first line is a row; None if it is a header."""
     numbers = [str(number) for number in range(1, len(first) + 1)]
     if columns.named:
@@ -572,7 +708,7 @@ def _numbered(
 
 
 def _settle_columns(
-    table: Table, columns: TableColumns, path: str | Path, labelled: bool, labels: Sequence[str]
+    table: Table, columns: TableColumns, path: Source, labelled: bool, labels: Sequence[str], bad: BadRows
 ) -> tuple[Table, TableColumns]:
     """Find the columns by the names that the user gave, or by usual names; `labels` are those of labels."""
     names, usual, rows = table.columns, USUAL.texts, table.rows
@@ -585,11 +721,14 @@ def _settle_columns(
     pair = next((name for name in usual[1] if name in names and not columns.text), None)
     if columns.pair:
         pair = pick_column(names, (columns.pair,), what[1], path)
-    if pair is None and not columns.text and table_format(path) == "json":
-        for row in rows:  # line 1, which says the columns, has no second text
+    if pair is None and not columns.text and holds_objects(path):
+
+        def check(row: Row) -> None:  # line 1, which says the columns, has no second text
             if more := [name for name in usual[1] if row.text(name)]:
                 problem = f"row: expected the columns of line 1, got {', '.join(more)} as well."
-                raise DataError(f"{problem} Give a second text in every row, or in none.", path, row.number)
+                raise ValueError(f"{problem} Give a second text in every row, or in none.")
+
+        rows = [row for row, _ in bad.whole(rows, check)]
     label = columns.label
     if label and "," in label and label not in names:
         several = label.split(",")
@@ -598,7 +737,7 @@ def _settle_columns(
         label = label if set(several) <= set(names) else None
         if label is not None:
             cells = [{**row.cells, label: {name: row.cells.get(name) for name in several}} for row in rows]
-            rows = [r if r.problem else replace(r, cells=c) for r, c in zip(rows, cells, strict=True)]
+            rows = [replace(row, cells=of_row) for row, of_row in zip(rows, cells, strict=True)]
     elif labelled:
         label = pick_column(names, (label,) if label else labels, "--label-column", path)
     else:
@@ -612,7 +751,7 @@ def _settle_columns(
     return replace(table, rows=rows), settled
 
 
-def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: bool) -> None:
+def _refuse_other_separators(path: Any, columns: TableColumns, labelled: bool) -> None:
     """Check that a CSV is not separated by semicolons or tabs.
 
     A single column of texts may contain them, so without labels one of the cells must be a column's name.
@@ -640,29 +779,36 @@ class _TaggedSentence:
 
 
 def _read_words(
-    path: str | Path, task_type: WordTags, columns: TableColumns, name: str, labelled: bool
+    path: Source, task_type: WordTags, columns: TableColumns, name: str, labelled: bool, bad: BadRows
 ) -> tuple[TextSet, TableColumns, TaskType]:
-    """Read sentences in CoNLL columns, or with lists of words and tags in JSON.
+    """Read sentences in CoNLL columns, or with lists of words and tags in the rows of a table.
 
     Raises:
-        DataError: A row has too few or too many cells, a tag is unknown or missing, or nothing is there.
+        DataError: Rows have too few or too many cells, a tag is missing, or unknown in training, or nothing
+            is there.
     """
-    if table_format(path) == "json":
-        sentences, columns = _json_words(task_type.labels, path, columns, labelled)
+    if table_format(path) == "csv" or has_lists(path, columns.text):
+        sentences, columns = _listed_words(task_type.labels, path, columns, labelled, bad)
     else:
-        sentences, columns = _conll_words(path, columns, labelled)
+        sentences, columns = _conll_words(path, columns, labelled, bad)
     counts = Counter(tag for sentence in sentences for tag in sentence.tags if tag)
-    if counts and not task_type.labels:
+    learns = bool(counts) and not task_type.labels
+    if learns:
         task_type = task_type.with_labels(counts, path)
         if odd := task_type.unlike_spans(counts):
             told = "%s: tags mark spans, except %s. So words are scored, not spans by F1. Correct these."
             _log.warning(told, path, ", ".join(map(repr, odd)))
-    examples, n_bare = [], 0
+    read_by: Any = task_type
+    if name != "train" and task_type.labels:
+        read_by = task_type.widened(counts.elements(), path)
+    known, examples, n_bare = {*read_by.labels}, [], 0
     for sentence in sentences:
-        for line, word, tag in zip(sentence.lines, sentence.words, sentence.tags, strict=False):
-            if tag not in task_type.labels:
-                problem = f"tag of {word!r}: expected one of {', '.join(task_type.labels)}"
-                raise DataError(f"{problem}, got {repr(tag) if tag else 'none'}.", path, line)
+        if wrong := {*sentence.tags} - known:
+            for line, word, tag in zip(sentence.lines, sentence.words, sentence.tags, strict=True):
+                if tag in wrong:
+                    expected = f"tag of {word!r}: expected one of {', '.join(task_type.labels)}"
+                    bad.add(line, [word, tag], f"{expected}, got {repr(tag) if tag else 'none'}.")
+            continue
         if task_type.is_bio:
             n_bare += sum(sentence.tags[first][0] == "I" for _, first, _ in spans_of(sentence.tags))
         text, label = " ".join(sentence.words), tuple(sentence.tags) or None
@@ -670,35 +816,60 @@ def _read_words(
         examples.append(TextExample((text,), label, (), index, sentence.lines[0], words))
     if n_bare:
         _log.info("%s: %d spans begin with I-, not B-; they count, as in seqeval", path, n_bare)
-    return TextSet(name, str(path), examples), columns, task_type
+    return _text_set(examples, {}, name, bad), columns, task_type
 
 
-def _json_words(
-    known: Sequence[str], path: str | Path, columns: TableColumns, labelled: bool
+def _header(path: Source) -> set[str]:
+    """The cells of line 1, as far as they can be told before it is known how the file is read."""
+    return {cell.strip(' "') for cell in re.split("[\t,]", next(iter(read_lines(str(path))), ""))}
+
+
+def has_lists(path: Source, column: str | None = None) -> bool:
+    """Whether words and tags stand in lists in the cells of a table, and not in CoNLL columns."""
+    if holds_objects(path):
+        return True
+    second = next(islice(read_lines(str(path)), 1, None), "")
+    return bool({column, *_WORDS} & _header(path)) and '["' in second.replace('""', '"')
+
+
+def _listed_words(
+    known: Sequence[str], path: Source, columns: TableColumns, labelled: bool, bad: BadRows
 ) -> tuple[list[_TaggedSentence], TableColumns]:
-    table, sentences = read_table(path), []
-    word = pick_column(table.columns, (columns.text,) if columns.text else ("tokens", "words"), "words", path)
+    table = read_table(path, quoted=csv_quoted(path)[0])
+    word = pick_column(table.columns, (columns.text,) if columns.text else _WORDS, "words", path)
     names = (columns.label,) if columns.label else ("tags", "ner_tags", "pos_tags", "upos", "labels")
     tag = next((name for name in names if name in table.columns), names[0])
-    for row in table.rows:
-        words, tags = row.cells.get(word), row.cells.get(tag, None if labelled else [])
+
+    def read(row: Row) -> _TaggedSentence:
+        row.check()
+        words, tags = _as_json(row.cells.get(word)), _as_json(row.cells.get(tag))
+        tags = [] if tags in (None, "") and not labelled else tags
         are_lists = isinstance(words, list) and isinstance(tags, list)
         is_right = are_lists and (len(tags) == len(words) or not (tags or labelled))
         if not is_right or not words or not all(str(text).strip() for text in words):
             problem = f"expected lists {word!r} and {tag!r} of as many words as tags, at least one, got"
-            raise DataError(f"{problem} {str(words)[:60]} and {str(tags)[:60]}.", path, row.number)
-        numbers = (cell for cell in tags if isinstance(cell, int) and str(cell) not in known)
+            raise ValueError(f"{problem} {str(words)[:60]} and {str(tags)[:60]}.")
+        numbers = (cell for cell in tags or () if isinstance(cell, int) and str(cell) not in known)
         if (number := next(numbers, None)) is not None:
             problem = f"{tag}: expected names of tags, such as B-PER, got the number {number}. A data set of"
             remedy = f"`datasets` has them in data.features[{tag!r}].feature.names: write these."
-            raise DataError(f"{problem} {remedy}", path, row.number)
-        lines = [row.number] * len(words)
-        sentences.append(_TaggedSentence(lines, list(map(str, words)), list(map(as_line, tags))))
+            raise ValueError(f"{problem} {remedy}")
+        return _TaggedSentence([row.number] * len(words), list(map(str, words)), list(map(as_line, tags)))
+
+    sentences = [sentence for _, sentence in bad.whole(table.rows, read)]
     return sentences, replace(columns, text=word, label=tag)
 
 
+def _as_json(cell: Any) -> Any:
+    """A list or an object that JSON writes in a cell of text; other cells are themselves."""
+    try:
+        return json.loads(cell) if isinstance(cell, str) and cell[:1] in "[{" else cell
+    except ValueError:
+        return cell
+
+
 def _conll_words(
-    path: str | Path, columns: TableColumns, labelled: bool
+    path: Any, columns: TableColumns, labelled: bool, bad: BadRows
 ) -> tuple[list[_TaggedSentence], TableColumns]:
     lines = list(enumerate(read_lines(path), 1))
     rows = [line for line in lines if line[1].strip() and not line[1].startswith("-DOCSTART-")]
@@ -726,12 +897,14 @@ def _conll_words(
         raise DataError(f"{problem} and tag, got {' and '.join(chosen)}. {remedy}", path, start)
     sentences = []
     for block in blocks:
-        for number, row in block:
-            if len(row) != n_cells or not row[word].strip():
-                problem = f"row: expected {n_cells} cells, as in line {start}, got {len(row)}: {row[:5]}."
-                if len(row) == n_cells:
-                    problem = f"word: expected one in cell {word + 1}, got a blank: {row[:5]}."
-                raise DataError(f"{problem} Blank lines separate sentences.", path, number)
+        broken = [(number, row) for number, row in block if len(row) != n_cells or not row[word].strip()]
+        for number, row in broken:
+            problem = f"row: expected {n_cells} cells, as in line {start}, got {len(row)}: {row[:5]}."
+            if len(row) == n_cells:
+                problem = f"word: expected one in cell {word + 1}, got a blank: {row[:5]}."
+            bad.add(number, row, f"{problem} Blank lines separate sentences.")
+        if broken:
+            continue
         # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
         words = [(number, row) for number, row in block if not is_conllu or row[0].isdecimal()]
         tags = [] if tag in (None, word) else [as_line(row[tag]) for _, row in words]
@@ -748,49 +921,84 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 # Questions.
 
 
-def _read_questions(path: str | Path, name: str, labelled: bool) -> TextSet:
-    """Read questions in SQuAD's JSON, version 1.1 or 2.
+def _read_questions(path: Source, name: str, labelled: bool, bad: BadRows) -> TextSet:
+    """Read questions in SQuAD's JSON, version 1.1 or 2, or in the rows of a table, as on the Hub.
 
     Raises:
-        DataError: It is not SQuAD's, an answer does not stand at its place, or an id occurs twice.
+        DataError: It is neither, an answer does not stand at its place, or an id occurs twice.
     """
-    content, examples = "\n".join(read_lines(path, is_document=True)), dict[str, TextExample]()
-    question: Any = {}
+    examples, table, columns = dict[str, TextExample](), None, ("question", "context")
+    if table_format(path) == "csv" or has_questions(path):
+        table = read_table(path, quoted=csv_quoted(path)[0])
+        for column in columns:
+            pick_column(table.columns, (column,), column, path)
+
+    def read(row: Row) -> None:
+        row.check()
+        question, index = row.cells, str(row.cells.get("id") or row.number)
+        try:
+            texts = tuple(in_place(cell) for name in columns if isinstance(cell := question.get(name), str))
+            if len(texts) < 2 or index in examples or not all(map(str.strip, texts)):
+                raise ValueError("expected an id of its own, a question and a context")
+            label = _answers(question, texts[1], labelled)
+        except ValueError as error:
+            shown = f"question {index!r}: {error}. docs/guides/finetune.md shows the formats."
+            raise ValueError(shown) from error
+        number = row.number if table else question["paragraph"]
+        examples[index] = TextExample(texts, label, (), index, number)
+
+    for _ in bad.whole(table.rows if table else _squad_rows(path), read):
+        pass
+    return _text_set(list(examples.values()), {}, name, bad)
+
+
+def has_questions(path: Source) -> bool:
+    """Whether questions stand in the rows of a table, and not in a document of JSON."""
+    if holds_objects(path):
+        return Path(without_packing(str(path))).suffix.lower() != ".json"
+    return {"question", "context"} <= _header(path)
+
+
+def _squad_rows(path: Any) -> Iterator[Row]:
+    """The questions of a document, each with its paragraph's context and number, and the line of its id."""
+    content, line, position = "\n".join(read_lines(path, is_document=True)), 1, 0
     try:
         paragraphs = chain.from_iterable(article["paragraphs"] for article in json.loads(content)["data"])
         for number, paragraph in enumerate(paragraphs, 1):
-            context = in_place(paragraph["context"])
             for question in paragraph["qas"]:
-                label = _answers(question, context, labelled)
-                texts = in_place(question["question"]), context
-                if question["id"] in examples or not all(map(str.strip, texts)):
-                    raise ValueError("expected an id of its own, a question and a context")
-                examples[question["id"]] = TextExample(texts, label, (), question["id"], number)
+                place = content.find(json.dumps(question["id"], ensure_ascii=False), position)
+                line = line + content.count("\n", position, place) if place >= 0 else 1
+                position = place if place >= 0 else len(content)  # so none is looked for again
+                yield Row(line, {**question, "context": paragraph["context"], "paragraph": number})
     except json.JSONDecodeError as error:
         got = "JSON lines" if error.msg == "Extra data" else f"what is no JSON: {error.msg}"
         problem = f"expected one object of JSON with all questions, as SQuAD's files are, got {got}."
         raise DataError(f"{problem} docs/guides/finetune.md shows it.", path, error.lineno) from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        key = question.get("id") if isinstance(question, dict) else None
-        line = content[: max(0, content.find(f'"{key}"'))].count("\n") + 1
-        problem = f"question {key!r}: {error!r}. docs/guides/finetune.md shows SQuAD's format."
-        raise DataError(problem, path, line if key else None) from error
-    if not examples:
-        raise DataError("expected at least one question, got none.", path)
-    return TextSet(name, str(path), list(examples.values()))
+    except (LookupError, TypeError, AttributeError) as error:
+        problem = f"expected SQuAD's format, got: {error!r}. docs/guides/finetune.md shows it."
+        raise DataError(problem, path) from error
 
 
 def _answers(question: Any, context: str, labelled: bool) -> tuple[tuple[int, str], ...] | None:
     """All right answers: none where nothing answers the question, None where they are unknown."""
-    answers = tuple(
-        (answer["answer_start"], in_place(answer["text"])) for answer in question.get("answers", ())
-    )
     if question.get("is_impossible"):
         return ()
+    cell = _as_json(question.get("answers"))
+    try:
+        if isinstance(cell, dict):  # a table has lists of texts and of places
+            pairs = [*zip(cell["answer_start"], cell["text"], strict=True)]
+        else:
+            pairs = [(answer["answer_start"], answer["text"]) for answer in cell or ()]
+        answers = tuple((int(start), in_place(text)) for start, text in pairs)
+    except (LookupError, TypeError) as error:
+        expected = "answers: expected text and answer_start of each"
+        raise ValueError(f"{expected}, got {str(cell)[:60]}") from error
     for start, text in answers:
         if not text or context[start : start + len(text)] != text:
             got = context[start : start + len(text)][:60]
             raise ValueError(f"expected {text[:60]!r} at character {start} of the context, got {got!r}")
+    if isinstance(cell, dict):
+        return answers
     if not answers and labelled:
         raise ValueError("expected answers, or is_impossible, got neither")
     return answers or None

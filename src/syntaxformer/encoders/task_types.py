@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy as np
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.metrics import per_class, score_predictions
-from syntaxformer.encoders.tables import Row, for_spreadsheet, number_of
+from syntaxformer.encoders.tables import BadRows, Row, Source, for_spreadsheet, number_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -134,8 +133,8 @@ class TaskType:
         """Cells that mean "no label" in test sets; `more` are those of the task."""
         return [""]
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
-        """The type with the labels of the user's own table, and the rows without a header.
+    def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
+        """The type with the labels of the user's own table, and the rows without a header and bad rows.
 
         Raises:
             DataError: Nothing can be learned from this column.
@@ -148,7 +147,9 @@ class TaskType:
 
     def show(self, label: Any) -> Any:
         """A label as it appears in messages."""
-        return self.names[int(label or 0)] if self.names and isinstance(label, int | None) else label
+        if not self.names or not isinstance(label, int | None):
+            return label
+        return self.names[number] if (number := int(label or 0)) < len(self.names) else "(not learned)"
 
     # Targets of training.
 
@@ -281,12 +282,12 @@ class Score(TaskType):
             raise ValueError(f"score: expected {low:g} to {high:g}, got {cell}.")
         return score
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
+    def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
         """Drop a header: a first row with a name in place of a number, before one with a number."""
-        cells = [str(row.cells[column]).strip() for row in rows[:2] if not row.problem and column.isdecimal()]
+        cells = [str(row.cells[column]).strip() for row in rows[:2] if column.isdecimal()]
         if len(cells) < 2 or not cells[0] or number_of(cells[0]) is not None or number_of(cells[1]) is None:
             return self, rows
-        _log.warning("%s: line 1 is left out as a header, as %r is no number.", source, cells[0])
+        _log.warning("%s: line 1 is left out as a header, as %r is no number.", bad.source, cells[0])
         return self, rows[1:]
 
     def fit(self, labels: Sequence[Any]) -> Score:
@@ -344,16 +345,21 @@ class OneLabel(TaskType):
         """The empty cell and -1, unless they are labels."""
         return [cell for cell in ("", "-1", *more) if cell not in self.labels]
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
+    def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
         """Take the labels of the rows; refuse what looks like a header, like no classes, or like only one."""
         if self.labels:
             return self, rows
-        counts: Counter[str] = Counter(row.whole(source).label(column, source) for row in rows)
-        if n_bare := counts.pop("", 0):
-            line = next(row.number for row in rows if not row.label(column, source))
-            rest = f" Rows without one: {n_bare}." if n_bare > 1 else ""
-            problem = f"column {column!r}: expected a label, got an empty cell.{rest}"
-            raise DataError(f"{problem} Leave out rows without a label.", source, line)
+
+        def label_of(row: Row) -> str:
+            if not (label := row.label(column)):
+                problem = f"column {column!r}: expected a label, got an empty cell."
+                raise ValueError(f"{problem} Leave out rows without a label.")
+            return label
+
+        labels = list(bad.whole(rows, label_of))
+        counts, rows, source = Counter(label for _, label in labels), [row for row, _ in labels], bad.source
+        if not rows:
+            return self, rows
         first = rows[0].text(column)
         repeats = any(n > 1 for name, n in counts.items() if name != first)
         if column.isdecimal() and len(rows) > 3 and counts[first] == 1 and repeats:
@@ -377,7 +383,28 @@ class OneLabel(TaskType):
             )
         return self.with_labels(counts, source), rows
 
-    def with_labels(self, counts: Counter[str], source: str | Path) -> Any:
+    def unknown(self, cell: Any) -> Sequence[str]:
+        """The classes that a cell names and training did not have."""
+        try:
+            self.read(cell)
+        except ValueError:
+            return (cell,)
+        return ()
+
+    def widened(self, cells: Iterable[Any], source: Source) -> Any:
+        """The type to read labels that are only scored: with classes that training lacks, of which it warns.
+
+        They are never predicted, so their rows count as missed.
+        """
+        counts = Counter(chain.from_iterable(map(self.unknown, cells)))
+        if not counts:
+            return self
+        shown = ", ".join(f"{name!r} ({n:,})" for name, n in counts.most_common(_MOST_SHOWN))
+        more = ", …" * (len(counts) > _MOST_SHOWN)
+        _log.warning("%s: labels that training did not have count as missed: %s%s", source, shown, more)
+        return replace(self, labels=(*self.labels, *counts))
+
+    def with_labels(self, counts: Counter[str], source: Source) -> Any:
         """The type with these labels, numbers first and by value; they are logged with their counts.
 
         Raises:
@@ -436,7 +463,7 @@ class OneLabel(TaskType):
         """As in the base class, by name and in the order of the names."""
         counts = Counter(chain.from_iterable(map(self.classes, gold)))
         missed = counts.keys() - set(chain.from_iterable(map(self.classes, predicted)))
-        names = {label: label if isinstance(label, str) else self.labels[label] for label in missed}
+        names = {label: self.show(label) for label in missed if {label, self.show(label)} & {*self.labels}}
         return dict(sorted((name, counts[label]) for label, name in names.items()))
 
     def class_table(self, gold: Sequence[int], predicted: Sequence[int]) -> dict[str, dict[str, float]]:
@@ -444,7 +471,7 @@ class OneLabel(TaskType):
         rows = per_class(gold, predicted, len(self.labels)).T.tolist()
         return {
             label: {"precision": precision, "recall": recall, "f1": f1, "support": int(support)}
-            for label, (precision, recall, f1, support) in zip(self.labels, rows, strict=True)
+            for label, (precision, recall, f1, support) in zip(self.labels, rows, strict=False)
         }
 
     def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
@@ -479,6 +506,10 @@ class WrittenLabel(OneLabel):
         if self.words is None or len(self.words) != len(self.labels):
             expected = f"words: expected {len(self.labels)}, one for each label"
             raise ValueError(f"{expected}, got {len(self.words or ())}.")
+
+    def widened(self, cells: Iterable[Any], source: Source) -> Any:
+        """As in the base class; these labels need no words to be written as."""
+        return OneLabel(self.labels).widened(cells, source)
 
     @classmethod
     def over(cls, labels: tuple[str, ...]) -> WrittenLabel:

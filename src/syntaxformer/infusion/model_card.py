@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from syntaxformer.base.files import CARD, HELD_OUT, MANIFEST, TRAINED_ON
+from syntaxformer.base.files import BAD_ROWS, CARD, HELD_OUT, MANIFEST, TRAINED_ON
 from syntaxformer.infusion.config import IN_ATTENTION
 
 MARK = "<!-- Written by syntaxformer; without this line it is left as it is. -->"
 
-_NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", HELD_OUT, TRAINED_ON)
+_NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", HELD_OUT, TRAINED_ON, BAD_ROWS)
 """Training state, and what tells of the user's rows."""
 
 _PICKLES = {".bin", ".pt", ".pth"}

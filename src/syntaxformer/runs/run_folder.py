@@ -27,6 +27,7 @@ from transformers.utils import logging as hf_logging
 from syntaxformer.base.config import flat_settings, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import (
+    BAD_ROWS,
     CARD,
     HELD_OUT,
     KEPT,
@@ -57,7 +58,7 @@ OWN = (
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD, "data_report.json"),
-    *(HELD_OUT, TRAINED_ON),
+    *(HELD_OUT, TRAINED_ON, BAD_ROWS),
     *("checkpoints", "logs", "cache", "lora", KEPT, LOCK, f".*{PARTIAL}"),
 )
 """Files that a run writes, which `--overwrite` may delete."""
@@ -162,12 +163,13 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     bound_kernel_cache()
     team = process_team()
     n_processes = team.num_processes
-    for key, what in (("accumulate", "batches"), ("batch_size", "examples")):
-        if (value := getattr(settings.training, key, 0)) % n_processes:
-            raise ConfigError(
-                f"training.{key}: expected a multiple of {n_processes}, the number of processes, got "
-                f"{value}. It counts the {what} of all processes: set it to {n_processes} or a multiple."
-            )
+    shares_batches = hasattr(settings.training, "batch_size")
+    key, what = ("batch_size", "examples") if shares_batches else ("accumulate", "batches")
+    if (value := getattr(settings.training, key)) % n_processes:
+        raise ConfigError(
+            f"training.{key}: expected a multiple of {n_processes}, the number of processes, got "
+            f"{value}. It counts the {what} of all processes: set it to {n_processes} or a multiple."
+        )
     settings = settle_precision(settings, resume)
     if settings.training.compile:
         check_compiler(settings.training)

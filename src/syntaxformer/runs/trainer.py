@@ -36,6 +36,9 @@ from syntaxformer.base.progress import terminal_bar
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
+    around,
+    average_weights,
+    best_and_near,
     load_optimizer,
     load_random_state,
     load_tensors,
@@ -233,6 +236,7 @@ class RunTrainer:
                 self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
             with atomic_folder(folder / f"checkpoint-{self.state.global_step}") as partial_folder:
                 self.model.save_pretrained(partial_folder, state_dict=weights)
+                self.save_beside(partial_folder)
                 save_optimizer(partial_folder, optimizer, self.lr_scheduler)
                 save_random_states(partial_folder, random_states)
                 self.state.save_to_json(str(partial_folder / "trainer_state.json"))
@@ -240,14 +244,43 @@ class RunTrainer:
             self.keep_only([best, *self.retained_checkpoints(numbered_checkpoints(folder))])
         self.accelerator.wait_for_everyone()
 
+    def save_beside(self, folder: Path) -> None:
+        """Write what loading a checkpoint needs beside the network, into its folder."""
+
     def keep_only(self, checkpoints: Iterable[Path]) -> None:
         """Delete all other checkpoints."""
         for old in {*numbered_checkpoints(Path(self.args.output_dir))}.difference(checkpoints):
             shutil.rmtree(old, ignore_errors=True)
 
-    def retained_checkpoints(self, numbered: list[Path]) -> list[Path]:
-        """The checkpoints that are kept besides the best one: the last."""
-        return numbered[-1:]
+    def retained_checkpoints(self, numbered: list[Path], n_last: int = 1) -> list[Path]:
+        """The newest, the last ones, as many as are kept or averaged, and those around the best one."""
+        evaluated, average = evaluations(self.state.log_history), self.config.average
+        judged = [path for path in numbered if step_of(path) in evaluated]
+        near = around(judged, self.state.best_global_step, average)
+        return [*numbered[-1:], *judged[-max(n_last, average) :], *near]
+
+    def best_checkpoints(self) -> tuple[Path, list[Path], dict[str, float]]:
+        """After training, the best checkpoint, those whose mean becomes the model, and its scores on dev.
+
+        If `config.average` is over 1, the mean around the best checkpoint is scored, and taken if it is no
+        worse. Every process must call this.
+
+        Raises:
+            CheckpointError: No checkpoint is complete.
+            ConfigError: The loss of the mean is not finite.
+        """
+        best_by, history = self.run_callback.best_by, self.state.log_history
+        choice = self.state.best_global_step, self.config.average, evaluations(history)
+        best, near = best_and_near(Path(self.args.output_dir), *choice)
+        chosen, scores = [best], scores_at(step_of(best), history)
+        if len(near) > 1:
+            load_weights(self.model, average_weights(near), best)
+            mean, name = self.dev_scores(), JUDGED_BY[best_by][0]
+            shown = ", ".join(path.name for path in near), name, mean[name], best.name, scores[name]
+            _log.info("on dev, the mean of %s has %s %.5g and %s alone %.5g: the better is taken", *shown)
+            if rank(mean, best_by) >= rank(scores, best_by):
+                chosen, scores = near, mean
+        return best, chosen, scores
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
@@ -421,7 +454,7 @@ def best_step(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
 
 def evaluations(history: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
     """Update → the log of the evaluation after it, in order."""
-    return {log["step"]: log for log in history if "eval_loss" in log}
+    return {log["step"]: log for log in history if {"eval_loss", "eval_score"} & log.keys()}
 
 
 def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:

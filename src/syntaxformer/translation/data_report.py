@@ -83,6 +83,7 @@ class DataReport:
         sampled: Fault → number of pairs that were looked at, if not all.
         kept: The rows that `data.clean` kept; None if it was not asked for.
         corpora: What each of several corpora gave to training.
+        unit: What the rows are.
     """
 
     name: str
@@ -93,6 +94,7 @@ class DataReport:
     sampled: dict[str, int] = field(default_factory=dict)
     kept: list[int] | None = field(default=None, repr=False)
     corpora: list[dict[str, Any]] = field(default_factory=list)
+    unit: str = "pairs"
 
     def add(self, fault: str, rows: Iterable[int]) -> None:
         """Add a fault that was found in the pairs that `data.clean` has kept."""
@@ -109,14 +111,14 @@ class DataReport:
         """The report for a JSON file: each fault with count, share and the first three lines."""
         faults = {
             fault: {
-                "pairs": len(rows),
+                self.unit: len(rows),
                 "share": len(rows) / max(1, self.sampled.get(fault, self.n_pairs)),
                 "lines": [self._line(row) for row in rows[:3]],
             }
             for fault, rows in self.faults.items()
         }
         n_kept = self.n_pairs if self.kept is None else len(self.kept)
-        report = {"text": self.name, "pairs": self.n_pairs, "kept": n_kept, "faults": faults}
+        report = {"text": self.name, self.unit: self.n_pairs, "kept": n_kept, "faults": faults}
         return {**report, "notes": self.notes, **({"corpora": self.corpora} if self.corpora else {})}
 
     def tell(self) -> None:
@@ -130,12 +132,12 @@ class DataReport:
                 _log.warning("%s: %s. %s.", self.name, sentence, remedy[0].upper() + remedy[1:])
 
     def __str__(self) -> str:
-        rows = [f"{self.name}: {self.n_pairs:,} pairs"]
+        rows = [f"{self.name}: {self.n_pairs:,} {self.unit}"]
         for fault, about in self.to_dict()["faults"].items():
             where = f"   lines {', '.join(map(str, about['lines']))}" if about["lines"] else ""
             of = f" of {self.sampled[fault]:,}" if fault in self.sampled else ""
             remedy = f": {REMEDIES[fault]}" if where and fault in REMEDIES else ""
-            rows.append(f"{about['pairs']:>9,} {about['share']:>7.2%}{of}  {fault}{remedy}{where}")
+            rows.append(f"{about[self.unit]:>9,} {about['share']:>7.2%}{of}  {fault}{remedy}{where}")
         words = "corpus {name}: {pairs:,} pairs, {pairs_in_epoch:,} in each epoch, tag: {tag}."
         return "\n".join([*rows, *self.notes, *(words.format(**corpus) for corpus in self.corpora)])
 

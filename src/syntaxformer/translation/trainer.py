@@ -22,10 +22,6 @@ from transformers import PreTrainedModel, Trainer, TrainingArguments
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.runs.checkpoints import (
-    around,
-    average_weights,
-    best_and_near,
-    load_weights,
     numbered_checkpoints,
     step_of,
 )
@@ -36,7 +32,6 @@ from syntaxformer.runs.trainer import (
     TallyBook,
     best_step,
     evaluations,
-    rank,
     run_arguments,
     scores_at,
 )
@@ -233,11 +228,8 @@ class SyntaxTrainer(RunTrainer, Trainer):
         return best == self.state.global_step
 
     def retained_checkpoints(self, numbered: list[Path], n_last: int | None = None) -> list[Path]:
-        """The newest, the last ones, as many as are kept or averaged, and those around the best one."""
-        n_last, evaluated = n_last or self.config.keep_checkpoints, evaluations(self.state.log_history)
-        judged = [path for path in numbered if step_of(path) in evaluated]
-        near = around(judged, self.state.best_global_step, self.config.average)
-        return [*numbered[-1:], *judged[-max(n_last, self.config.average) :], *near]
+        """As in the base class; the recipe says how many are kept."""
+        return super().retained_checkpoints(numbered, n_last or self.config.keep_checkpoints)
 
     def clear_checkpoints(self) -> None:
         """At the end of a run, delete what resuming it for more updates would not read; with 0 kept, all."""
@@ -245,25 +237,8 @@ class SyntaxTrainer(RunTrainer, Trainer):
         self.keep_only(self.retained_checkpoints(numbered, 1) if self.config.keep_checkpoints else ())
 
     def choose_checkpoints(self) -> tuple[list[Path], dict[str, Any]]:
-        """The checkpoints whose mean becomes the model, and its dev scores; every process must call this.
-
-        If the recipe averages, the mean around the best checkpoint is scored, and taken if it is no worse.
-
-        Raises:
-            CheckpointError: No checkpoint is complete.
-            ConfigError: The loss of the mean is not finite.
-        """
-        folder, best_by = Path(self.args.output_dir), self.config.best_by
-        choice = self.state.best_global_step, self.config.average, evaluations(self.state.log_history)
-        best, near = best_and_near(folder, *choice)
-        chosen, scores = [best], scores_at(step_of(best), self.state.log_history)
-        if len(near) > 1:
-            load_weights(self.model, average_weights(near), best)
-            mean, name = self.dev_scores(), JUDGED_BY[best_by][0]
-            shown = ", ".join(path.name for path in near), name, mean[name], best.name, scores[name]
-            _log.info("on dev, the mean of %s has %s %.5g and %s alone %.5g: the better is taken", *shown)
-            if rank(mean, best_by) >= rank(scores, best_by):
-                chosen, scores = near, mean
+        """What `best_checkpoints` chooses, and for `run.json` its dev scores and those of all evaluations."""
+        best, chosen, scores = self.best_checkpoints()
         dev = {f"dev_{name}": value for name, value in scores.items()}
         steps = {"best_step": step_of(best), "last_step": self.state.global_step}
         history = self.state.log_history

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from datasets import Dataset, DatasetDict, IterableDataset, concatenate_datasets, load_from_disk
+from datasets import (
+    Dataset,
+    DatasetDict,
+    Features,
+    IterableDataset,
+    IterableDatasetDict,
+    Value,
+    concatenate_datasets,
+    load_from_disk,
+)
 
 import syntaxformer as sf
 from syntaxformer.annotate.dataset import parts_of
@@ -105,9 +114,13 @@ def test_rows_without_text():
 def test_a_column_a_data_set_and_an_annotator_that_are_none():
     with pytest.raises(DataError, match=r"^text: expected a column .*, got 'sentnce'\. Nearest: sentence\.$"):
         sf.annotate_dataset(rows(), "sentnce", TableAnnotator())
-    stream = IterableDataset.from_generator(lambda: iter([{"text": "a"}]))
-    with pytest.raises(TypeError, match=r"^dataset: .*got IterableDataset"):
-        sf.annotate_dataset(stream)
+    with pytest.raises(TypeError, match=r"^dataset: .*got list"):
+        sf.annotate_dataset([{"text": "a"}])
+    stream, both = rows().to_iterable_dataset(), DatasetDict(dev=rows())
+    refused = [(rows(), "remove_columns"), (both, "cache_file_name"), (stream, "desc"), (stream, "num_proc")]
+    for dataset, option in refused:
+        with pytest.raises(TypeError, match=f"^{option}: expected options of map"):
+            sf.annotate_dataset(dataset, "sentence", TableAnnotator(), **{option: 1})
     with pytest.raises(ConfigError, match=r"^annotator: expected de, "):
         sf.annotate_dataset(rows(), "sentence", "englsh")
 
@@ -136,3 +149,55 @@ def test_each_part_has_its_parsed_file(tmp_path):
     done = sf.annotate_dataset(parts, "sentence", f"conllu:{tmp_path}/{{split}}.conllu")
     assert done["dev"][0]["syntax"]["upos"] == ["NOUN"]
     assert done["dev"][0]["syntax"]["text"] == "dogs"
+
+
+def test_what_map_takes_and_its_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
+    rows().save_to_disk(tmp_path / "stored")
+    shown = []
+    before = Dataset.map
+    monkeypatch.setattr(Dataset, "map", lambda self, *a, **how: shown.append(how) or before(self, *a, **how))
+    options = {"batch_size": 1, "desc": "parsing", "cache_file_name": str(tmp_path / "done.arrow")}
+    first = sf.annotate_dataset(
+        load_from_disk(tmp_path / "stored"), "sentence", Counting("3"), num_proc=1, **options
+    )
+    assert {name: shown[0][name] for name in options} == options
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "another"))
+    for version, seen in (("3", []), ("4", TEXTS)):  # the fingerprint depends on the annotator
+        annotator, more = Counting(version), {} if version == "4" else options
+        again = sf.annotate_dataset(load_from_disk(tmp_path / "stored"), "sentence", annotator, **more)
+        assert annotator.seen == seen
+    assert first[1]["syntax"]["upos"] == again[1]["syntax"]["upos"]
+    annotator = Counting("3")
+    sf.annotate_dataset(
+        load_from_disk(tmp_path / "stored"), "sentence", annotator, load_from_cache_file=False
+    )
+    assert annotator.seen == TEXTS
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_stream_is_annotated_as_it_is_read(known):
+    read = []
+
+    def texts():
+        for text in [*TEXTS, "cats", "purrs"]:
+            read.append(text)
+            yield {"sentence": text}
+
+    annotator = Counting()
+    stream = IterableDataset.from_generator(
+        texts, features=Features({"sentence": Value("string")}) if known else None
+    )
+    done = sf.annotate_dataset(stream, "sentence", annotator, batch_size=2)
+    assert (read, annotator.seen) == ([], [])
+    row = next(iter(done))
+    assert read == annotator.seen == TEXTS
+    assert row["syntax"] == sf.annotate_dataset(rows(), "sentence", TableAnnotator())[0]["syntax"]
+    assert [row["syntax"]["text"] for row in done] == [*TEXTS, "cats", "purrs"]
+    pairs = sf.annotate_dataset(IterableDatasetDict(dev=stream), ("sentence", "sentence"), annotator)["dev"]
+    assert [annotation["text"] for annotation in next(iter(pairs))["syntax"]] == [TEXTS[0]] * 2
+    broken = IterableDataset.from_generator(lambda: iter([{"sentence": "a"}] * 3 + [{"sentence": " "}]))
+    with pytest.raises(DataError, match=r"column 'sentence': .*got ' ' in row 3 "):
+        list(sf.annotate_dataset(broken, "sentence", annotator, batch_size=2))
+    with pytest.raises(DataError, match=r"^text: expected a column .*, got 'text'"):
+        list(sf.annotate_dataset(broken, "text", annotator))

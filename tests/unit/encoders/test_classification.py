@@ -25,16 +25,18 @@ from transformers import (
     RobertaModel,
 )
 
+import syntaxformer as sf
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import verify_manifest
 from syntaxformer.encoders import finetuning as classification
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
+from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import FinetuneTrainer, finetune
 from syntaxformer.encoders.pretrained import load_pretrained, longest_input
 from syntaxformer.encoders.tables import TextExample
-from syntaxformer.encoders.task_data import read_any_split
+from syntaxformer.encoders.task_data import read_any_split, read_finetune_data
 from syntaxformer.encoders.task_types import OneLabel
 from syntaxformer.encoders.tasks import TASKS
 from syntaxformer.infusion.config import InfusionConfig
@@ -233,10 +235,14 @@ def test_workers_make_the_same_run(config_of, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("infuse", ["", "relation_bias,pos_add"])
-def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path, infuse):
-    whole = finetune(config_of("training.epochs=3", infuse=infuse, output=tmp_path / "whole"))
-    config = config_of("training.epochs=3", infuse=infuse, output=tmp_path / "broken")
+@pytest.mark.parametrize(
+    ("infuse", "settings"),
+    [("", ()), ("relation_bias,pos_add", ()), ("masks", ("training.accumulate=2", "training.average=2"))],
+)
+def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path, infuse, settings):
+    settings = ("training.epochs=3", *settings)
+    whole = finetune(config_of(*settings, infuse=infuse, output=tmp_path / "whole"))
+    config = config_of(*settings, infuse=infuse, output=tmp_path / "broken")
     evaluate, calls = FinetuneTrainer.evaluate, []
 
     def dies_in_the_second_epoch(self, *arguments, **options):
@@ -250,8 +256,17 @@ def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path, 
         finetune(config)
     with pytest.raises(CheckpointError, match=r"expected a finished model, got a run that is not finished"):
         Classifier.from_folder(config.output)
+    (crashed,) = config.output.glob("checkpoints/*/checkpoint-*")  # is loaded like a finished model
+    collator, model = SyntaxCollator.from_pretrained(crashed), Classifier.from_folder(crashed, device="cpu")
+    assert model.predict(["the cat sleeps ."]).labels[0] in ("0", "1")
+    assert collator.config == model.collator.config
+    if infuse:
+        loaded = sf.load(crashed).state_dict()
+        assert all(
+            torch.equal(loaded[name], tensor) for name, tensor in model.model.cpu().state_dict().items()
+        )
     broken = finetune(config, resume=True)
-    assert len(calls) == 4
+    assert len(calls) >= 4
     one, two = (load_file(folder / "model.safetensors") for folder in (whole, broken))
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -536,3 +551,49 @@ def test_a_control_changes_the_trees_of_the_data():
     assert sentence.text == "a b  c d"
     assert sentence.governors == (-1, 0, 1, 2)
     assert sentence.constituency == "( (2 a) ( (2 b) ( (2 c) (2 d))))"
+
+
+@pytest.mark.parametrize("infuse", ["", "relation_bias"])
+def test_an_update_of_two_batches_is_that_of_one_large_batch(config_of, tmp_path, infuse):
+    """Every batch is full, so the mean of the means is the mean; SGD shows the gradient itself."""
+
+    def trained(batch_size, accumulate):
+        settings = (f"training.batch_size={batch_size}", f"training.accumulate={accumulate}")
+        config = config_of(*settings, "training.epochs=1", infuse=infuse, output=tmp_path / f"of{accumulate}")
+        inputs = classification._prepare(config, read_finetune_data(config))
+        model = classification._build(config, inputs)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        trainer = FinetuneTrainer(
+            *(model, config, 1.0, inputs.train[:16], [9] * 16, inputs.collator),
+            *(lambda _: {"score": 0.0}, tmp_path / f"of{accumulate}" / "checkpoints" / "1"),
+        )
+        trainer.optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        gradients = []
+        step = trainer.optimizer.step
+        trainer.optimizer.step = lambda *a, **k: (
+            gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None]),
+            step(*a, **k),
+        )[1]
+        trainer.train()
+        return trainer.n_updates, trainer.state.global_step, gradients
+
+    (*one, of_one), (*two, of_two) = trained(16, 1), trained(8, 2)
+    assert one == two == [1, 1]
+    for first, second in zip(of_one[0], of_two[0], strict=True):
+        assert torch.allclose(first, second, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_mean_of_checkpoints_is_taken_if_it_is_no_worse(config_of, messages):
+    config = config_of("training.epochs=3", "training.average=2", "training.keep_checkpoints=true")
+    folder = finetune(config)
+    (record,) = folder.glob("checkpoints/*/trial.json")
+    trial = json.loads(record.read_text())
+    files = [load_file(record.parent / name / "model.safetensors") for name in trial["averaged"]]
+    weights = load_file(folder / "model.safetensors")
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, (sum(file[name].double() for file in files) / len(files)).float())
+    assert "on dev, the mean of checkpoint-" in messages.text
+    assert trial["score"] >= max(epoch["score"] for epoch in trial["epochs"])

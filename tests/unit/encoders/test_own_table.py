@@ -175,7 +175,7 @@ ERRORS = [
     ("mine.csv", "text,label\na,b,pos\n", "classify", (), ":2: row: expected 2 cells, got 3. Look for a comma"),
     ("mine.tsv", "a\tpos\n\tneg\n", "classify", (), ":2: column '1': expected a text, got an empty"),
     ("mine.tsv", "a\tpos\n\t\nb\tneg\n", "classify", (), ":2: column '2': expected a label, got an empty"),
-    ("mine.tsv", "a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", (), ":2: column '2': expected a label, got an empty cell. Rows without one: 3"),
+    ("mine.tsv", "a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", (), ":2: column '2': expected a label, got an empty cell."),
     ("mine.jsonl", OBJECTS + '{"text": "c", "label": NaN}\n', "classify", (), ":3: column 'label': expected a label, got an empty"),
     ("mine.tsv", "a\tpos\nb\tpos\n", "classify", (), ": column '2': expected at least two labels, got only 'pos'"),
     ("mine.tsv", "a\t1\nb\tnan\n", "regress", (), ":2: score: expected a finite number, got 'nan'"),
@@ -188,7 +188,8 @@ ERRORS = [
     ("mine.jsonl", '{"text": ["The", "dog"], "label": "a"}\n' + OBJECTS, "classify", (), ":1: column 'text': expected a text, got ['The', 'dog']"),
     ("mine.jsonl", '{"text": true, "label": "a"}\n' + OBJECTS, "classify", (), ":1: column 'text': expected a text, got True"),
     ("mine.jsonl", OBJECTS + '{"text": "c", "text_pair": "d", "label": "a"}\n', "classify", (), ":3: row: expected the columns of line 1, got text_pair"),
-    ("mine.parquet", "PAR1", "classify", (), ": expected TSV, CSV or JSON lines, got .parquet"),
+    ("mine.parquet", "PAR1", "classify", (), ": expected a Parquet file, got: "),
+    ("mine.arrow", "ARROW1", "classify", (), ": expected TSV, CSV, JSON lines or Parquet, got .arrow"),
     ("mine.csv", "text,label,text\ngood,a,x\nbad,b,y\n", "classify", (), ": line 1: expected column 'text' once"),
     ("mine.csv", "text,label,label\ngood,a,x\nbad,b,y\n", "classify", (), ": line 1: expected column 'label' once"),
     ("mine.csv", '"review";"mood"\n"good";"pos"\n', "classify", (), ":1: expected commas between the cells of a CSV file, got semicolons"),
@@ -245,8 +246,6 @@ def test_options_for_tables_are_refused_where_files_are_none(table, read, task, 
 
 
 def test_data_that_a_run_cannot_use(table, read, tmp_path):
-    with pytest.raises(DataError, match=r"dev\.tsv:1: label: expected one of neg, pos, got 'neutral'"):
-        read(table(MANY), table("text\tneutral\n", "dev.tsv"))
     with pytest.raises(DataError, match=r"few\.tsv: expected at least 20 rows to hold a tenth out, got 2"):
         read(table("a\tpos\nb\tneg\n", "few.tsv"))
     same = table("a\t1.0\nb\t1.0\n", "same.tsv")

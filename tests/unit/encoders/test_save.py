@@ -79,7 +79,16 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     assert [Sentence.from_dict(one) for one in rows["syntax"]] == parse.annotate(TEXTS)
     folder = tmp_path / "own"
     arguments = TrainingArguments(str(folder), max_steps=2, save_steps=1, report_to="none", use_cpu=True, disable_tqdm=True)  # fmt: skip
-    Trainer(model, arguments, train_dataset=rows, data_collator=collator).train()
+    # As `processing_class`, the collator is written beside each checkpoint, so that a crashed run can be loaded.
+    Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=collator).train()
+    crashed, stored = (
+        sf.load(folder / "checkpoint-2"),
+        sf.SyntaxCollator.from_pretrained(folder / "checkpoint-2"),
+    )
+    batch = stored(rows.to_list())
+    assert all(torch.equal(batch[name], tensor) for name, tensor in collator(rows.to_list()).items())
+    assert torch.equal(crashed.eval()(**batch).logits, model.eval()(**batch).logits)
+    assert sf.save(crashed, stored, tmp_path / "saved", TableAnnotator()) == tmp_path / "saved"
     with pytest.raises(ConfigError, match=r"annotator: .*rows by nobody"):
         sf.save(model, collator, folder)
     assert sf.save(model, collator, folder, TableAnnotator()) == folder

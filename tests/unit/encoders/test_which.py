@@ -282,7 +282,9 @@ def test_one_seed_has_no_deviation(run, monkeypatch, tmp_path):
     """It is null in JSON, which has no NaN."""
     (tmp_path / "run.json").write_text('{"dev": {"accuracy": 0.5}}')
     monkeypatch.setattr(finetuning, "finetune", lambda *_: tmp_path)
-    options = ("--task", "classify", "--train", "x", "--model", "x", "-o", tmp_path / "runs", "--seeds", 2)
+    (tmp_path / "x.tsv").write_text("".join(f"text {n}\t{'ab'[n % 2]}\n" for n in range(20)))
+    options = ("--task", "classify", "--train", tmp_path / "x.tsv", "--model", "x", "-o", tmp_path / "runs")
+    options += ("--seeds", 2)
     done = run("finetune", *options)
     assert done.code == 0, done.err
     found = json.loads((tmp_path / "runs" / "seeds.json").read_text(), parse_constant=pytest.fail)

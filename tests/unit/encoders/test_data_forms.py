@@ -1,0 +1,185 @@
+"""Own data of every task in every form: a file, a saved data set, a name on the Hub."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import datasets
+import numpy as np
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, List
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.prediction import read_split_for, read_texts_for
+from syntaxformer.encoders.task_data import DataSettings, LabelledData, read_finetune_data
+from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
+from syntaxformer.serve.engines import ClassifierEngine
+from syntaxformer.serve.schemas import Classification
+
+N = 40
+SUBJECTS = ("cat", "dog", "child")
+FORMS = ("csv", "tsv", "jsonl", "parquet", "folder", "hub")
+
+
+def rows_of(task: str) -> list[dict]:
+    rows = []
+    for number in range(N):
+        subject, is_odd = SUBJECTS[number % 3], number % 2
+        text = f"the {subject} {'not ' * is_odd}sleeps ."
+        words = [*text.split(), *["big"] * (number // 6)]
+        text = " ".join(words)
+        answer = {"text": [f"the {subject}"], "answer_start": [0]}
+        rows.append({
+            "classify": {"text": text, "label": "ab"[is_odd]},
+            "regress": {"text": text, "score": number / 4},
+            "multilabel": {"text": text, "labels": [["a"], ["a", "b"], []][number % 3]},
+            "vector": {"text": text, "scores": [number / 4, 1.0 * is_odd]},
+            "ner": {"tokens": words, "tags": ["O", "B-X", *["O"] * (len(words) - 2)]},
+            "squad": {"id": f"q{number}", "question": "who sleeps ?", "context": text, "answers": answer},
+        }[task])  # fmt: skip
+    return rows
+
+
+CLASSES = {
+    "classify": ("label", ClassLabel(names=["a", "b"])),
+    "ner": ("tags", List(ClassLabel(names=["B-X", "O"]))),
+}
+
+
+def make(folder, task, form, monkeypatch):
+    """The training rows in a form, and what `--train`, or `--data` of a data set, takes."""
+    rows, path = rows_of(task), folder / f"{task}.{form}"
+    if form == "jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    elif form in ("csv", "tsv"):
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, delimiter="," if form == "csv" else "\t", lineterminator="\n")
+            cells = (
+                [json.dumps(c) if isinstance(c, list | dict) else c for c in row.values()] for row in rows
+            )
+            writer.writerows([list(rows[0]), *cells])
+    else:
+        data = Dataset.from_list(rows)
+        if task in CLASSES:  # numbers with names, as on the Hub
+            name, feature = CLASSES[task]
+            data = data.cast(datasets.Features({**data.features, name: feature}))
+        if form == "parquet":
+            data.to_parquet(path)
+        elif form == "folder":
+            DatasetDict({"train": data, "validation": data.select(range(20))}).save_to_disk(path)
+        else:
+            monkeypatch.setattr(datasets, "load_dataset", lambda *_: DatasetDict({"train": data}))
+            path = "hub:someone/something"
+    return str(path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("task", OWN_TASKS)
+def test_every_form_gives_the_same_rows(tmp_path, monkeypatch, task, form):
+    rows, source = rows_of(task), make(tmp_path, task, form, monkeypatch)
+    data = read_finetune_data(DataSettings(task=task, data=LabelledData(train=source)))
+    if form == "folder":
+        by_dir = read_finetune_data(DataSettings(task=task, data=LabelledData(dir=source)))
+        assert len(by_dir.train) == N
+        assert len(by_dir.dev) == 20
+        assert by_dir.dev.source == f"{source}, dev"
+    examples = sorted([*data.train.examples, *data.dev.examples], key=lambda example: example.line)
+    texts = [row.get("text") or " ".join(row.get("tokens", ())) or row["question"] for row in rows]
+    assert [example.texts[0] for example in examples] == texts
+    labels = [example.label for example in examples]
+    expected = {
+        "classify": lambda row: "ab".index(row["label"]),
+        "regress": lambda row: row["score"],
+        "multilabel": lambda row: tuple(sorted(row["labels"])),
+        "vector": lambda row: tuple(row["scores"]),
+        "ner": lambda row: tuple(row["tags"]),
+        "squad": lambda row: ((0, row["answers"]["text"][0]),),
+    }[task]
+    assert labels == list(map(expected, rows))
+    columns = {
+        "text_column": data.columns.text,
+        "text_pair_column": data.columns.pair,
+        "label_column": data.columns.label,
+    }
+    info = ClassifierInfo(
+        task=task, type=OWN_TASKS[task].type, labels=data.task.labels, metrics=OWN_TASKS[task].metrics,
+        n_texts=len(data.task.texts), annotator=None, annotator_version=None, **columns,
+    )  # fmt: skip
+    if form in ("folder", "hub"):
+        texts_to_predict = read_split_for(info, None, source, "train")[1]
+    else:
+        texts_to_predict = read_texts_for(info, source)
+    assert [(example.texts, example.label) for example in texts_to_predict.examples] == [
+        (example.texts, example.label) for example in examples
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("task", OWN_TASKS)
+def test_every_form_is_trained_predicted_served_and_exported(
+    tmp_path, checkpoint, run, monkeypatch, task, form
+):
+    source, folder = make(tmp_path, task, form, monkeypatch), tmp_path / "run"
+    is_set = form in ("folder", "hub")
+    quick = [f"--set=training.{setting}" for setting in ("precision=fp32", "epochs=1", "max_length=32")]
+    done = run(
+        "finetune",
+        "--task",
+        task,
+        *(("--data", source) if is_set else ("--train", source)),
+        "--model",
+        checkpoint,
+        *quick,
+        "-o",
+        folder,
+    )
+    assert done.code == 0, done.err
+    done = run(
+        "predict", folder, *(("--data", source, "--split", "train") if is_set else (source,)), "--json"
+    )
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["n_rows"] == N
+    if form != "parquet":  # the folder does not depend on the form
+        return
+    done = run("export", folder, exported := tmp_path / "onnx")
+    assert done.code == 0, done.err
+    texts = [("who sleeps ?", "the cat sleeps .")] if task == "squad" else ["the cat sleeps ."]
+    original, graph = (Classifier.from_folder(path) for path in (folder, exported))
+    first, second = (loaded.predict(texts).labels for loaded in (original, graph))
+    if task in ("regress", "vector"):
+        assert np.allclose(first, second, atol=1e-4)
+    else:
+        assert str(first)[:30] == str(second)[:30]
+    for loaded in (original, graph):
+        (served,) = ClassifierEngine("mine", loaded).work(None, texts)
+        assert isinstance(served, Classification)
+
+
+def test_data_sets_that_cannot_be_used(tmp_path, monkeypatch):
+    Dataset.from_list(rows_of("classify")).save_to_disk(
+        tmp_path / "one"
+    )  # without splits, a tenth is held out
+    data = read_finetune_data(DataSettings(task="classify", data=LabelledData(dir=tmp_path / "one")))
+    assert (len(data.train), len(data.dev)) == (36, 4)
+    only_test = tmp_path / "only_test"
+    DatasetDict({"test": Dataset.from_list(rows_of("classify"))}).save_to_disk(only_test)
+    with pytest.raises(ConfigError, match=r"split: expected train in .*only_test, got test\."):
+        read_finetune_data(DataSettings(task="classify", data=LabelledData(dir=only_test)))
+    with pytest.raises(ConfigError, match=r"data: expected a data set at hub:x/y"):
+        read_finetune_data(DataSettings(task="classify", data=LabelledData(train="hub:x/y")))
+    damaged = tmp_path / "damaged.parquet"
+    damaged.write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match=r"damaged\.parquet: expected a Parquet file, got: "):
+        read_finetune_data(DataSettings(task="classify", data=LabelledData(train=str(damaged))))
+    info = ClassifierInfo(
+        task="classify", type="label", labels=("a", "b"), metrics=("accuracy",), n_texts=1, annotator=None, annotator_version=None
+    )  # fmt: skip
+    with pytest.raises(
+        ConfigError, match=r"^--data: expected a saved data set, as the model's task is 'classify'"
+    ):
+        read_split_for(info, None, str(tmp_path), "dev")
+    with pytest.raises(ConfigError, match=r"split: expected dev or validation .*, got test\."):
+        read_split_for(info, None, str(only_test), "dev")

@@ -157,17 +157,18 @@ def force_pytorch(decoder: Any, steps: int, calls: list[int]) -> None:
     decoder.model.generate, decoder.model.decoder.forward = forced, counted
 
 
-def force_ctranslate2(decoder: Any, steps: int, lengths: set[int]) -> None:
-    """forced: min_decoding_length = max_decoding_length = STEPS; every output's length is held."""
+def force_ctranslate2(decoder: Any, steps: int, results: list[Any]) -> None:
+    """forced: min_decoding_length = max_decoding_length = STEPS; the results are held."""
     translate = decoder.network.translate_batch
 
     class Network:
         num_translators = decoder.network.num_translators
 
         def translate_batch(self, *tokens: Any, **named: Any) -> Any:
-            results = translate(*tokens, **named | {"min_decoding_length": steps, "max_decoding_length": steps})
-            lengths.update(len(result.hypotheses[0]) for result in results)
-            return results
+            forced = {"min_decoding_length": steps, "max_decoding_length": steps}
+            futures = translate(*tokens, **named | forced)
+            results.extend(futures)
+            return futures
 
     decoder.network = Network()
 
@@ -178,8 +179,8 @@ def translate(a: argparse.Namespace) -> None:
     lines = (a.folder.parent / "raw" / "test2016.en").read_text("utf-8").splitlines()
     translator = Translator.load(a.folder)
     calls: list[int] = []
-    lengths: set[int] = set()
-    forcing = {"pytorch": (force_pytorch, calls), "ctranslate2": (force_ctranslate2, lengths)}
+    results: list[Any] = []
+    forcing = {"pytorch": (force_pytorch, calls), "ctranslate2": (force_ctranslate2, results)}
     force, seen = forcing[translator.info.backend]
     force(translator.decoder, a.steps, seen)
     list(translator.translate(lines[:WARM], beam_size=5, batch_size=BATCH))
@@ -187,6 +188,7 @@ def translate(a: argparse.Namespace) -> None:
     start = time.perf_counter()
     found = list(translator.translate(lines, beam_size=5, batch_size=BATCH))
     seconds = time.perf_counter() - start
+    lengths = {len(result.result().hypotheses[0]) for result in results}
     wanted = {"pytorch": len(calls) == a.steps * -(-len(lines) // BATCH), "ctranslate2": lengths == {a.steps}}
     if not wanted[translator.info.backend]:
         raise SystemExit(

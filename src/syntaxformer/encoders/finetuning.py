@@ -38,6 +38,7 @@ from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
+from syntaxformer.encoders.similarity import Similarity
 from syntaxformer.encoders.tables import TextSet, fingerprints, for_spreadsheet, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Score, TaskType
@@ -207,6 +208,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
         evaluate_dev,
         folder,
         inputs.class_weights and [*inputs.class_weights.values()],
+        inputs.info.task_type if isinstance(inputs.info.task_type, Similarity) else None,
     )
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
@@ -408,6 +410,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     stride, tags = stride if task_type.parts else None, config.training.tagged if of_words else None
     fitted, how = config.infusion.fitted(sentences), {"max_length": longest, "stride": stride, "tags": tags}
     collator = SyntaxCollator(tokenizer, fitted, **how)
+    collator.separate = task_type.separate
     lengths = {texts.name: _piece_lengths(collator, texts) for texts in (data.train, data.dev)}
     windows = collator.windows([replace(example, label=task_type.target(example.label)) for example in train])
     answered = [of_text for of_text in windows if task_type.parts == "span" and of_text[0].label]
@@ -461,9 +464,10 @@ def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str,
 def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int], int]:
     """Number of pieces of each example, at most `longest`, and number of cut examples, which is logged."""
     longest = collator.max_length
-    sides = list(zip(*(example.texts for example in texts.examples), strict=True))
-    encoded = collator.tokenizer(*map(list, sides), split_special_tokens=True, verbose=False)
-    lengths = [len(pieces) for pieces in encoded["input_ids"]]
+    sides = list(map(list, zip(*(example.texts for example in texts.examples), strict=True)))
+    reads = [[side] for side in sides] if collator.separate else [sides]
+    encoded = (collator.tokenizer(*r, split_special_tokens=True, verbose=False)["input_ids"] for r in reads)
+    lengths = [max(map(len, of_row)) for of_row in zip(*encoded, strict=True)]
     n_long = sum(length > longest for length in lengths)
     if n_long and collator.stride is not None:
         message = "%s: %d of %d examples are longer than %d pieces and are read in windows"
@@ -493,6 +497,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
         class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
+        similarity: The type of task whose loss the network does not compute itself; None if it does.
     """
 
     def __init__(
@@ -506,7 +511,9 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
         class_weights: Sequence[float] | None = None,
+        similarity: Similarity | None = None,
     ) -> None:
+        self.similarity = similarity
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
@@ -554,12 +561,24 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
         The mean is over rows, so that it does not depend on how processes divide a batch.
         """
+        if self.similarity is not None:
+            return self._loss_of_pairs(model, inputs, num_items_in_batch)
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if self.class_weights is not None:
             labels = inputs["labels"]
             of_rows = cross_entropy(outputs.logits.float(), labels, reduction="none")
             loss = loss + ((self.class_weights[labels] - 1) * of_rows).mean()
         return (loss, outputs) if return_outputs else loss
+
+    def _loss_of_pairs(self, model: Any, inputs: dict[str, Any], n_items: Any) -> Any:
+        """The loss of the cosines, and that of pointing at governors, if there is one."""
+        infusion, labels = getattr(self.model, "infusion", None), inputs.pop("labels")
+        self.model._has_warned_of_loss = True  # a base model leaves the second loss to its caller
+        outputs = self.similarity.scorer(None)(model, inputs)
+        loss = self.similarity.loss(outputs, labels)
+        if infusion is not None and (of_governors := infusion.seen.governor_loss()) is not None:
+            loss = loss + infusion.config.lisa.weight * of_governors
+        return loss if n_items is None else loss * len(labels) / n_items
 
     def dev_scores(self) -> dict[str, float]:
         """Metrics on dev, and how long the epoch before them took."""

@@ -15,12 +15,15 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.multi_output_tasks import AnswerSpan, SeveralLabels, SeveralScores, WordTags
+from syntaxformer.encoders.similarity import Similarity
 from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WrittenLabel
 from syntaxformer.runs.loading import CLASSIFIER
 
 TYPES: dict[str, type[TaskType]] = {
-    task_type.name: task_type
-    for task_type in (OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan)
+    kind.name: kind
+    for kind in (
+        *(OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan, Similarity),
+    )
 }
 """The kinds of answer, each a class."""
 

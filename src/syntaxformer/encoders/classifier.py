@@ -139,10 +139,10 @@ class Classifier:
         if self.collator.stride is not None:
             return False
         texts = self._example(text, 1).texts
-        splits = self.collator.split_special_tokens
+        how = {"split_special_tokens": self.collator.split_special_tokens, "verbose": False}
         reads = [(text,) for text in texts] if self.collator.separate else [texts]
-        encoded = (self.collator.tokenizer(*r, split_special_tokens=splits, verbose=False) for r in reads)
-        return max(len(of_text["input_ids"]) for of_text in encoded) > self.collator.max_length
+        lengths = [len(self.collator.tokenizer(*read, **how)["input_ids"]) for read in reads]
+        return max(lengths) > self.collator.max_length
 
     def cut_note(self, predictions: Predictions) -> str:
         """A message about texts that were cut."""

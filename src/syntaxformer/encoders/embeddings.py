@@ -110,8 +110,7 @@ class SyntaxEncoder(nn.Module):
             folder: The folder, or its name on the Hub.
             subfolder: Where the model is in it.
             model_kwargs: `annotator`, `device` and `trust_annotator`, as `syntaxformer.pipeline` takes them.
-            options: Those of sentence-transformers: `revision`, `token`, `cache_folder` for the Hub.
-                `trust_remote_code` changes nothing here, as the folder has no code.
+            options: As sentence-transformers gives them, such as `revision`. No code is run.
 
         Raises:
             CheckpointError: The folder cannot be read, or its model is no base model.

@@ -466,7 +466,8 @@ def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int],
     longest = collator.max_length
     sides = list(map(list, zip(*(example.texts for example in texts.examples), strict=True)))
     reads = [[side] for side in sides] if collator.separate else [sides]
-    encoded = (collator.tokenizer(*r, split_special_tokens=True, verbose=False)["input_ids"] for r in reads)
+    how = {"split_special_tokens": True, "verbose": False}
+    encoded = (collator.tokenizer(*read, **how)["input_ids"] for read in reads)
     lengths = [max(map(len, of_row)) for of_row in zip(*encoded, strict=True)]
     n_long = sum(length > longest for length in lengths)
     if n_long and collator.stride is not None:

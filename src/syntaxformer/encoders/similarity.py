@@ -1,8 +1,4 @@
-"""The task of similarity: each text of a pair is read by itself; the cosine of their vectors is the score.
-
-A network of this type is a base model without a head, whose states are features: `embeddings` gives it to
-sentence-transformers.
-"""
+"""The task of similarity: each text of a pair is read by itself; the cosine of their vectors is the score."""
 
 from __future__ import annotations
 

@@ -173,6 +173,8 @@ class ClassifierInfo(BaseModel):
     def _check_type(self) -> ClassifierInfo:
         if self.type not in TYPES:
             raise ValueError(f"type: expected one of {', '.join(TYPES)}, got {self.type!r}")
+        if self.task_type.separate and self.n_texts != 2:
+            raise ValueError(f"n_texts: expected 2 for the type {self.type!r}, got {self.n_texts}")
         if unknown := {*self.metrics} - {*CLASSIFICATION_METRICS, *REGRESSION_METRICS, *_OF_TYPES}:
             raise ValueError(f"metrics: expected known ones, got {unknown.pop()!r}")
         names = self.task_type.names  # raises an error if a field does not fit the type

@@ -309,9 +309,8 @@ def save(
         labels: Names of the classes in their order; None for those of the model's config.
 
     Raises:
-        ConfigError: The model has adapters of PEFT or does something else, the collator makes batches for
-            another infusion, labels or the annotator are not known, or the folder is a run of `finetune` or a
-            translator.
+        ConfigError: The model has adapters or does something else, the collator is for another infusion,
+            labels or annotator are not known, or the folder is a run of `finetune` or a translator.
         CheckpointError: The folder holds other files that a model is read from.
         DataError: The folder cannot be written.
     """

@@ -149,8 +149,7 @@ class SyntaxCollator:
             problem = f"expected a multiple of pad_to_multiple_of, {pad_to_multiple_of}, got {max_length}."
             raise ConfigError(f"max_length: {problem}")
         self.stride, self.tags, self.pad_to_multiple_of = stride, tags, pad_to_multiple_of
-        self.separate = False
-        """Whether each text of a pair is a row of the batch, as for the types of task that read it so."""
+        self.separate = False  # whether each text of a pair is a row, as some types of task read them
         self.tokenizer, self.max_length = tokenizer, max_length
         self.split_special_tokens = split_special_tokens
         specials = "|".join(map(re.escape, tokenizer.all_special_tokens))

@@ -41,11 +41,10 @@ class SyntaxEncoder(nn.Module):
     def __init__(self, model: PreTrainedModel, collator: SyntaxCollator) -> None:
         super().__init__()
         if not is_base_model(model):
-            problem = f"expected an encoder without a head, got {type(model).__name__}"
-            raise ConfigError(f"model: {problem}. AutoModel loads a folder without its head.")
+            got = type(model).__name__
+            raise ConfigError(f"model: expected an encoder without a head, got {got}. Use AutoModel.")
         if collator.annotator is None and needed_columns(collator.config):
-            problem = "expected a collator with one, as the model reads syntax, got none"
-            raise ConfigError(f'annotator: {problem}. Give SyntaxCollator annotator="en+phrases".')
+            raise ConfigError("annotator: expected the collator's, got none. Set annotator='en+phrases'.")
         self.model, self.collator = model, collator
 
     @property

@@ -19,9 +19,12 @@ from syntaxformer.encoders.embeddings import SyntaxEncoder
 from syntaxformer.encoders.export_onnx import export_classifier
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.similarity import Similarity
+from syntaxformer.encoders.tables import TextExample, TextSet
+from syntaxformer.encoders.task_types import Predictions, Score
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.serve.engines import ClassifierEngine
 from syntaxformer.study.attention import encoder_attention
+from syntaxformer.study.labelled import judge
 from table_annotator import TableAnnotator
 
 PAIR = ("the cat sees .", "the big dog likes the house .")
@@ -76,6 +79,24 @@ def test_scores_are_on_the_scale_of_the_table():
     assert Similarity().fit([2.0, 2.0]).target(2.0) == 0.0
 
 
+@pytest.mark.parametrize("kind", [Score(), Similarity()])
+def test_a_difference_does_not_depend_on_the_scale_of_scores(kind):
+    """Exchanging a cosine for a score from 0 to 5 would make any difference look like chance."""
+    generator = np.random.default_rng(1)
+    gold = generator.uniform(0, 5, 60)
+    near, far = gold + generator.normal(0, 1, 60), gold + generator.normal(0, 3, 60)
+    texts = TextSet("x", "x", [TextExample(PAIR, score) for score in gold.tolist()])
+    classifier = SimpleNamespace(
+        task_type=kind, info=SimpleNamespace(metrics=("pearson",)), score=lambda *_: {}
+    )
+    found = []
+    for factor in (1.0, 0.01):
+        systems = {"a": Predictions(near.tolist(), None), "b": Predictions((factor * far).tolist(), None)}
+        found.append(judge(classifier, texts, systems, {})["b"]["against"]["pearson"])
+    assert found[0]["p_value"] == found[1]["p_value"] < 0.05
+    assert found[0]["difference"] == pytest.approx(found[1]["difference"])
+
+
 @pytest.mark.parametrize("infuse", ["none", "masks,pos_add"])
 def test_a_base_model_is_saved_scores_pairs_and_gives_its_states(checkpoint, tmp_path, infuse):
     model, collator = base(checkpoint, infuse, TableAnnotator())
@@ -107,7 +128,7 @@ def test_what_is_no_base_model_gives_no_features(checkpoint, tmp_path):
     with pytest.raises(ConfigError, match=r"^model: expected an encoder without a head"):
         SyntaxEncoder(headed, collator)
     infused, collator = base(checkpoint, "masks")
-    with pytest.raises(ConfigError, match=r"^annotator: .* annotator=\"en\+phrases\""):
+    with pytest.raises(ConfigError, match=r"^annotator: .* annotator='en\+phrases'"):
         SyntaxEncoder(infused, collator)
     with pytest.raises(ConfigError, match=r"^model:"):
         sf.save(infused, collator, tmp_path / "new", "en", labels=["a", "b"])

@@ -374,9 +374,11 @@ def save(
 
 
 def is_base_model(model: Any) -> bool:
-    """Whether a model is an encoder without a head, whose outputs are the states of pieces."""
+    """Whether a model is an encoder without a head, whose infusions change the states of pieces."""
     known = transformers.AutoModel._model_mapping.get(type(model.config), ())
-    return isinstance(model, known) and not model.config.is_encoder_decoder
+    embedding = getattr(getattr(model, "infusion", None), "embedding", None)
+    joins_final = getattr(embedding, "joins_final", False)  # let, which only the pooler reads
+    return isinstance(model, known) and not (model.config.is_encoder_decoder or joins_final)
 
 
 def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:

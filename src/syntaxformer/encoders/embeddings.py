@@ -1,7 +1,4 @@
-"""`SyntaxEncoder`: an infused encoder as the first module of a `SentenceTransformer`, for vectors of texts.
-
-sentence-transformers is not imported here: it takes any module of torch that has these methods.
-"""
+"""Vectors of texts: an infused encoder as a module of sentence-transformers, which is not imported here."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class SyntaxEncoder(nn.Module):
         super().__init__()
         if not is_base_model(model):
             got = type(model).__name__
-            raise ConfigError(f"model: expected an encoder without a head, got {got}. Use AutoModel.")
+            raise ConfigError(f"model: expected an encoder without head and let, got {got}. Use AutoModel.")
         if collator.annotator is None and needed_columns(collator.config):
             raise ConfigError("annotator: expected the collator's, got none. Set annotator='en+phrases'.")
         self.model, self.collator = model, collator
@@ -128,8 +125,8 @@ class SyntaxEncoder(nn.Module):
     def of(cls, classifier: Classifier) -> SyntaxEncoder:
         """The encoder of a model of similarity; CheckpointError for another type of answer."""
         if not classifier.task_type.separate:
-            problem = f"expected a base model or one of similarity, got the type {classifier.info.type!r}"
-            raise CheckpointError(f"model: {problem}. `syntaxformer.pipeline` loads it without a task.")
+            got = classifier.info.type
+            raise CheckpointError(f"model: expected a base model or one of similarity, got the type {got!r}.")
         collator = copy(classifier.collator)
         collator.separate, collator.annotator = False, classifier.annotator
         return cls(classifier.model, collator)

@@ -31,6 +31,7 @@ from syntaxformer.encoders.classifier import (
     annotate_examples,
     annotator_name,
     batch_outputs,
+    is_base_model,
     load_for,
     needed_columns,
 )
@@ -38,7 +39,6 @@ from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
-from syntaxformer.encoders.similarity import Similarity
 from syntaxformer.encoders.tables import TextSet, fingerprints, for_spreadsheet, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Score, TaskType
@@ -181,7 +181,10 @@ def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend only on the seed."""
     set_seed(config.seed)
     infusion = inputs.collator.config  # with the values of its factors
-    return load_pretrained(config.model, inputs.info.task_type, infusion, config.training.max_length)
+    model = load_pretrained(config.model, inputs.info.task_type, infusion, config.training.max_length)
+    if inputs.info.task_type.separate and not is_base_model(model):
+        raise ConfigError("infusion.embedding.kind: expected add or concat for vectors of texts, got let.")
+    return model
 
 
 def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str, Any]:
@@ -208,8 +211,8 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
         evaluate_dev,
         folder,
         inputs.class_weights and [*inputs.class_weights.values()],
-        inputs.info.task_type if isinstance(inputs.info.task_type, Similarity) else None,
     )
+    trainer.similarity = inputs.info.task_type if inputs.info.task_type.separate else None
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
     epochs = [
@@ -498,8 +501,9 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
         class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
-        similarity: The type of task whose loss the network does not compute itself; None if it does.
     """
+
+    similarity: Any = None  # the type of task, if the network does not compute its loss
 
     def __init__(
         self,
@@ -512,9 +516,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
         class_weights: Sequence[float] | None = None,
-        similarity: Similarity | None = None,
     ) -> None:
-        self.similarity = similarity
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)

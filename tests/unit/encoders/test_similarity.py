@@ -79,6 +79,7 @@ def test_scores_are_on_the_scale_of_the_table():
     assert Similarity().fit([2.0, 2.0]).target(2.0) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Score(), Similarity()])
 def test_a_difference_does_not_depend_on_the_scale_of_scores(kind):
     """Exchanging a cosine for a score from 0 to 5 would make any difference look like chance."""
@@ -125,8 +126,13 @@ def test_what_is_no_base_model_gives_no_features(checkpoint, tmp_path):
     sf.save(headed, sf.SyntaxCollator(collator.tokenizer, headed, text=("text",)), tmp_path / "own")
     with pytest.raises(CheckpointError, match=r"^model: expected a base model .* 'label'"):
         sf.pipeline(tmp_path / "own", "feature-extraction")
-    with pytest.raises(ConfigError, match=r"^model: expected an encoder without a head"):
+    with pytest.raises(ConfigError, match=r"^model: expected an encoder without head"):
         SyntaxEncoder(headed, collator)
+    tagged, reader = base(checkpoint, "let", TableAnnotator())
+    with pytest.raises(ConfigError, match=r"^model: expected an encoder without head and let, got BertModel"):
+        SyntaxEncoder(tagged, reader)
+    with pytest.raises(ConfigError, match=r"^model: expected a head"):
+        sf.save(tagged, reader, tmp_path / "new")
     infused, collator = base(checkpoint, "masks")
     with pytest.raises(ConfigError, match=r"^annotator: .* annotator='en\+phrases'"):
         SyntaxEncoder(infused, collator)
@@ -199,6 +205,7 @@ def test_from_a_table_to_scores(run, checkpoint, tmp_path, infuse, caplog):
     assert vectors.preprocess(["the cat sees .", ""])["input_ids"].shape == (2, 6)
 
 
+@pytest.mark.slow
 def test_what_a_table_of_pairs_must_have(config_of, tmp_path):
     (tmp_path / "one.tsv").write_text("text\tscore\n" + "the cat .\t1\n" * 20)
     data = {"train": str(tmp_path / "one.tsv")}
@@ -208,5 +215,7 @@ def test_what_a_table_of_pairs_must_have(config_of, tmp_path):
     data = {"train": str(tmp_path / "pairs.tsv")}
     with pytest.raises(ConfigError, match=r"training\.class_weights: expected a network with an output"):
         finetune(config_of("training.class_weights=balanced", task="similarity", data=data))
+    with pytest.raises(ConfigError, match=r"^infusion\.embedding\.kind: expected add or concat .* got let"):
+        finetune(config_of("annotation.annotator=en", infuse="let", task="similarity", data=data))
     with pytest.raises(ConfigError, match=r"^head: expected auto and an encoder alone for similarity"):
         finetune(config_of("head=classifier", task="similarity", data=data))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import annotate_dataset, load_annotator
     from syntaxformer.encoders.classifier import save
     from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+    from syntaxformer.encoders.embeddings import SyntaxEncoder
     from syntaxformer.infusion import infuse, infusion_parameters, load, param_groups, parameter_report
     from syntaxformer.infusion.config import InfusionConfig
     from syntaxformer.infusion.model_card import push_to_hub
@@ -30,6 +31,7 @@ _HOMES = {
     "InfusionConfig": "syntaxformer.infusion.config",
     "Sentence": "syntaxformer.trees",
     "SyntaxCollator": "syntaxformer.encoders.collator",
+    "SyntaxEncoder": "syntaxformer.encoders.embeddings",
     "SyntaxExample": "syntaxformer.encoders.collator",
     "SyntaxTransformer": "syntaxformer.translation.model",
     "Translator": "syntaxformer.translation.translator",
@@ -64,6 +66,7 @@ __all__ = [
     "InfusionConfig",
     "Sentence",
     "SyntaxCollator",
+    "SyntaxEncoder",
     "SyntaxExample",
     "SyntaxTransformer",
     "Translator",

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syntaxformer.annotate.annotator import check_lines
+from syntaxformer.annotate.annotator import check_lines, chunks_of
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import fetched
 
 if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.encoders.embeddings import SyntaxEncoder
     from syntaxformer.translation.translator import Translator
 
 Text = str | Mapping[str, str] | tuple[str, str]
@@ -122,7 +123,38 @@ def _ranked(names: Sequence[str], probabilities: Sequence[float]) -> list[dict[s
     return [{"label": name, "score": probability} for name, probability in pairs]
 
 
-TASKS = ("translation", "classification")
+class FeatureExtractionPipeline:
+    """Texts → the states of their pieces."""
+
+    def __init__(self, encoder: SyntaxEncoder) -> None:
+        self.encoder = encoder.eval()
+
+    def __call__(self, texts: str | Sequence[str], *, batch_size: int = 32) -> list[Any]:
+        """Compute the states of a text, or of several, in batches of `batch_size`.
+
+        Returns:
+            For each text `[1][pieces][width]`, as transformers gives it; of a single text it alone.
+
+        Raises:
+            TypeError: They are no texts.
+            CheckpointError: States are not finite.
+        """
+        import torch
+
+        from syntaxformer.runs.loading import check_outputs
+
+        features, device = [], self.encoder.model.device
+        for chunk in chunks_of([texts] if isinstance(texts, str) else texts, max(1, batch_size)):
+            batch = self.encoder.preprocess(chunk)
+            with torch.no_grad():
+                read = self.encoder({name: value.to(device) for name, value in batch.items()})
+            check_outputs(states := read["token_embeddings"].float())
+            masks = read["attention_mask"] != 0
+            features += [[of_text[mask].tolist()] for of_text, mask in zip(states, masks, strict=True)]
+        return features[0] if isinstance(texts, str) else features
+
+
+TASKS = ("translation", "classification", "feature-extraction")
 
 
 def pipeline(
@@ -136,14 +168,15 @@ def pipeline(
 
     Args:
         folder: What `train`, `export` or `finetune` wrote; or the name on the Hub to which it was pushed.
-        task: "translation" or "classification", to refuse the other; None takes what the folder is.
+        task: "translation" or "classification", to refuse the other; None takes what the folder is. Or
+            "feature-extraction" for a base model, or one of similarity.
         annotator: A name or an object, as `load_annotator` takes it; None for the one that the folder names.
         device: "cpu", "cuda", …, or as transformers takes it: 0 for the first GPU, -1 for the processor; None
             for the best there is.
         trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 
     Returns:
-        A `TranslationPipeline` or a `ClassificationPipeline`.
+        A `TranslationPipeline`, a `ClassificationPipeline` or a `FeatureExtractionPipeline`.
 
     Raises:
         ConfigError: There is no such task.
@@ -162,10 +195,14 @@ def pipeline(
     device = device and str(device)
     path = fetched(folder)
     is_classifier = product_of(path) == CLASSIFIER
-    if task == "classification" or (task is None and is_classifier):
+    if task in ("classification", "feature-extraction") or (task is None and is_classifier):
         from syntaxformer.encoders.classifier import Classifier
+        from syntaxformer.encoders.embeddings import SyntaxEncoder
 
-        return ClassificationPipeline(Classifier.from_folder(path, annotator, device, trust_annotator))
+        classifier = Classifier.from_folder(path, annotator, device, trust_annotator)
+        if task == "feature-extraction":
+            return FeatureExtractionPipeline(SyntaxEncoder.of(classifier))
+        return ClassificationPipeline(classifier)
     from syntaxformer.translation.translator import Translator
 
     return TranslationPipeline(Translator.load(path, annotator, device, trust_annotator=trust_annotator))

@@ -226,6 +226,8 @@ STRANGERS = [
     ("classifier", "nothing is read", HARMLESS, keys("classifier.json", needs=[])),
     ("predict", "words to write", "type", keys("classifier.json", type="text", words=["a", "b"])),
     ("score", "a metric of theirs", "metrics", keys("classifier.json", metrics=["evil"])),
+    ("predict", "cosines of a classifier", "type|weights|n_texts", keys("classifier.json", type="similarity", labels=None, n_texts=2, metrics=["spearman"])),
+    ("predict", "cosines of one text", "n_texts", keys("classifier.json", type="similarity", labels=None, metrics=["spearman"])),
     ("predict", "answers in the text", "type", keys("classifier.json", type="answer", labels=None, metrics=["exact_match"])),
     ("classifier", "an annotator of the batches", "annotator", keys("collator.json", annotator="corenlp:http://127.0.0.1:9")),
     # Tokenizers.

@@ -277,6 +277,14 @@ class BatchedAnnotator(Annotator):
         self.threads = threads
         self._lock: AbstractContextManager[object] = threading.Lock() if threads is None else nullcontext()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the lock, which no other process can share."""
+        return vars(self) | {"_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make a lock of this process."""
+        vars(self).update(state, _lock=threading.Lock() if state["threads"] is None else nullcontext())
+
     def limited_to(self, columns: Collection[str]) -> BatchedAnnotator:
         """Return this annotator, with components switched off, if possible, that fill none of the columns."""
         if (limit := getattr(self.parser, "limit_to", None)) is not None:

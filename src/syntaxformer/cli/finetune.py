@@ -16,7 +16,7 @@ def finetune(
         str,
         Option(
             help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, sst1, sst2_trees, snli, sick, "
-            "sick_relatedness; for your own data classify, regress, multilabel, vector, ner or squad."
+            "sick_relatedness; for own data classify, regress, similarity, multilabel, vector, ner or squad."
         ),
     ],
     model: Annotated[str, Option(help="Folder of a pretrained checkpoint, or its name on the Hub.")],

@@ -27,6 +27,7 @@ from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.multi_output_tasks import WordTags
 from syntaxformer.encoders.pretrained import load_collator
+from syntaxformer.encoders.similarity import Similarity
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TYPES, ClassifierInfo, read_classifier_info
@@ -91,7 +92,8 @@ class Classifier:
         """
         folder = Path(folder)
         verify_folder(folder, CLASSIFIER, trust_annotator)
-        info, collator = read_classifier_info(folder), load_collator(folder)
+        info = read_classifier_info(folder)
+        collator = load_collator(folder, info.task_type)
         info = info.model_copy(update={"needs": tuple(sorted(needed_columns(collator.config)))})
         reads = info.needs or info.task_type.parts == "words"
         name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if reads else None
@@ -137,9 +139,10 @@ class Classifier:
         if self.collator.stride is not None:
             return False
         texts = self._example(text, 1).texts
-        splits = self.collator.split_special_tokens
-        encoded = self.collator.tokenizer(*texts, split_special_tokens=splits, verbose=False)
-        return len(encoded["input_ids"]) > self.collator.max_length
+        how = {"split_special_tokens": self.collator.split_special_tokens, "verbose": False}
+        reads = [(text,) for text in texts] if self.collator.separate else [texts]
+        lengths = [len(self.collator.tokenizer(*read, **how)["input_ids"]) for read in reads]
+        return max(lengths) > self.collator.max_length
 
     def cut_note(self, predictions: Predictions) -> str:
         """A message about texts that were cut."""
@@ -232,7 +235,7 @@ def batch_outputs(
         batch = collate([replace(example, label=None) for example in of_batch])
         outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
         check_outputs(outputs := outputs.float().cpu())
-        n_outputs = task_type.head.get("num_labels", len(task_type.names))
+        n_outputs = task_type.head.get("num_labels") or len(task_type.names) or 1
         if outputs.ndim != (3 if task_type.parts else 2) or outputs.shape[-1] != n_outputs:
             expected = f"{n_outputs} outputs for the labels of the type {task_type.name!r}"
             raise CheckpointError(f"model: expected {expected}, got {[*outputs.shape[1:]]}. It was altered.")
@@ -297,7 +300,8 @@ def save(
     Files that the folder holds besides, such as checkpoints of transformers' `Trainer`, stay.
 
     Args:
-        model: It classifies or scores texts or pairs, or tags words.
+        model: It classifies or scores texts or pairs, or tags words; or it is a base model, whose states are
+            features, and which scores pairs by the cosine of their means.
         collator: It made the model's batches; a warning says what is taken for granted of another one.
         folder: The folder, new or not.
         annotator: Who annotates raw texts from now on, as `load_annotator` takes it; None: who annotated the
@@ -305,11 +309,16 @@ def save(
         labels: Names of the classes in their order; None for those of the model's config.
 
     Raises:
-        ConfigError: The collator makes batches for another infusion, the model does something else, labels or
-            the annotator are not known, or the folder is a run of `finetune` or a translator.
+        ConfigError: The model has adapters or does something else, the collator is for another infusion,
+            labels or annotator are not known, or the folder is a run of `finetune` or a translator.
         CheckpointError: The folder holds other files that a model is read from.
         DataError: The folder cannot be written.
     """
+    if hasattr(model, "peft_config"):
+        remedy = "model.save_pretrained writes them, and syntaxformer.load(base).load_adapter reads them."
+        if hasattr(model, "merge_and_unload"):  # a model of PEFT, and not of transformers' `add_adapter`
+            remedy = "Save model.merge_and_unload()."
+        raise ConfigError(f"model: expected one without adapters, got {type(model).__name__}. {remedy}")
     folder, config, annotators = Path(folder), collator.config, sorted(collator.annotators)
     infusion: Any = getattr(getattr(model, "infusion", None), "config", InfusionConfig())
     sides = (infusion, config)
@@ -333,13 +342,12 @@ def save(
     if parser is not None and annotators and f"{parser.name} {parser.version}" not in annotators:
         now = f"texts will be by {parser.name} {parser.version}; trees may differ."
         warnings.warn(f"annotator: rows were annotated by {', '.join(annotators)}, {now}", stacklevel=2)
-    if not collator.n_texts and task["type"] != WordTags.name:
+    if not collator.n_texts and task["type"] not in (WordTags.name, Similarity.name):
         problem = "collator: it made no batch, so the model is taken to read one text. "
         remedy = 'If it reads pairs, give the collator their columns: text=("premise", "hypothesis").'
         warnings.warn(problem + remedy, stacklevel=2)
     info = ClassifierInfo(
-        **task,
-        n_texts=collator.n_texts or 1,
+        **{"n_texts": collator.n_texts or 1, **task},
         annotator=parser and stored_name(parser.name),
         annotator_version=parser and parser.version,
         needs=tuple(sorted(needed)),
@@ -365,9 +373,20 @@ def save(
     return folder
 
 
+def is_base_model(model: Any) -> bool:
+    """Whether a model is an encoder without a head, whose infusions change the states of pieces."""
+    known = transformers.AutoModel._model_mapping.get(type(model.config), ())
+    embedding = getattr(getattr(model, "infusion", None), "embedding", None)
+    joins_final = getattr(embedding, "joins_final", False)  # let, which only the pooler reads
+    return isinstance(model, known) and not (model.config.is_encoder_decoder or joins_final)
+
+
 def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     """What a network answers, as fields of `ClassifierInfo`; ConfigError if that is no task."""
     config = model.config
+    if is_base_model(model) and not labels:
+        task = OWN_TASKS[Similarity.name]
+        return {"task": task.name, "type": task.type, "metrics": task.metrics, "n_texts": 2}
     # A JSON file sorts 10 before 2.
     by_output = sorted(config.id2label.items(), key=lambda item: int(item[0]))
     names = tuple(labels or (str(name) for _, name in by_output))
@@ -383,7 +402,7 @@ def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
         raise ConfigError(
             "model: expected a head for classes, scores or tags, as of AutoModelForSequenceClassification, "
             f"got {type(model).__name__}, {problem}, with {len(names)} labels for {config.num_labels} "
-            "outputs. A model of PEFT has to be merged."
+            "outputs."
         )
     kind = kinds[0 if config.num_labels == 1 else -1]  # one score, or several
     task = next(task for task in OWN_TASKS.values() if task.type == kind.name)

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import get_worker_info
-from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedConfig, PreTrainedTokenizerBase
 
 from syntaxformer.annotate import Annotator, load_annotator
 from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of
@@ -107,7 +107,8 @@ class SyntaxCollator:
     Args:
         tokenizer: A fast tokenizer, which gives the character offsets of pieces.
         config: The infused model, or its infusion, or the shorthand "masks,pos_add". Batches say for which
-            infusion they were made, and a model of another one refuses them.
+            infusion they were made, and a model of another one refuses them. A model that is not infused
+            gets plain batches of the same texts, as a baseline needs them.
         max_length: Largest number of pieces, specials included; longer examples are cut and counted.
         pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
         text: Column of the text of rows without annotation, or the two columns of pairs.
@@ -148,12 +149,14 @@ class SyntaxCollator:
             problem = f"expected a multiple of pad_to_multiple_of, {pad_to_multiple_of}, got {max_length}."
             raise ConfigError(f"max_length: {problem}")
         self.stride, self.tags, self.pad_to_multiple_of = stride, tags, pad_to_multiple_of
+        self.separate = False  # whether each text of a pair is a row, as some types of task read them
         self.tokenizer, self.max_length = tokenizer, max_length
         self.split_special_tokens = split_special_tokens
         specials = "|".join(map(re.escape, tokenizer.all_special_tokens))
         self._specials = re.compile(specials) if split_special_tokens and specials else None
-        self.config = InfusionConfig.of(config).fitted()
         host = getattr(config, "config", None)  # of a model
+        is_plain = isinstance(host, PreTrainedConfig) and getattr(config, "infusion", None) is None
+        self.config = InfusionConfig() if is_plain else InfusionConfig.of(config).fitted()
         self._writes = getattr(host, "is_encoder_decoder", True)
         is_head = type(config).__name__.endswith(("ForSequenceClassification", "ForTokenClassification"))
         self._n_outputs: int | None = getattr(host, "num_labels", None) if is_head else None
@@ -191,7 +194,8 @@ class SyntaxCollator:
                 has no text.
         """
         are_rows = isinstance(examples[0], Mapping)  # the user's; `finetune` tells of its cuts by itself
-        examples = self._examples(examples)
+        labelled = self._examples(examples)
+        examples = self.rows(labelled)
         with panics():
             encoded = self._encode(examples)
         if self.stride is None:
@@ -201,12 +205,18 @@ class SyntaxCollator:
                 _log.warning(warning, self.max_length)
             self._cut[_worker()] += n_cut
         batch = {name: torch.from_numpy(encoded[name]) for name in encoded if name != "special_tokens_mask"}
-        labels = [example.label for example in examples]
+        labels = [example.label for example in labelled]
         of_parts = labels[0] is not None and (self.tags or isinstance(labels[0], range))
-        batch |= self._part_labels(labels, examples, encoded) if of_parts else self._labels(labels, examples)
+        batch |= self._part_labels(labels, examples, encoded) if of_parts else self._labels(labels, labelled)
         if not self.config.is_plain:
             batch |= self._syntax(examples, encoded)
         return batch
+
+    def rows(self, examples: Sequence[SyntaxExample]) -> Sequence[SyntaxExample]:
+        """The rows of the batch of these examples: if `separate`, each text of a pair has its own."""
+        if not self.separate:
+            return examples
+        return [SyntaxExample((segment,)) for example in examples for segment in example.segments]
 
     @property
     def n_truncated(self) -> int:

@@ -77,7 +77,8 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
         raise ConfigError(problems)
     need_packages(PACKAGES, "the export of classifiers needs")
     verify_folder(model_folder, CLASSIFIER)
-    info, collator = read_classifier_info(model_folder), load_collator(model_folder)
+    info = read_classifier_info(model_folder)
+    collator = load_collator(model_folder, info.task_type)
     _refuse(model_folder, info, collator)
     model = load_written(model_folder, info.task_type.loader).eval()
     collator.stride = None  # a graph reads one window
@@ -104,8 +105,8 @@ def _refuse(folder: Path, info: ClassifierInfo, collator: SyntaxCollator) -> Non
         problems.append(f"model: expected a folder that `finetune` wrote, got an export, {folder}.")
     if not info.task_type.single_pass:
         problems.append(
-            "head: expected a model with a classifier, got one that writes its labels as text, which takes "
-            "more than one pass. Predict with the trained folder."
+            f"type: expected answers that one pass over a text gives, got those of the type {info.type!r}, "
+            "which take more than one. Predict with the trained folder."
         )
     if lisa is not None and lisa.inject == "gold":
         problems.append(

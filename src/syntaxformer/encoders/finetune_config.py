@@ -124,7 +124,7 @@ class FinetuneConfig(RunConfig):
     """A fine-tuning run."""
 
     task: str = Field(
-        description="cola, sst2, …, or for your own data classify, regress, multilabel, vector, ner or squad"
+        description="cola, sst2, …; own data: classify, regress, similarity, multilabel, vector, ner or squad"
     )
     model: str = Field(description="folder of a pretrained checkpoint, or its name on the Hub")
     head: Literal["auto", "classifier", "text"] = Field(

@@ -40,6 +40,7 @@ from syntaxformer.encoders.classifier import (
     annotate_examples,
     annotator_name,
     batch_outputs,
+    is_base_model,
     load_for,
     needed_columns,
 )
@@ -210,7 +211,10 @@ def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend only on the seed."""
     set_seed(config.seed)
     infusion = inputs.collator.config  # with the values of its factors
-    return load_pretrained(config.model, inputs.info.task_type, infusion, config.training.max_length)
+    model = load_pretrained(config.model, inputs.info.task_type, infusion, config.training.max_length)
+    if inputs.info.task_type.separate and not is_base_model(model):
+        raise ConfigError("infusion.embedding.kind: expected add or concat for vectors of texts, got let.")
+    return model
 
 
 def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str, Any]:
@@ -239,6 +243,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
         inputs.class_weights and [*inputs.class_weights.values()],
         inputs.info,
     )
+    trainer.similarity = inputs.info.task_type if inputs.info.task_type.separate else None
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
     epochs = [
@@ -449,6 +454,7 @@ def _prepare(config: FinetuneConfig, data: FinetuneData) -> _Inputs:
     stride, tags = stride if task_type.parts else None, config.training.tagged if of_words else None
     fitted, how = config.infusion.fitted(sentences), {"max_length": longest, "stride": stride, "tags": tags}
     collator = SyntaxCollator(tokenizer, fitted, **how)
+    collator.separate = task_type.separate
     lengths = {texts.name: _piece_lengths(collator, texts) for texts in (data.train, data.dev)}
     windows = collator.windows([replace(example, label=task_type.target(example.label)) for example in train])
     answered = [of_text for of_text in windows if task_type.parts == "span" and of_text[0].label]
@@ -502,9 +508,11 @@ def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str,
 def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int], int]:
     """Number of pieces of each example, at most `longest`, and number of cut examples, which is logged."""
     longest = collator.max_length
-    sides = list(zip(*(example.texts for example in texts.examples), strict=True))
-    encoded = collator.tokenizer(*map(list, sides), split_special_tokens=True, verbose=False)
-    lengths = [len(pieces) for pieces in encoded["input_ids"]]
+    sides = list(map(list, zip(*(example.texts for example in texts.examples), strict=True)))
+    reads = [[side] for side in sides] if collator.separate else [sides]
+    how = {"split_special_tokens": True, "verbose": False}
+    encoded = (collator.tokenizer(*read, **how)["input_ids"] for read in reads)
+    lengths = [max(map(len, of_row)) for of_row in zip(*encoded, strict=True)]
     n_long = sum(length > longest for length in lengths)
     if n_long and collator.stride is not None:
         message = "%s: %d of %d examples are longer than %d pieces and are read in windows"
@@ -536,6 +544,8 @@ class FinetuneTrainer(RunTrainer, Trainer):
         class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
         info: The record of the task; with it and the collator, a checkpoint is loaded like a finished model.
     """
+
+    similarity: Any = None  # the type of task, if the network does not compute its loss
 
     def __init__(
         self,
@@ -607,12 +617,24 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
         The mean is over rows, so that it does not depend on how processes divide a batch.
         """
+        if self.similarity is not None:
+            return self._loss_of_pairs(model, inputs, num_items_in_batch)
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if self.class_weights is not None:
             labels = inputs["labels"]
             of_rows = cross_entropy(outputs.logits.float(), labels, reduction="none")
             loss = loss + ((self.class_weights[labels] - 1) * of_rows).mean()
         return (loss, outputs) if return_outputs else loss
+
+    def _loss_of_pairs(self, model: Any, inputs: dict[str, Any], n_items: Any) -> Any:
+        """The loss of the cosines, and that of pointing at governors, if there is one."""
+        infusion, labels = getattr(self.model, "infusion", None), inputs.pop("labels")
+        self.model._has_warned_of_loss = True  # a base model leaves the second loss to its caller
+        outputs = self.similarity.scorer(None)(model, inputs)
+        loss = self.similarity.loss(outputs, labels)
+        if infusion is not None and (of_governors := infusion.seen.governor_loss()) is not None:
+            loss = loss + infusion.config.lisa.weight * of_governors
+        return loss if n_items is None else loss * len(labels) / n_items
 
     def dev_scores(self) -> dict[str, float]:
         """Metrics on dev, and how long the epoch before them took."""

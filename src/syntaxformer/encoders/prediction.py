@@ -13,6 +13,7 @@ from syntaxformer.base.files import read_lines, without_packing
 from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.multi_output_tasks import SeveralScores
+from syntaxformer.encoders.similarity import Similarity
 from syntaxformer.encoders.tables import (
     BadRows,
     Source,
@@ -36,7 +37,7 @@ from syntaxformer.encoders.task_data import (
     read_any_split,
     read_own_table,
 )
-from syntaxformer.encoders.task_types import OneLabel, Predictions, WrittenLabel
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
 STDIN = "-"
@@ -198,9 +199,11 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
 def _check_alike(option: str, other: ClassifierInfo | Task, name: Any, info: ClassifierInfo) -> None:
     """Refuse other answers or texts than the model's; a label is one, written or not.
 
+    Scores are scores, whether a network reads both texts at once or each by itself.
     Labels of a task have the numbers of the model's, so they must be in the same order.
     """
-    kinds = [OneLabel.name if side.type == WrittenLabel.name else side.type for side in (info, other)]
+    alike = {WrittenLabel.name: OneLabel.name, Similarity.name: Score.name}
+    kinds = [alike.get(side.type, side.type) for side in (info, other)]
     if kinds[0] != kinds[1]:
         raise ConfigError(
             f"{option}: expected one with answers of the type {kinds[0]!r}, got {name}, {kinds[1]!r}."

@@ -100,14 +100,16 @@ def new_parameters(model: PreTrainedModel) -> list[str]:
     return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
 
 
-def load_collator(folder: Path) -> SyntaxCollator:
+def load_collator(folder: Path, task_type: TaskType) -> SyntaxCollator:
     """Load the collator, which makes batches for a fine-tuned model whose folder has been verified.
 
     Raises:
         CheckpointError: It cannot be read.
     """
     with folder_errors(folder, "a tokenizer"):
-        return SyntaxCollator.from_pretrained(folder, trust_tokenizer=True)
+        collator = SyntaxCollator.from_pretrained(folder, trust_tokenizer=True)
+    collator.separate = task_type.separate
+    return collator
 
 
 def _refuse_own_models(folder: Path) -> None:

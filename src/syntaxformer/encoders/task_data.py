@@ -667,11 +667,14 @@ def read_own_table(
     if bad.rows and not table.rows:
         bad.refuse()
     if columns.named or table.has_header:
-        first = ["score"] if task_type.name == Score.name else []
+        first = ["score"] if task_type.name == Score.name or task_type.separate else []
         labels = list(dict.fromkeys([*first, *USUAL.label]))
         table, columns = _settle_columns(table, columns, path, labelled, labels, bad)
     else:
         columns = replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
+    if task_type.separate and columns.pair is None:
+        problem = f"columns: expected two texts in a row for {task_type.name}, got one column of them"
+        raise DataError(f"{problem}. Name them with --text-column and --text-pair-column.", path)
     rows, unlabelled = table.rows, [] if labelled else task_type.blanks()
     if columns.label is not None:
         try:

@@ -79,6 +79,9 @@ class TaskType:
     single_pass: ClassVar[bool] = True
     """Whether one pass over the text gives the outputs, so that a graph can compute them."""
 
+    separate: ClassVar[bool] = False
+    """Whether the network reads each text of a pair by itself."""
+
     takes_lists: ClassVar[bool] = False
     """Whether a label is a list in JSON, or several columns."""
 

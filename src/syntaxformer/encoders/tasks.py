@@ -15,12 +15,15 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.multi_output_tasks import AnswerSpan, SeveralLabels, SeveralScores, WordTags
+from syntaxformer.encoders.similarity import Similarity
 from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WrittenLabel
 from syntaxformer.runs.loading import CLASSIFIER
 
 TYPES: dict[str, type[TaskType]] = {
-    task_type.name: task_type
-    for task_type in (OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan)
+    kind.name: kind
+    for kind in (
+        *(OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan, Similarity),
+    )
 }
 """The kinds of answer, each a class."""
 
@@ -170,6 +173,8 @@ class ClassifierInfo(BaseModel):
     def _check_type(self) -> ClassifierInfo:
         if self.type not in TYPES:
             raise ValueError(f"type: expected one of {', '.join(TYPES)}, got {self.type!r}")
+        if self.task_type.separate and self.n_texts != 2:
+            raise ValueError(f"n_texts: expected 2 for the type {self.type!r}, got {self.n_texts}")
         if unknown := {*self.metrics} - {*CLASSIFICATION_METRICS, *REGRESSION_METRICS, *_OF_TYPES}:
             raise ValueError(f"metrics: expected known ones, got {unknown.pop()!r}")
         names = self.task_type.names  # raises an error if a field does not fit the type

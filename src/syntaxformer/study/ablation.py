@@ -255,7 +255,7 @@ class _AblatedCollator(SyntaxCollator):
         vars(self).update(vars(collator), ablation=ablation)
 
     def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
-        batch = super().__call__(examples)
+        batch, examples = super().__call__(examples), self.rows(examples)
         words, segments = self.words_of_pieces(examples)
         texts = np.array([example.checksum for example in examples], np.int64)
         of_pieces = PieceWords(words, texts, segments)

@@ -156,7 +156,9 @@ def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> En
 
 
 def _read(classifier: Classifier, text: str | tuple[str, str]) -> tuple[dict[str, Tensor], list[str]]:
-    """The batch of one text or pair, and its pieces."""
+    """The batch of one text or pair, and its pieces; ConfigError if each text is a row of its own."""
+    if classifier.task_type.separate:
+        raise ConfigError("model: expected one that reads a pair at once, got one of similarity.")
     texts = (text,) if isinstance(text, str) else text
     example = raw_example(texts, 1, keep_places=bool(classifier.task_type.parts))
     batch = classifier.collator(classifier.read([example], classifier.annotator, False, cached=False))

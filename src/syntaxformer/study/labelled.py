@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from syntaxformer.base.statistics import compare_rows, difference_in_words
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import TextSet, n_trained_on
-from syntaxformer.encoders.task_types import Predictions, TaskType
+from syntaxformer.encoders.task_types import Predictions, Score, TaskType
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Heading, Paragraph, Table
 
@@ -56,6 +58,8 @@ def judge(
         }
         if first and is_tested:
             pair = (first, answers) if baseline_first else (answers, first)
+            if isinstance(kind, Score):  # correlations know no scale, but exchanging answers does
+                pair = [np.subtract(side, np.mean(side)) / (np.std(side) or 1) for side in pair]
             tests = compare_rows(lambda *sides: kind.score(metrics, *sides), gold, *pair)
             judged[name]["against"] = {metric: test.as_dict() for metric, test in tests.items()}
         first = first or answers

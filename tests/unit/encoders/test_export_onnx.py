@@ -154,7 +154,7 @@ def test_what_cannot_be_a_graph_is_refused_by_name(exported, tmp_path):
     with pytest.raises(ConfigError, match=r"^lisa\.inject:"):
         export_classifier(gold, tmp_path / "x")
     written = make_folder(tmp_path / "written", words=("bad", "good", "odd"))
-    with pytest.raises(ConfigError, match=r"^head:"):
+    with pytest.raises(ConfigError, match=r"^type:"):
         export_classifier(written, tmp_path / "x")
     (written / "model.safetensors").rename(written / "model-00001-of-00001.safetensors")
     write_manifest(written)

@@ -21,6 +21,14 @@ _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
 
 
+_ADAM = {"warmup_frac": 0.0, "weight_decay": 0.0}
+_PRINTED: dict[tuple[str, ...], dict[str, float]] = {
+    ("sst1", "sst2", "sst2_trees"): {**_ADAM, "learning_rate": 1e-4},
+    ("snli", "mnli"): {**_ADAM, "learning_rate": 5e-4, "decay": 0.9},
+}
+"""Tasks → training of encoders from scratch as Bai et al. (2021) print it, appendix A.1 and A.2."""
+
+
 class LabelledData(Section):
     """Where texts and labels come from."""
 
@@ -98,6 +106,13 @@ class FinetuneTraining(RunTraining):
     warmup_frac: float = Field(
         default=0.1, ge=0, lt=1, description="share of updates in which the learning rate rises (BERT: 0.1)"
     )
+    decay: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="factor of the learning rate after each epoch (Bai et al. 2021, A.2: 0.9); null: the "
+        "rate falls to 0 in a line",
+    )
     class_weights: Literal["balanced"] | None = Field(
         default=None,
         description="balanced: a row's loss is multiplied by rows / (classes · rows of its class)",
@@ -162,10 +177,37 @@ class FinetuneConfig(RunConfig):
         default="auto",
         description="text: the model writes the label as words; auto: text for encoder-decoders (T5)",
     )
+    head_width: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**16,
+        description="width of the classifier's hidden layer (Bai et al. 2021 from scratch: 2000); null: the "
+        "model's",
+    )
+    preset: Literal["paper"] | None = Field(
+        default=None,
+        description="paper: head_width, infusion.preset and, of training, learning_rate, decay, warmup_frac "
+        "and weight_decay are those of Bai et al. (2021) from scratch (SST, SNLI, MNLI), unless set",
+    )
     data: LabelledData = LabelledData()
     annotation: ParserConfig = ParserConfig()
     infusion: InfusionConfig = InfusionConfig()
     training: FinetuneTraining = FinetuneTraining()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_printed(cls, content: Any) -> Any:
+        """Under the keys of a run with a preset, those of the preset."""
+        if not isinstance(content, Mapping) or content.get("preset") != "paper":
+            return content
+        task = content.get("task")
+        printed = next((training for tasks, training in _PRINTED.items() if task in tasks), None)
+        if printed is None:
+            tasks = ", ".join(sum(_PRINTED, ()))
+            raise ValueError(f"preset: expected one of the tasks {tasks}, got {task}. Leave it out.")
+        under: dict[str, Any] = {"training": printed, "infusion": {"preset": "paper"}}
+        merged = {name: {**settings, **dict(content.get(name) or {})} for name, settings in under.items()}
+        return {"head_width": 2000, **content, **merged}
 
     @model_validator(mode="after")
     def _settled(self) -> FinetuneConfig:

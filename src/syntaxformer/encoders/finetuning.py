@@ -52,7 +52,7 @@ from syntaxformer.runs.checkpoints import (
     step_of,
 )
 from syntaxformer.runs.run_folder import RUN, Run, check_run, running, same_data
-from syntaxformer.runs.trainer import RunTrainer, TallyBook, linear, run_arguments
+from syntaxformer.runs.trainer import RunTrainer, TallyBook, exponential, linear, run_arguments
 
 _log = logging.getLogger("syntaxformer.finetune")
 
@@ -180,7 +180,8 @@ def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend only on the seed."""
     set_seed(config.seed)
     infusion = inputs.collator.config  # with the values of its factors
-    return load_pretrained(config.model, inputs.info.task_type, infusion, config.training.max_length)
+    longest = config.training.max_length
+    return load_pretrained(config.model, inputs.info.task_type, infusion, longest, config.head_width)
 
 
 def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str, Any]:
@@ -511,6 +512,9 @@ class FinetuneTrainer(RunTrainer, Trainer):
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
         n_updates = len(batches) * training.epochs
+        rate = linear(n_updates, training.warmup_frac)
+        if training.decay is not None:
+            rate = exponential(n_updates, training.warmup_frac, training.decay, len(batches))
         arguments = run_arguments(
             training,
             folder,
@@ -530,7 +534,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         weights = None if class_weights is None else torch.tensor(class_weights, device=arguments.device)
         self.class_weights = weights
         super().__init__(
-            *(model, arguments, training, batches, linear(n_updates, training.warmup_frac), n_updates),
+            *(model, arguments, training, batches, rate, n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
             data_collator=collate.aligned(arguments.device),
             train_dataset=train,

@@ -56,6 +56,25 @@ def test_rates_that_nothing_can_be_trained_at(setting, place):
         load_finetune(OPTIONS, "none", [setting])
 
 
+def test_the_preset_fills_in_what_the_appendix_prints():
+    options = OPTIONS | {"task": "snli", "preset": "paper"}
+    config = load_finetune(options, "masks", ["training.weight_decay=0.02"])
+    training = config.training
+    assert (training.learning_rate, training.decay, training.warmup_frac) == (5e-4, 0.9, 0.0)
+    assert (config.head_width, config.infusion.preset_of_masks, training.weight_decay) == (
+        2000,
+        "paper",
+        0.02,
+    )
+    of_trees = load_finetune(
+        options | {"task": "sst1"}, "masks", ["head_width=7", "infusion.preset=preserving"]
+    )
+    assert (of_trees.training.learning_rate, of_trees.training.decay) == (1e-4, None)
+    assert (of_trees.head_width, of_trees.infusion.preset) == (7, "preserving")
+    with pytest.raises(ConfigError, match=r"preset: expected one of the tasks sst1, .*, mnli, got cola\."):
+        load_finetune(OPTIONS | {"preset": "paper"})
+
+
 def _numbers(model, prefix=""):
     """Keys of all numbers of a section and of the sections in it."""
     for name, field in model.model_fields.items():

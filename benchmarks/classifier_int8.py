@@ -60,9 +60,7 @@ def main():
                     for kind, classifier in classifiers.items():
                         rounds[kind].append(seconds(classifier.model, batches))
                 medians = [np.median(rounds[kind], axis=0) * 1000 / len(some) for kind in KINDS]
-                print(
-                    f"{size} at a time, {torch.get_num_threads()} threads, ms a text of the processor (clock):"
-                )
+                print(f"{size} at a time, {torch.get_num_threads()} threads; ms of the processor (clock):")
                 for kind, values in zip(KINDS, medians, strict=True):
                     print(f"  {kind} {values[0]:.2f} ({values[1]:.2f})")
                 ratio = medians[0] / medians[1]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from syntaxformer.base.config import apply_overrides, corpus_path, validate
 from syntaxformer.base.errors import ConfigError
@@ -22,9 +22,9 @@ _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 
 
 _ADAM = {"warmup_frac": 0.0, "weight_decay": 0.0}
-_PRINTED: dict[tuple[str, ...], dict[str, float]] = {
-    ("sst1", "sst2", "sst2_trees"): {**_ADAM, "learning_rate": 1e-4},
-    ("snli", "mnli"): {**_ADAM, "learning_rate": 5e-4, "decay": 0.9},
+_PRINTED = {
+    **{task: {**_ADAM, "learning_rate": 1e-4} for task in ("sst1", "sst2", "sst2_trees")},
+    **{task: {**_ADAM, "learning_rate": 5e-4, "decay": 0.9} for task in ("snli", "mnli")},
 }
 """Tasks → training of encoders from scratch as Bai et al. (2021) print it, appendix A.1 and A.2."""
 
@@ -181,8 +181,7 @@ class FinetuneConfig(RunConfig):
         default=None,
         ge=1,
         le=2**16,
-        description="width of the classifier's hidden layer (Bai et al. 2021 from scratch: 2000); null: the "
-        "model's",
+        description="width of the classifier's hidden layer (Bai et al. 2021: 2000); null: the model's",
     )
     preset: Literal["paper"] | None = Field(
         default=None,
@@ -200,14 +199,14 @@ class FinetuneConfig(RunConfig):
         """Under the keys of a run with a preset, those of the preset."""
         if not isinstance(content, Mapping) or content.get("preset") != "paper":
             return content
-        task = content.get("task")
-        printed = next((training for tasks, training in _PRINTED.items() if task in tasks), None)
-        if printed is None:
-            tasks = ", ".join(sum(_PRINTED, ()))
-            raise ValueError(f"preset: expected one of the tasks {tasks}, got {task}. Leave it out.")
-        under: dict[str, Any] = {"training": printed, "infusion": {"preset": "paper"}}
-        merged = {name: {**settings, **dict(content.get(name) or {})} for name, settings in under.items()}
-        return {"head_width": 2000, **content, **merged}
+        if (task := str(content.get("task"))) not in _PRINTED:
+            raise ValueError(f"preset: expected task {', '.join(_PRINTED)}, got {task}. Leave it out.")
+        content = {"head_width": 2000, **content}
+        for name, settings in (("training", _PRINTED[task]), ("infusion", {"preset": "paper"})):
+            section = content.get(name) or {}
+            chosen = section.model_dump(exclude_unset=True) if isinstance(section, BaseModel) else section
+            content[name] = {**settings, **chosen} if isinstance(chosen, Mapping) else chosen
+        return content
 
     @model_validator(mode="after")
     def _settled(self) -> FinetuneConfig:

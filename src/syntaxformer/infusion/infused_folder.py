@@ -257,7 +257,7 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
         def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
             self.__class__ = host
             host.__init__(self, config, *args, **kwargs)
-            if (width := getattr(config, "head_width", None)) is not None:
+            if (width := getattr(config, "head_width", None)) is not None and self.base_model is not self:
                 widen_head(self, width)
             if getattr(self, "infusion", None) is None:
                 infuse(self, infusion, family)

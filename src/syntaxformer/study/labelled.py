@@ -111,7 +111,7 @@ def labelled_blocks(
     shown, gains = [kind.show(example.label) for example in texts.examples], ""
     if isinstance(answers[0][0], float):
         differing.sort(key=lambda number: min(answers[number]) - max(answers[number]))
-    else:
+    elif not kind.parts and not kind.takes_lists:
         differing.sort(key=lambda number: answers[number][0] == shown[number])
         for system, name in enumerate(names[1:], 1):
             pairs = [(answers[n][system] == shown[n], answers[n][0] == shown[n]) for n in differing]

@@ -68,7 +68,7 @@ def draw_attention(
             for piece, tag in zip(map(piece_in_letters, shown.src_pieces), tags, strict=True)
         ]
         panel.set_xticks(range(len(labels)), labels, rotation=90)
-        panel.set_yticks(range(len(shown.tgt_pieces)), map(piece_in_letters, shown.tgt_pieces))
+        panel.set_yticks(range(len(shown.tgt_pieces)), list(map(piece_in_letters, shown.tgt_pieces)))
         panel.set_title(title)
         panel.set_xlabel("source")
     panels[0].set_ylabel("target")

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from syntaxformer.base.config import apply_overrides, validate
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
+from syntaxformer.encoders.finetune_config import FinetuneConfig, FinetuneTraining, load_finetune
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.study.experiments.spec import Spec
 from syntaxformer.translation.decoding import Search
@@ -71,7 +72,14 @@ def test_the_preset_fills_in_what_the_appendix_prints():
     )
     assert (of_trees.training.learning_rate, of_trees.training.decay) == (1e-4, None)
     assert (of_trees.head_width, of_trees.infusion.preset) == (7, "preserving")
-    with pytest.raises(ConfigError, match=r"preset: expected one of the tasks sst1, .*, mnli, got cola\."):
+    sections = {"infusion": InfusionConfig(masks={}), "training": FinetuneTraining(epochs=2)}
+    in_python = FinetuneConfig(**{**options, **sections})
+    assert (in_python.infusion.preset, in_python.training.decay, in_python.training.epochs) == (
+        "paper",
+        0.9,
+        2,
+    )
+    with pytest.raises(ConfigError, match=r"preset: expected task sst1, .*, mnli, got cola\."):
         load_finetune(OPTIONS | {"preset": "paper"})
 
 

@@ -18,30 +18,23 @@ NODE = shutil.which("node")
 TEXT = "Zoë saw the café 中 ▁ Ġ # ##s"
 
 
-def _bytes():
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    return tokenizer, trainers.BpeTrainer(
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
+BYTES, SPACES, WORDS = (
+    pre_tokenizers.ByteLevel(),
+    pre_tokenizers.Metaspace(),
+    pre_tokenizers.BertPreTokenizer(),
+)
+FAMILIES = {
+    "byte-level BPE": (models.BPE, BYTES, trainers.BpeTrainer(initial_alphabet=BYTES.alphabet(), show_progress=False)),
+    "sentencepiece": (models.BPE, SPACES, trainers.BpeTrainer(show_progress=False)),
+    "WordPiece": (models.WordPiece, WORDS, trainers.WordPieceTrainer(show_progress=False)),
+}  # fmt: skip
 
 
-def _sentencepiece():
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    return tokenizer, trainers.BpeTrainer(show_progress=False)
-
-
-def _wordpiece():
-    tokenizer = Tokenizer(models.WordPiece())
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return tokenizer, trainers.WordPieceTrainer(show_progress=False)
-
-
-@pytest.mark.parametrize("family", [_bytes, _sentencepiece, _wordpiece])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_pieces_of_each_family_are_the_letters_of_the_text(family):
-    tokenizer, trainer = family()
-    text = TEXT if family is _wordpiece else TEXT.replace("▁ Ġ ", "")
+    model, splitter, trainer = FAMILIES[family]
+    tokenizer, text = Tokenizer(model()), TEXT if family == "WordPiece" else TEXT.replace("▁ Ġ ", "")
+    tokenizer.pre_tokenizer = splitter
     tokenizer.train_from_iterator([text] * 3, trainer)
     pieces = tokenizer.encode(text).tokens
     assert "".join(map(piece_in_letters, pieces)) == text.replace(" ", "")

@@ -4,7 +4,7 @@ It is written as an ordinary checkpoint folder, so that fine-tuning and every in
 checkpoint. The network is ELECTRA's encoder: that of BERT, with a projection from the embeddings' width.
 
     python experiments/scratch_encoder.py --train SNLI/train.txt --glove glove.840B.300d.txt -o encoders/glove
-    syntaxformer finetune --task snli --data SNLI --model encoders/glove --infuse masks -o runs/snli
+    syntaxformer finetune --task snli --data SNLI --model encoders/glove --infuse masks --set preset=paper -o runs/snli
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _OPENS_TREE = re.compile(r"\s*\(\s*(?:[A-Z\d-]*\s*\(|\d \S+\)$)")
 class EncoderShape:
     """Sizes of the encoder. The defaults are those of Bai et al.'s (2021) appendix A.1.
 
-    Source: Bai et al. (2021), appendix A.1; differs: the classifier's hidden layer has the model's width
-    instead of 2,000. The paper states neither the number of heads nor the feed-forward width.
+    Source: Bai et al. (2021), appendix A.1. The paper states neither the number of heads nor the feed-forward
+    width. The classifier's hidden layer is `head_width` of `finetune`.
 
     Args:
         heads: Number of attention heads, a divisor of `width`.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
+from typer.main import get_command
 
 from syntaxformer.cli.finetune import finetune
+from syntaxformer.cli.main import app
 from syntaxformer.infusion.config import SHORTHAND
 from syntaxformer.nn import INFUSION_KINDS
 
@@ -101,6 +104,50 @@ def test_no_key_is_left_out(keys):
 )  # fmt: skip
 def test_keys_of_every_kind(keys, part, key, default, meaning):
     assert _rows(keys.page())[part, key] == (default, meaning)
+
+
+def test_where_to_switch_to_a_paper_is_a_key_an_option_or_a_file(keys):
+    """The last cell of every line of the tables in docs/reference/mathematics.md."""
+    rows = _rows(keys.page())
+    known = {
+        key: choices_of(meaning)
+        for (part, key), (_, meaning) in rows.items()
+        if part != "Infusion of an encoder"
+    }
+    for (part, key), (_, meaning) in rows.items():
+        if (
+            part == "Infusion of an encoder"
+        ):  # its parts are sections of recipes and, all of it, of fine-tuning
+            known |= {f"infusion.{key}": choices_of(meaning), key: choices_of(meaning)}
+            known["infusion." + key.removeprefix("embedding.")] = choices_of(meaning)
+    verbs: Any = get_command(app).commands
+    options = {name for verb in verbs.values() for option in verb.params for name in option.opts}
+    text = (DOCS / "reference" / "mathematics.md").read_text("utf-8").partition("## What the papers say")[2]
+    lines = [
+        re.split(r"(?<!\\) \| ", line.strip("| ")) for line in text.splitlines() if line.startswith("| ")
+    ]
+    lines = [cells for cells in lines if cells[-1] != "where to switch"]
+    assert len(lines) > 80
+    assert [
+        cells for cells in lines if len(cells) < 3 or not re.fullmatch(r"(`[^`]+`(, )?)+|–", cells[-1])
+    ] == []
+    for switch in re.findall("`([^`]+)`", " ".join(cells[-1] for cells in lines)):
+        first, _, value = switch.partition(" " if switch.startswith(("--", "syntaxformer ")) else "=")
+        if "/" in first:
+            assert (DOCS.parent / first).is_file(), switch
+        elif first == "syntaxformer":
+            assert value in verbs, switch
+        elif first.startswith("--"):
+            assert first in options, switch
+        else:
+            assert first in known, switch
+            assert not value or not known[first] or value in known[first] or first == "preset", switch
+
+
+def choices_of(meaning: str) -> list[str]:
+    """The values that a key may have, with which its line on the page of keys ends."""
+    listed = re.search(r"\(((?:`[^`]+`(?:, )?)+)\)$", meaning)
+    return re.findall("`([^`]+)`", listed[1]) if listed else []
 
 
 def test_characters_of_markdown_stand_as_they_are(keys):

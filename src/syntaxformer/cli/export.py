@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
 
 
@@ -16,7 +15,7 @@ def export(
     output: Annotated[Path, Argument(metavar="OUT", help="The new folder.")],
     quantization: Annotated[
         Literal["float32", "int8", "int8_float32", "float16", "bfloat16"],
-        Option(help="Type of a translator's weights; int8 is the fastest on processors."),
+        Option(help="Type of the weights; int8 is the fastest on processors. Classifiers: float32, int8."),
     ] = "float32",
     overwrite: options.OverwriteOption = False,
 ) -> None:
@@ -27,14 +26,12 @@ def export(
 
     syntaxformer export runs/sit runs/sit-int8 --quantization int8
 
-    syntaxformer export runs/cola-masks runs/cola-onnx
+    syntaxformer export runs/cola-masks runs/cola-onnx --quantization int8
     """
     from syntaxformer.encoders.export_onnx import export_classifier
     from syntaxformer.translation.export_ctranslate2 import export_translator
 
     if (model / "classifier.json").exists():
-        if quantization != "float32":
-            raise ConfigError(f"--quantization: expected float32 for a classifier, got {quantization}.")
-        options.echo(export_classifier(model, output, overwrite))
+        options.echo(export_classifier(model, output, overwrite, quantization))
         return
     options.echo(export_translator(model, output, quantization, overwrite))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from syntaxformer.base.config import apply_overrides, validate
 from syntaxformer.base.errors import ConfigError
@@ -19,6 +19,14 @@ from syntaxformer.runs.config import RunConfig, RunTraining, Section
 
 _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
+
+
+_ADAM = {"warmup_frac": 0.0, "weight_decay": 0.0}
+_PRINTED = {
+    **{task: {**_ADAM, "learning_rate": 1e-4} for task in ("sst1", "sst2", "sst2_trees")},
+    **{task: {**_ADAM, "learning_rate": 5e-4, "decay": 0.9} for task in ("snli", "mnli")},
+}
+"""Tasks → training of encoders from scratch as Bai et al. (2021) print it, appendix A.1 and A.2."""
 
 
 class ParserConfig(Section):
@@ -66,6 +74,13 @@ class FinetuneTraining(RunTraining):
     )
     warmup_frac: float = Field(
         default=0.1, ge=0, lt=1, description="share of updates in which the learning rate rises (BERT: 0.1)"
+    )
+    decay: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="factor of the learning rate after each epoch (Bai et al. 2021, A.2: 0.9); null: the "
+        "rate falls to 0 in a line",
     )
     class_weights: Literal["balanced"] | None = Field(
         default=None,
@@ -131,10 +146,36 @@ class FinetuneConfig(RunConfig):
         default="auto",
         description="text: the model writes the label as words; auto: text for encoder-decoders (T5)",
     )
+    head_width: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**16,
+        description="width of the classifier's hidden layer (Bai et al. 2021: 2000); null: the model's",
+    )
+    preset: Literal["paper"] | None = Field(
+        default=None,
+        description="paper: head_width, infusion.preset and, of training, learning_rate, decay, warmup_frac "
+        "and weight_decay are those of Bai et al. (2021) from scratch (SST, SNLI, MNLI), unless set",
+    )
     data: LabelledData = LabelledData()
     annotation: ParserConfig = ParserConfig()
     infusion: InfusionConfig = InfusionConfig()
     training: FinetuneTraining = FinetuneTraining()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_printed(cls, content: Any) -> Any:
+        """Under the keys of a run with a preset, those of the preset."""
+        if not isinstance(content, Mapping) or content.get("preset") != "paper":
+            return content
+        if (task := str(content.get("task"))) not in _PRINTED:
+            raise ValueError(f"preset: expected task {', '.join(_PRINTED)}, got {task}. Leave it out.")
+        content = {"head_width": 2000, **content}
+        for name, settings in (("training", _PRINTED[task]), ("infusion", {"preset": "paper"})):
+            section = content.get(name) or {}
+            chosen = section.model_dump(exclude_unset=True) if isinstance(section, BaseModel) else section
+            content[name] = {**settings, **chosen} if isinstance(chosen, Mapping) else chosen
+        return content
 
     @model_validator(mode="after")
     def _settled(self) -> FinetuneConfig:

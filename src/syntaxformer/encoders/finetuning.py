@@ -63,7 +63,7 @@ from syntaxformer.runs.checkpoints import (
     step_of,
 )
 from syntaxformer.runs.run_folder import RUN, Run, check_run, running, same_data
-from syntaxformer.runs.trainer import RunTrainer, TallyBook, linear, run_arguments
+from syntaxformer.runs.trainer import RunTrainer, TallyBook, exponential, linear, run_arguments
 
 _log = logging.getLogger("syntaxformer.finetune")
 
@@ -211,7 +211,8 @@ def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend only on the seed."""
     set_seed(config.seed)
     infusion = inputs.collator.config  # with the values of its factors
-    model = load_pretrained(config.model, inputs.info.task_type, infusion, config.training.max_length)
+    longest = config.training.max_length
+    model = load_pretrained(config.model, inputs.info.task_type, infusion, longest, config.head_width)
     if inputs.info.task_type.separate and not is_base_model(model):
         raise ConfigError("infusion.embedding.kind: expected add or concat for vectors of texts, got let.")
     return model
@@ -563,8 +564,12 @@ class FinetuneTrainer(RunTrainer, Trainer):
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(lengths, training.batch_size, seed)
-        n_updates = -(-len(batches) // training.accumulate) * training.epochs
+        n_of_epoch = -(-len(batches) // training.accumulate)
+        n_updates = n_of_epoch * training.epochs
         self.collate, self.info = collate, info
+        rate = linear(n_updates, training.warmup_frac)
+        if training.decay is not None:
+            rate = exponential(n_updates, training.warmup_frac, training.decay, n_of_epoch)
         arguments = run_arguments(
             training,
             folder,
@@ -585,7 +590,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         weights = None if class_weights is None else torch.tensor(class_weights, device=arguments.device)
         self.class_weights = weights
         super().__init__(
-            *(model, arguments, training, batches, linear(n_updates, training.warmup_frac), n_updates),
+            *(model, arguments, training, batches, rate, n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
             data_collator=collate.aligned(arguments.device),
             train_dataset=train,

@@ -18,6 +18,7 @@ from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.infused_folder import widen_head
 from syntaxformer.runs.loading import (
     TRANSLATOR,
     auto_tokenizer,
@@ -61,12 +62,19 @@ def has_decoder(path: str) -> bool:
 
 
 def load_pretrained(
-    path: str, task_type: TaskType, infusion: InfusionConfig, max_length: int = 0
+    path: str,
+    task_type: TaskType,
+    infusion: InfusionConfig,
+    max_length: int = 0,
+    head_width: int | None = None,
 ) -> PreTrainedModel:
     """Load a checkpoint in fp32, infused, with a new head unless it writes its labels as text.
 
+    A head of another width than its family's makes the model an infused one, though it be with nothing.
+
     Raises:
-        ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused.
+        ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused or
+            has no hidden layer in its head.
     """
     # A head for another task is replaced.
     head = {**task_type.head, "ignore_mismatched_sizes": True} if task_type.head else {}
@@ -92,7 +100,9 @@ def load_pretrained(
             f"training.max_length: expected up to {longest}, the checkpoint's positions, got {max_length}. "
             f"Set training.max_length={longest}."
         )
-    return model if infusion.is_plain else infuse(model, infusion)
+    if head_width is not None:
+        widen_head(model, head_width)
+    return model if infusion.is_plain and head_width is None else infuse(model, infusion)
 
 
 def new_parameters(model: PreTrainedModel) -> list[str]:

@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import auto_factory, modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -220,6 +221,35 @@ def from_folder(
     return (model, report) if wants_report else model
 
 
+_LAYER = re.compile(r"\.\d")
+
+
+def widen_head(model: Any, width: int) -> None:
+    """Give a model's head a hidden layer of this width; both of its maps start anew.
+
+    The model's config keeps the width as `head_width`.
+
+    Raises:
+        ConfigError: The head is not a map of the states, a function and a map to the labels.
+
+    Source: Bai et al. (2021), appendix A.1 and A.2.
+    """
+    # Numbers in a name are those of layers.
+    modules = [item for item in model.named_modules() if item[1]._parameters and not _LAYER.search(item[0])]
+    ends = [index for index, (_, module) in enumerate(modules) if isinstance(module, nn.Linear)][-2:]
+    maps: Any = modules[ends[0] : ends[-1] + 1] if len(ends) == 2 else []
+    if len(maps) != 2 or {*maps[0][1].weight.shape} != {maps[1][1].in_features}:
+        expected = "head_width: expected a model with a hidden layer before its labels, as BERT"
+        raise ConfigError(f"{expected}, got {type(model).__name__}. Leave it out.")
+    (_, hidden), (_, output) = maps
+    sizes = (hidden.in_features, width), (width, output.out_features)
+    for (name, old), columns_and_rows in zip(maps, sizes, strict=True):
+        linear = nn.Linear(*columns_and_rows, bias=old.bias is not None)
+        model._init_weights(linear)
+        model.set_submodule(name, linear)
+    model.config.head_width = width
+
+
 def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any:
     """A class that infuses itself when it is created, so that transformers also loads the new parameters."""
 
@@ -227,6 +257,8 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
         def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
             self.__class__ = host
             host.__init__(self, config, *args, **kwargs)
+            if (width := getattr(config, "head_width", None)) is not None and self.base_model is not self:
+                widen_head(self, width)
             if getattr(self, "infusion", None) is None:
                 infuse(self, infusion, family)
             elif self.infusion.config != infusion:

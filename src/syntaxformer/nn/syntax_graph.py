@@ -113,7 +113,7 @@ def _exponentials(logits: Tensor, key_mask: Tensor, multiplicative: bool) -> tup
 def _sum(pairs: Tensor, ids: Tensor, n_ids: int) -> Tensor:
     """Σ over the keys of each relation: `[b, h, q, k]` → `[b, h, q, ids]`."""
     index = ids[:, None].expand(-1, pairs.shape[1], -1, -1)
-    sums = torch.zeros_like(pairs[..., :1]).repeat(1, 1, 1, n_ids)
+    sums = torch.zeros_like(pairs[..., :1]).expand(-1, -1, -1, n_ids)
     return sums.scatter_add(3, index, pairs)
 
 

@@ -517,6 +517,12 @@ def linear(n_updates: int, warmup_frac: float) -> Callable[[int], float]:
     return rate
 
 
+def exponential(n_updates: int, warmup_frac: float, decay: float, interval: int) -> Callable[[int], float]:
+    """Rise as `linear` does; every `interval` updates multiply the rate by `decay` (Bai et al. 2021, A.2)."""
+    n_warm = int(n_updates * warmup_frac)
+    return lambda n_done: n_done / n_warm if n_done < n_warm else decay ** (n_done // interval)
+
+
 SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
     "noam": noam,
     "inverse_sqrt": inverse_sqrt,

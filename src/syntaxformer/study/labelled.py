@@ -96,7 +96,10 @@ def class_rows(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[
 def labelled_blocks(
     judged: Judged, kind: TaskType, texts: TextSet, systems: Mapping[str, Predictions], n_examples: int = 10
 ) -> list[Block]:
-    """A report of what `judge` returned with `baseline_first`, with `n_examples` rows for each system."""
+    """A report of what `judge` returned with `baseline_first`, with `n_examples` rows for each system.
+
+    Classes: rows that the first gets wrong stand first, as in Sundararaman et al. (2019), table 4.
+    """
     names, scored = list(systems), []
     for name, row in judged.items():
         for metric, score in row["scores"].items():
@@ -109,12 +112,19 @@ def labelled_blocks(
     ]
     answers = list(zip(*of_systems, strict=True))
     differing = [number for number, row in enumerate(answers) if len(set(row)) > 1]
+    shown, gains = [kind.show(example.label) for example in texts.examples], ""
     if isinstance(answers[0][0], float):
         differing.sort(key=lambda number: min(answers[number]) - max(answers[number]))
+    elif not kind.parts and not kind.takes_lists:
+        differing.sort(key=lambda number: answers[number][0] == shown[number])
+        for system, name in enumerate(names[1:], 1):
+            pairs = [(answers[n][system] == shown[n], answers[n][0] == shown[n]) for n in differing]
+            better, worse = pairs.count((True, False)), pairs.count((False, True))
+            gains += f" {name} is right and {names[0]} wrong on {better:,}, the reverse on {worse:,}."
     rows = []
     for number in differing[: n_examples * len(names)]:
         example = texts.examples[number]
-        cells = map(_cell, (kind.show(example.label), *answers[number]))
+        cells = map(_cell, (shown[number], *answers[number]))
         rows.append([str(example.line), *cells, " | ".join(example.texts)])
     classes = class_rows({name: row["classes"] for name, row in judged.items()})
     notes = [f"{len(texts):,} rows of {texts.source}", *value_notes(judged, len(texts))]
@@ -124,7 +134,7 @@ def labelled_blocks(
         Table(["model", "score", "value", "difference"], scored),
         *([Heading("By class"), Table(classes[0], classes[1:])] if classes else []),
         Heading("Where they differ"),
-        Paragraph(f"The answers differ on {len(differing):,} rows; {len(rows):,} of them follow."),
+        Paragraph(f"The answers differ on {len(differing):,} rows; {len(rows):,} of them follow.{gains}"),
         *([Table(["line", "label", *names, "text"], rows)] if rows else []),
     ]
 

@@ -5,6 +5,7 @@ The same numbers give the same bytes of a PNG file, because it does not name the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers.decoders import ByteLevel
 
 from syntaxformer.base.errors import ConfigError, needs_extra
 from syntaxformer.base.files import atomic_file
@@ -27,6 +29,18 @@ if TYPE_CHECKING:
     from syntaxformer.study.attention import CrossAttentionMap, SubnetworkView
 
 PIECE_INCHES = 0.32
+_MARK = re.compile("^(?:Ġ+|▁+|##)(?=.)")
+
+
+def piece_in_letters(piece: str) -> str:
+    """A piece as the text has it: without its tokenizer's mark of a space or of a word's later pieces.
+
+    Byte-level tokenizers write the bytes of letters beyond ASCII; part of a letter stays as they write it.
+    """
+    bare = _MARK.sub("", piece)
+    letters = ByteLevel().decode([bare])
+    return letters if letters.strip() and "\ufffd" not in letters else bare
+
 
 _LEGEND_LETTERS, _LEGEND_INCHES = 24, 0.17
 """Letters in a line of a legend, so that it takes less than a third of a figure, and the height of a line."""
@@ -56,10 +70,10 @@ def draw_attention(
         tags = shown.factors.get("pos") or ["<none>"] * len(shown.src_pieces)
         labels = [
             piece if tag == "<none>" else f"{piece} {tag}"
-            for piece, tag in zip(shown.src_pieces, tags, strict=True)
+            for piece, tag in zip(map(piece_in_letters, shown.src_pieces), tags, strict=True)
         ]
         panel.set_xticks(range(len(labels)), labels, rotation=90)
-        panel.set_yticks(range(len(shown.tgt_pieces)), shown.tgt_pieces)
+        panel.set_yticks(range(len(shown.tgt_pieces)), list(map(piece_in_letters, shown.tgt_pieces)))
         panel.set_title(title)
         panel.set_xlabel("source")
     panels[0].set_ylabel("target")
@@ -96,10 +110,15 @@ def draw_subnetwork(
     ((name, beside),) = (plain or unmasked).items()
     title = f"{view.networks[network]}, layer {number}, weight {weight:.3f}"
     maps = {title: view.sub_attention(layer, network, head), f"{name}, layer {number}": beside}
+    pieces, even = list(map(piece_in_letters, view.pieces)), 1 / len(view.pieces)
+    # Weights that are all equal have half the colour.
+    top = min(1.0, max(2 * even, *(float(weights.max()) for weights in maps.values())))
     for panel, (title, weights) in zip((left, middle), maps.items(), strict=True):
-        figure.colorbar(panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal"), ax=panel, shrink=0.6)
-        panel.set_xticks(range(len(view.pieces)), view.pieces, rotation=90)
-        panel.set_yticks(range(len(view.pieces)), view.pieces)
+        drawn = panel.imshow(weights, cmap="Blues", vmin=0, vmax=top, aspect="equal")
+        label = f"attention, 0 to {top:.2g}; an even spread is {even:.2g}"
+        figure.colorbar(drawn, ax=panel, shrink=0.6, label=label)
+        panel.set_xticks(range(len(pieces)), pieces, rotation=90)
+        panel.set_yticks(range(len(pieces)), pieces)
         panel.set_title(title)
     shown = list(dict.fromkeys([network, *view.strongest(n_networks)]))[:n_networks]
     drawn = right.imshow(view.topical_weights()[:, shown].T, cmap="Oranges", vmin=0, aspect="auto")

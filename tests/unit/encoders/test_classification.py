@@ -18,6 +18,7 @@ from transformers import (
     EuroBertConfig,
     EuroBertForMaskedLM,
     ModernBertConfig,
+    ModernBertForSequenceClassification,
     ModernBertModel,
     MPNetConfig,
     MPNetModel,
@@ -39,8 +40,11 @@ from syntaxformer.encoders.tables import TextExample
 from syntaxformer.encoders.task_data import read_any_split, read_finetune_data
 from syntaxformer.encoders.task_types import OneLabel
 from syntaxformer.encoders.tasks import TASKS
+from syntaxformer.infusion import load
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.infused_folder import widen_head
 from syntaxformer.runs.checkpoints import numbered_checkpoints
+from syntaxformer.runs.trainer import exponential
 from syntaxformer.trees import write_conllu
 
 QUICK = ("training.precision=fp32", "training.max_length=32", "training.learning_rate=0.01")
@@ -143,6 +147,31 @@ def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     alone, twice = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
     assert alone == pytest.approx(twice, abs=1e-6)
     assert sum(alone) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("infuse", ["none", "masks"])
+def test_a_run_with_a_wide_head_and_its_prediction(config_of, cola, infuse):
+    settings = ("training.epochs=2", "data.fraction=0.4", "head_width=29", "training.decay=0.5")
+    folder = finetune(config_of(*settings, infuse=infuse))
+    weights = load_file(folder / "model.safetensors")
+    assert weights["bert.pooler.dense.weight"].shape == (29, 24)
+    assert weights["classifier.weight"].shape == (2, 29)
+    _same_as_reported(folder, cola)
+    again = load(folder)  # through our own door
+    torch.testing.assert_close(again.classifier.weight.cpu(), weights["classifier.weight"])
+
+
+def test_a_wide_head_needs_a_hidden_layer():
+    normed = ModernBertForSequenceClassification(ModernBertConfig(**TINY, pad_token_id=0))
+    for model in (normed, BertForMaskedLM(BertConfig(**TINY))):
+        with pytest.raises(ConfigError, match=r"^head_width: expected .*, got \w+\. Leave it out\.$"):
+            widen_head(model, 29)
+
+
+def test_rates_that_decay_step_by_step():
+    rate = exponential(10, 0.2, 0.9, 4)
+    assert [rate(n) for n in range(10)] == pytest.approx([0, 0.5, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.81, 0.81])
 
 
 @pytest.mark.slow

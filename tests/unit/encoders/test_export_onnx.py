@@ -27,8 +27,8 @@ from syntaxformer.infusion.config import InfusionConfig
 PIECES = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "sees", "small", ".", "##s", "two", "run",
 ]  # fmt: skip
-SIZES = {
-    "hidden_size": 21, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 29,
+SIZES = {  # a map has more weights than the exporter multiplies out by itself
+    "hidden_size": 39, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 29,
     "max_position_embeddings": 53,
 }  # fmt: skip
 FAMILIES = {
@@ -36,7 +36,7 @@ FAMILIES = {
     "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, {**SIZES, "pad_token_id": 0}),
     "distilbert": (
         hf.DistilBertConfig, hf.DistilBertForSequenceClassification,
-        {"dim": 21, "n_layers": 1, "n_heads": 3, "hidden_dim": 29, "max_position_embeddings": 53},
+        {"dim": 39, "n_layers": 1, "n_heads": 3, "hidden_dim": 29, "max_position_embeddings": 53},
     ),
 }  # fmt: skip
 TEXTS = [
@@ -135,6 +135,38 @@ def test_an_exported_model_in_the_service(exported):
     assert set(explained.missing) == {"attention", "networks"}
     assert explained.missing["attention"] == "This model was exported to onnx, which does not give it."
     assert explained.pieces.texts[0] == "[CLS]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "infusion", [None, {"masks": {}, "embedding": {"kind": "let"}}], ids=["plain", "masks"]
+)
+def test_an_export_in_eight_bits(tmp_path, infusion):
+    import onnx
+
+    from syntaxformer.serve.engines import load_engine
+
+    folder = make_folder(tmp_path / "model", infusion=infusion)
+    exact, rounded = (
+        export_classifier(folder, tmp_path / kind, quantization=kind) for kind in ("float32", "int8")
+    )
+    infos = [read_record(output / ONNX, OnnxInfo) for output in (exact, rounded)]
+    assert [info.quantization for info in infos] == ["float32", "int8"]
+    assert infos[0].largest_difference == infos[1].largest_difference < 1e-4  # of the graph in float32
+    graph = onnx.load(rounded / GRAPH).graph
+    assert not [node for node in graph.node if node.op_type == "Gemm"]
+    tables = [tensor for tensor in graph.initializer if len(tensor.dims) == 2]
+    assert onnx.TensorProto.FLOAT not in {tensor.data_type for tensor in tables}
+    expected, answers = (Classifier.from_folder(output).predict(TEXTS) for output in (folder, rounded))
+    difference = torch.tensor(answers.probabilities) - torch.tensor(expected.probabilities)
+    assert 1e-5 < difference.abs().max() < 0.05
+    assert [answer.label for answer in load_engine("int8", rounded).classify(TEXTS)] == answers.labels
+
+
+def test_an_export_of_no_such_type(tmp_path):
+    expected = r"^quantization: expected float32 or int8 for a classifier, got float16\.$"
+    with pytest.raises(ConfigError, match=expected):
+        export_classifier(tmp_path / "model", tmp_path / "x", quantization="float16")
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from syntaxformer.base.config import apply_overrides, validate
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
+from syntaxformer.encoders.finetune_config import FinetuneConfig, FinetuneTraining, load_finetune
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.study.experiments.spec import Spec
 from syntaxformer.translation.decoding import Search
@@ -54,6 +55,32 @@ def test_settings_refine_what_is_infused():
 def test_rates_that_nothing_can_be_trained_at(setting, place):
     with pytest.raises(ConfigError, match=place):
         load_finetune(OPTIONS, "none", [setting])
+
+
+def test_the_preset_fills_in_what_the_appendix_prints():
+    options = OPTIONS | {"task": "snli", "preset": "paper"}
+    config = load_finetune(options, "masks", ["training.weight_decay=0.02"])
+    training = config.training
+    assert (training.learning_rate, training.decay, training.warmup_frac) == (5e-4, 0.9, 0.0)
+    assert (config.head_width, config.infusion.preset_of_masks, training.weight_decay) == (
+        2000,
+        "paper",
+        0.02,
+    )
+    of_trees = load_finetune(
+        options | {"task": "sst1"}, "masks", ["head_width=7", "infusion.preset=preserving"]
+    )
+    assert (of_trees.training.learning_rate, of_trees.training.decay) == (1e-4, None)
+    assert (of_trees.head_width, of_trees.infusion.preset) == (7, "preserving")
+    sections = {"infusion": InfusionConfig(masks={}), "training": FinetuneTraining(epochs=2)}
+    in_python = FinetuneConfig(**{**options, **sections})
+    assert (in_python.infusion.preset, in_python.training.decay, in_python.training.epochs) == (
+        "paper",
+        0.9,
+        2,
+    )
+    with pytest.raises(ConfigError, match=r"preset: expected task sst1, .*, mnli, got cola\."):
+        load_finetune(OPTIONS | {"preset": "paper"})
 
 
 def _numbers(model, prefix=""):

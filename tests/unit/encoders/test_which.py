@@ -156,6 +156,7 @@ def test_compare_shows_the_rows_on_which_classifiers_differ(run, trained, tmp_pa
         zip(*(answers(run, one, folder / "mine.csv", tmp_path / "out.tsv") for one in models), strict=True)
     )
     differing = [(row, side) for row, side in zip(rows_of(), told, strict=True) if len(set(side)) > 1]
+    differing.sort(key=lambda item: item[1][0] == item[0][2])  # rows that the baseline gets wrong come first
     shown = [
         line.strip("| ").split(" | ")
         for line in done.out.partition("## Where they differ")[2].splitlines()[4:]
@@ -163,6 +164,10 @@ def test_compare_shows_the_rows_on_which_classifiers_differ(run, trained, tmp_pa
     assert shown[0] == ["line", "label", "none", "less", "good", "text"]
     assert [row[1:5] for row in shown[2:] if len(row) > 1] == [[row[2], *side] for row, side in differing]
     assert f"The answers differ on {len(differing)} rows; {len(differing)} of them follow." in done.out
+    for system, name in enumerate(("less", "good"), 1):
+        right = [(side[system] == row[2], side[0] == row[2]) for row, side in differing]
+        counts = right.count((True, False)), right.count((False, True))
+        assert f" {name} is right and none wrong on {counts[0]}, the reverse on {counts[1]}." in done.out
     assert "| good | accuracy |" in done.out
     assert "one of them gives all rows the same answer" in done.out
     page = tmp_path / "cases.html"

@@ -11,7 +11,7 @@ function byteCharacters() {
 const BYTES = byteCharacters();
 
 /** "ĠcafÃ©" → "Ġcafé": a piece that is UTF-8 in such characters; any other piece as it is. */
-export function inLetters(piece) {
+function inLetters(piece) {
   const [mark, rest] = /^(Ġ*)(.*)$/su.exec(piece).slice(1);
   if (/^[\x20-\x7e]*$/.test(rest) || ![...rest].every((one) => BYTES.has(one))) return piece;
   try {
@@ -21,8 +21,11 @@ export function inLetters(piece) {
   }
 }
 
-/** A piece without its tokenizer's mark for a space. */
-export const readable = (piece) => inLetters(piece).replace(/^[▁Ġ]+(?=.)/u, "");
+/** A piece without its tokenizer's mark for a space or for the later pieces of a word. */
+export function readable(piece) {
+  const letters = inLetters(piece).replace(/^(▁+|Ġ+|##)(?=.)/u, "");
+  return letters.trim() ? letters : piece;
+}
 
 const SPECIAL = {
   "</s>": "end of the text", "<s>": "beginning of the text", "<pad>": "filler", "<unk>": "a piece that the model does not know",

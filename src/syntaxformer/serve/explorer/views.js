@@ -3,7 +3,7 @@
 import { element, scrolling } from "./dom.js";
 import { inWords, legend, valueInWords } from "./glossary.js";
 import { matrix } from "./matrix.js";
-import { inLetters, readable, specialInWords } from "./pieces.js";
+import { readable, specialInWords } from "./pieces.js";
 import { label } from "./tips.js";
 import { arcs, phraseTree } from "./trees.js";
 
@@ -47,7 +47,7 @@ function pieces(answer) {
   const shown = (value) => (value === "<none>" ? "–" : value);
   const meaning = (name, value) => (value === "<none>" ? "this piece belongs to no word" : value === "<unk>" ? "not seen in training" : valueInWords(name, value));
   const rows = texts.map((text, place) => element("tr", {},
-    label("th", { scope: "row", class: "piece" }, inLetters(text), specialInWords(text)),
+    label("th", { scope: "row", class: "piece" }, readable(text), specialInWords(text)),
     element("td", {}, owners[place] < 0 ? "" : all[owners[place]]),
     names.map((name) => {
       const value = factors[name][place];
@@ -59,13 +59,13 @@ function pieces(answer) {
   return element("div", { class: "stack" }, plain, scrolling("Pieces", {}, table), legend([...names.map(meant("factor")), ...values, ...texts.map((text) => [text, specialInWords(text)])]));
 }
 
-/** How strong the colour of a cell is: a bar from nothing to the strongest, right on a light and on a dark ground. */
-const scale = (strongest) => element("span", { class: "scale" }, "0", element("span", { class: "ramp", "aria-hidden": "true" }), `strongest ${strongest.toFixed(2)}`);
+/** How strong the colour of a cell is: a bar from nothing to the largest weight, right on a light and on a dark ground. */
+const scale = (strongest) => element("span", { class: "scale" }, "0", element("span", { class: "ramp", "aria-hidden": "true" }), strongest.toFixed(2));
 
 function attention(answer) {
   const found = answer.attention;
   if (!found) return lacking(answer, "attention");
-  const strongest = largest(found.weights);
+  const strongest = Math.min(1, Math.max(largest(found.weights), 2 / found.columns.length)); // all equal: half the colour
   const cell = (row, column) => {
     const weight = found.weights[row][column];
     return { value: weight / strongest, text: weight.toFixed(3) };

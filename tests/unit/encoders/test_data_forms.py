@@ -34,6 +34,7 @@ def rows_of(task: str) -> list[dict]:
         rows.append({
             "classify": {"text": text, "label": "ab"[is_odd]},
             "regress": {"text": text, "score": number / 4},
+            "similarity": {"sentence1": text, "sentence2": "a dog barks .", "score": number / 8},
             "multilabel": {"text": text, "labels": [["a"], ["a", "b"], []][number % 3]},
             "vector": {"text": text, "scores": [number / 4, 1.0 * is_odd]},
             "ner": {"tokens": words, "tags": ["O", "B-X", *["O"] * (len(words) - 2)]},
@@ -86,12 +87,13 @@ def test_every_form_gives_the_same_rows(tmp_path, monkeypatch, task, form):
         assert len(by_dir.dev) == 20
         assert by_dir.dev.source == f"{source}, dev"
     examples = sorted([*data.train.examples, *data.dev.examples], key=lambda example: example.line)
-    texts = [row.get("text") or " ".join(row.get("tokens", ())) or row["question"] for row in rows]
+    texts = [row.get("text") or row.get("sentence1") or " ".join(row.get("tokens", ())) or row["question"] for row in rows]
     assert [example.texts[0] for example in examples] == texts
     labels = [example.label for example in examples]
     expected = {
         "classify": lambda row: "ab".index(row["label"]),
         "regress": lambda row: row["score"],
+        "similarity": lambda row: row["score"],
         "multilabel": lambda row: tuple(sorted(row["labels"])),
         "vector": lambda row: tuple(row["scores"]),
         "ner": lambda row: tuple(row["tags"]),
@@ -145,8 +147,14 @@ def test_every_form_is_trained_predicted_served_and_exported(
     if form != "parquet":  # the folder does not depend on the form
         return
     done = run("export", folder, exported := tmp_path / "onnx")
+    if task == "similarity":  # whose two texts go through the network one by one
+        assert (done.code, "one pass over a text" in done.err) == (2, True)
+        (served,) = ClassifierEngine("mine", Classifier.from_folder(folder)).work(None, texts)
+        assert isinstance(served, Classification)
+        return
     assert done.code == 0, done.err
-    texts = [("who sleeps ?", "the cat sleeps .")] if task == "squad" else ["the cat sleeps ."]
+    is_pair = task in ("squad", "similarity")
+    texts = [("who sleeps ?", "the cat sleeps .")] if is_pair else ["the cat sleeps ."]
     original, graph = (Classifier.from_folder(path) for path in (folder, exported))
     first, second = (loaded.predict(texts).labels for loaded in (original, graph))
     if task in ("regress", "vector"):

@@ -121,12 +121,14 @@ def draw_subnetwork(
         panel.set_yticks(range(len(pieces)), pieces)
         panel.set_title(title)
     shown = list(dict.fromkeys([network, *view.strongest(n_networks)]))[:n_networks]
-    drawn = right.imshow(view.topical_weights()[:, shown].T, cmap="Oranges", vmin=0, aspect="auto")
+    topical, even = view.topical_weights()[:, shown].T, 1 / len(view.networks)
+    top = min(1.0, max(2 * even, float(topical.max())))
+    drawn = right.imshow(topical, cmap="Oranges", vmin=0, vmax=top, aspect="auto")
     right.set_yticks(range(len(shown)), [view.networks[network] for network in shown])
     right.set_xticks(np.arange(len(view.layers)), list(map(str, view.layers)))
     right.set_xlabel("layer")
     right.set_title("topical weight, mean over pieces")
-    figure.colorbar(drawn, ax=right)
+    figure.colorbar(drawn, ax=right, label=f"0 to {top:.2g}; an even spread is {even:.2g}")
     _save(figure, path)
 
 

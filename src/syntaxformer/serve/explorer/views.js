@@ -120,7 +120,7 @@ function networks(answer, state, act) {
   if (!found) return lacking(answer, "networks");
   const mean = found.names.map((_, one) => found.weights.reduce((sum, layer) => sum + layer[one], 0) / found.layers.length);
   const order = found.names.map((_, one) => one).filter((one) => found.occurs[one]).sort((x, y) => mean[y] - mean[x]);
-  const strongest = largest(found.weights);
+  const strongest = Math.max(largest(found.weights), 2 / found.names.length);
   const row = (one) => element("tr", {},
     element("th", { scope: "row" }, label("button", { type: "button", class: "link", on: { click: () => act({ view: "attention", network: found.names[one], layer: found.layers.at(-1) }) } }, found.names[one], inWords("network", found.names[one]))),
     found.layers.map((_, layer) => element("td", { class: "heat number", style: { "--share": found.weights[layer][one] / strongest } }, found.weights[layer][one].toFixed(3))));

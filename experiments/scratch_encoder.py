@@ -4,7 +4,8 @@ It is written as an ordinary checkpoint folder, so that fine-tuning and every in
 checkpoint. The network is ELECTRA's encoder: that of BERT, with a projection from the embeddings' width.
 
     python experiments/scratch_encoder.py --train SNLI/train.txt --glove glove.840B.300d.txt -o encoders/glove
-    syntaxformer finetune --task snli --data SNLI --model encoders/glove --infuse masks --set preset=paper -o runs/snli
+    syntaxformer finetune --task snli --data SNLI --model encoders/glove --infuse masks --set preset=paper
+      -o runs/snli   # in one line
 """
 
 from __future__ import annotations

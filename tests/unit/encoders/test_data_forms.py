@@ -87,7 +87,10 @@ def test_every_form_gives_the_same_rows(tmp_path, monkeypatch, task, form):
         assert len(by_dir.dev) == 20
         assert by_dir.dev.source == f"{source}, dev"
     examples = sorted([*data.train.examples, *data.dev.examples], key=lambda example: example.line)
-    texts = [row.get("text") or row.get("sentence1") or " ".join(row.get("tokens", ())) or row["question"] for row in rows]
+    texts = [
+        row.get("text") or row.get("sentence1") or " ".join(row.get("tokens", ())) or row["question"]
+        for row in rows
+    ]
     assert [example.texts[0] for example in examples] == texts
     labels = [example.label for example in examples]
     expected = {

@@ -187,9 +187,12 @@ def score_predictions(classifier: Classifier, test: NamedTest, folder: Path) -> 
     predictions = classifier.predict_set(texts)
     of_task = classifier.score(texts, predictions)
     columns, lines, totals = _columns(test, len(texts)), dict[str, list[float]](), dict[str, float]()
-    names = classifier.task_type.names
-    gold = [names[e.label] if names and isinstance(e.label, int) else str(e.label) for e in texts.examples]
-    labels = list(zip(map(str, predictions.labels), gold, strict=True))
+    names, of_label = classifier.task_type.names, classifier.info.label_column or ""
+    gold = [example.label for example in texts.examples]
+    for place, label in enumerate(gold):
+        if names and isinstance(label, int):  # or a class that training did not have, as the table writes it
+            gold[place] = names[label] if label < len(names) else columns[place].get(of_label, "")
+    labels = list(zip(map(str, predictions.labels), map(str, gold), strict=True))
     sources = [e.texts[0] if len(e.texts) == 1 else e.texts for e in texts.examples]
     for metric in test.metrics:
         if OWN_METRIC.fullmatch(metric):
@@ -242,7 +245,10 @@ def problems_of(name: str, test: NamedTest, folder: Path) -> Iterator[str]:
                 own_metric(metric, folder)
         if test.contrast is not None:
             read_contrasts(corpus_path(test.contrast))
-        elif test.table is None:
+        elif test.table is not None:
+            if not Path(corpus_path(test.table)).exists():
+                yield f"tests.{name}.table: expected a file, found none at {test.table}."
+        else:
             n_lines = {
                 side: sum(1 for _ in read_lines(corpus_path(getattr(test, side)))) for side in ("src", "ref")
             }

@@ -135,20 +135,21 @@ def test_a_metric_that_is_none_is_said_before_anything_runs(files):
 
 
 def test_rows_of_a_table_are_scored_with_names_of_classes(tmp_path, monkeypatch):
-    (tmp_path / "t.tsv").write_text("text\tlabel\tdistance\na b\tyes\t1\nc\tno\t2\n")
+    (tmp_path / "t.tsv").write_text("text\tlabel\tdistance\na b\tyes\t1\nc\tno\t2\nd\tperhaps\t3\n")
     (tmp_path / "own.py").write_text("def f(source, hypothesis, reference, row):\n    return (source, hypothesis, reference, row['distance']) == ('a b', 'yes', 'yes', '1')\n")  # fmt: skip
     examples = [SimpleNamespace(texts=("a b",), label=1), SimpleNamespace(texts=("c",), label=0)]
-    texts = type("Texts", (), {"examples": examples, "__len__": lambda _: 2})()
+    examples.append(SimpleNamespace(texts=("d",), label=2))  # a class that training did not have
+    texts = type("Texts", (), {"examples": examples, "__len__": lambda _: 3})()
     monkeypatch.setattr("syntaxformer.encoders.prediction.read_texts_for", lambda *_: texts)
     classifier = SimpleNamespace(
-        info=None,
-        predict_set=lambda _: SimpleNamespace(labels=["yes", "yes"]),
+        info=SimpleNamespace(label_column="label"),
+        predict_set=lambda _: SimpleNamespace(labels=["yes", "yes", "no"]),
         score=lambda *_: {"accuracy": 0.5, "matthews": 0.25},
         task_type=SimpleNamespace(names=["no", "yes"]),
     )
     test = NamedTest(table=tmp_path / "t.tsv", metrics=["accuracy", "matthews", "own.py:f"])
     scored = named_tests.score_predictions(classifier, test, tmp_path)
-    assert scored.lines == {"accuracy": [1, 0], "f": [1, 0]}
+    assert scored.lines == {"accuracy": [1, 0, 0], "f": [1, 0, 0]}
     assert scored.totals == {"matthews": 0.25}
     with pytest.raises(ConfigError, match="expected a metric of this task, accuracy, matthews, got pearson"):
         named_tests.score_predictions(classifier, test.model_copy(update={"metrics": ["pearson"]}), tmp_path)

@@ -132,6 +132,8 @@ def test_a_metric_that_is_none_is_said_before_anything_runs(files):
     assert list(
         problems_of("general", NamedTest(contrast=files / "no", metrics=["contrastive_accuracy"]), files)
     )
+    (problem,) = problems_of("general", NamedTest(table=files / "no.tsv", metrics=["accuracy"]), files)
+    assert problem.startswith("tests.general.table: expected a file, found none")
 
 
 def test_rows_of_a_table_are_scored_with_names_of_classes(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ from syntaxformer.study.experiments.named_tests import (
     test_hashes,
 )
 from syntaxformer.study.experiments.spec import Cell, Contrast, NamedTest, ScoredText, Spec, in_words
-from syntaxformer.study.experiments.store import StoredRun, own_runs
+from syntaxformer.study.experiments.store import DONE, StoredRun, own_runs, tuned
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
@@ -366,7 +366,9 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
         all_problems += _line_problems(spec.test)
     for name, test in spec.tests.items():
         all_problems += problems_of(name, test, spec.folder)
-    if not all_problems:
+    states = {key: run.state for key, run in runs.items()}
+    is_finished = all(states.get(cell.key) == DONE for cell in tuned(spec, runs).cells())
+    if not all_problems and not is_finished:
         all_problems += chain.from_iterable(
             _rate_problems(spec, contrast) for contrast in spec.report.planned
         )

@@ -168,6 +168,19 @@ def test_rates_of_a_comparison_are_fair(planned, load, change, key, tmp_path):
     assert error.value.problems[0].startswith(key)
 
 
+def test_a_finished_experiment_is_not_refused_for_its_rates(planned, load, store, make_result, tmp_path):
+    planned["axes"]["system"]["base"]["training.learning_rate"] = 1
+    planned |= {"tune": None, "tests": {}}
+    planned["report"] = {"primary": {"cell": SIT, "against": BASE, "seeds": 6, "sd": 1.0}}
+    spec = load(planned)
+    with pytest.raises(ConfigError, match="expected one for both sides"):
+        check_experiment(spec, {})
+    store.add(spec.cells())
+    for cell in spec.cells():
+        store.finish(cell.key, 1.0, make_result(0.0))
+    check_experiment(spec, store.runs())
+
+
 @pytest.mark.parametrize(
     ("change", "key"),
     [

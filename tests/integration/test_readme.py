@@ -20,7 +20,7 @@ DOCS = sorted(
     path
     for folder in (".", "start", "guides", "reference", "results")
     for path in (REPOSITORY / "docs" / folder).glob("*.md")
-    if path.name not in ("gallery.md", "iwslt14_cases.md")
+    if path.name not in ("gallery.md", "iwslt14_cases.md", "sst2_cases.md")
 )
 PAGES = [REPOSITORY / "README.md", *DOCS]
 

@@ -74,6 +74,6 @@ def test_one_sentence_through_an_infused_encoder():
 
     n_files, n_lines = walk(once)
     assert n_files <= 25, n_files  # surgery of classes apart from what is infused
-    assert n_lines <= 2560, (
+    assert n_lines <= 2570, (
         n_lines
     )  # own relations, records of each thread, lemmas, checks of what is infused

@@ -147,10 +147,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Source: Holm (1979).
     """
     corrected, largest = [math.nan] * len(p_values), 0.0
-    order = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
-    for rank, (p, place) in enumerate(order):
+    order = sorted((p, index) for index, p in enumerate(p_values) if not math.isnan(p))
+    for rank, (p, index) in enumerate(order):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p))
-        corrected[place] = largest
+        corrected[index] = largest
     return corrected
 
 

@@ -183,7 +183,7 @@ def draw_points(points: Mapping[str, Sequence[float]], path: Path, y_label: str)
     axes = figure.subplots()
     for row, values in enumerate(points.values()):
         middle = (len(values) - 1) / 2  # points side by side, so that equal ones are seen
-        heights = [row + 0.5 * (place - middle) / max(len(values), 1) for place in range(len(values))]
+        heights = [row + 0.5 * (number - middle) / len(values) for number in range(len(values))]
         axes.plot(sorted(values), heights, "o", markersize=4, color=f"C{row % 10}", alpha=0.7)
         axes.vlines(sum(values) / len(values), row - 0.35, row + 0.35, color=f"C{row % 10}", linewidth=2)
     axes.set_yticks(range(len(names)), names)

@@ -189,9 +189,9 @@ def score_predictions(classifier: Classifier, test: NamedTest, folder: Path) -> 
     columns, lines, totals = _columns(test, len(texts)), dict[str, list[float]](), dict[str, float]()
     names, of_label = classifier.task_type.names, classifier.info.label_column or ""
     gold = [example.label for example in texts.examples]
-    for place, label in enumerate(gold):
+    for number, label in enumerate(gold):
         if names and isinstance(label, int):  # or a class that training did not have, as the table writes it
-            gold[place] = names[label] if label < len(names) else columns[place].get(of_label, "")
+            gold[number] = names[label] if label < len(names) else columns[number].get(of_label, "")
     labels = list(zip(map(str, predictions.labels), map(str, gold), strict=True))
     sources = [e.texts[0] if len(e.texts) == 1 else e.texts for e in texts.examples]
     for metric in test.metrics:

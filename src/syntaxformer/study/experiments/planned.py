@@ -34,7 +34,7 @@ def planned_blocks(
         gain = compare_groups(spec, store, group, groups, metric, contrast.against) if group else None
         results.append((contrast, metric, gain))
         blocks.append(Paragraph(_planned_words(spec, runs, groups, contrast, metric, gain)))
-    if len(planned) > 1:
+    if len(planned) > 1 or any(contrast.direction != "either" for contrast in planned):
         p_values = [
             math.nan if gain is None else gain.exact_p(contrast.direction) for contrast, _, gain in results
         ]
@@ -47,7 +47,7 @@ def planned_blocks(
         header = ["comparison", "metric", "direction", "seeds", "Δ", "95 % interval", "p", "p (Holm)"]
         note = (
             "p is exact, by the paired permutation test over all signs of the differences of seeds; p (Holm) "
-            f"is corrected for {len(planned)} planned comparisons. The interval is a bootstrap over seeds."
+            f"is corrected for all {len(planned)} of them. The interval is a bootstrap over seeds."
         )
         blocks += [Table(header, rows), Paragraph(note)]
     title = "The comparison that was planned" if len(planned) == 1 else "The comparisons that were planned"

@@ -149,6 +149,8 @@ def test_every_form_is_trained_predicted_served_and_exported(
     assert json.loads(done.out)["n_rows"] == N
     if form != "parquet":  # the folder does not depend on the form
         return
+    is_pair = task in ("squad", "similarity")
+    texts = [("who sleeps ?", "the cat sleeps .")] if is_pair else ["the cat sleeps ."]
     done = run("export", folder, exported := tmp_path / "onnx")
     if task == "similarity":  # whose two texts go through the network one by one
         assert (done.code, "one pass over a text" in done.err) == (2, True)
@@ -156,8 +158,6 @@ def test_every_form_is_trained_predicted_served_and_exported(
         assert isinstance(served, Classification)
         return
     assert done.code == 0, done.err
-    is_pair = task in ("squad", "similarity")
-    texts = [("who sleeps ?", "the cat sleeps .")] if is_pair else ["the cat sleeps ."]
     original, graph = (Classifier.from_folder(path) for path in (folder, exported))
     first, second = (loaded.predict(texts).labels for loaded in (original, graph))
     if task in ("regress", "vector"):

@@ -366,7 +366,7 @@ def test_what_an_experiment_varies_is_no_edit_of_a_recipe(verb, content, load, s
             "data.dir": "x",
             "infusion.preset": "paper",
         }
-        rows = yaml.safe_load((ROOT / "experiments" / "bai2021_ablation_paper.yaml").read_text())
+        rows = yaml.safe_load((ROOT / "experiments" / "bai2021_ablation_sst2.yaml").read_text())
         systems = rows["axes"]["system"]
     content["report"], content["axes"] = {}, {"system": systems, "seed": [1, 2]}
     spec = load(content)

@@ -28,6 +28,10 @@ from syntaxformer.trees.conllu import write_conllu
 NOUNS = ("painter", "sailor", "teacher", "farmer", "singer", "baker", "lawyer", "driver", "dancer", "miner")
 NOUNS += ("robot", "tiger", "parrot", "rabbit", "beaver", "donkey", "spider", "turtle", "badger", "monkey")
 DETERMINERS = ("the", "my", "our", "your", "some")
+ADJECTIVES = ("old", "young", "happy", "quiet", "tall", "small", "clever", "lazy")
+N_ADJECTIVES = (0, 0, 0, 1, 1, 2)
+"""Before a noun, one of these numbers: so the place of a word does not say which auxiliary is the first."""
+
 PREPOSITIONS = ("near", "behind", "above", "below", "beside")
 TRANSITIVE = ("admire", "follow", "greet", "annoy", "call", "help", "remember", "visit")
 INTRANSITIVE = ("smile", "sleep", "wait", "cough", "dance", "laugh", "yawn", "travel")
@@ -113,7 +117,12 @@ class Grammar:
         noun = Word(self.draw.choice(NOUNS) + "s" * plural, "NOUN", "NNS" if plural else "NN")
         noun.is_plural = plural
         determiner = Word(self.draw.choice(DETERMINERS), "DET", "DT", "det", noun)
-        phrase = Phrase([determiner, noun], noun, f"(NP {determiner.bracket} {noun.bracket})")
+        adjectives = [
+            Word(self.draw.choice(ADJECTIVES), "ADJ", "JJ", "amod", noun)
+            for _ in range(self.draw.choice(N_ADJECTIVES))
+        ]
+        words = [determiner, *adjectives, noun]
+        phrase = Phrase(words, noun, f"(NP {' '.join(word.bracket for word in words)})")
         if not depth:
             return phrase
         modifier = self.draw.choice([self.prepositional, self.relative] if clauses else [self.prepositional])

@@ -33,8 +33,11 @@ class Parser:
         return self.at - 1
 
     def noun_phrase(self):
-        determiner, noun = self.next(), self.next()
-        self.edges[determiner] = (noun, "det")
+        determiner, adjectives = self.next(), []
+        while self.words[self.at] in generate.ADJECTIVES:
+            adjectives.append(self.next())
+        noun = self.next()
+        self.edges |= {determiner: (noun, "det"), **dict.fromkeys(adjectives, (noun, "amod"))}
         if self.words[self.at] in generate.PREPOSITIONS:
             preposition, inner = self.next(), self.noun_phrase()
             self.edges |= {preposition: (inner, "case"), inner: (noun, "nmod")}

@@ -35,8 +35,7 @@ N_ADJECTIVES = (0, 0, 0, 1, 1, 2)
 PREPOSITIONS = ("near", "behind", "above", "below", "beside")
 TRANSITIVE = ("admire", "follow", "greet", "annoy", "call", "help", "remember", "visit")
 INTRANSITIVE = ("smile", "sleep", "wait", "cough", "dance", "laugh", "yawn", "travel")
-AUXILIARIES = {False: ("does", "doesn't"), True: ("do", "don't")}
-"""Whether the subject is plural → auxiliaries that agree with it."""
+AUXILIARIES = ("can", "could", "will", "would", "should", "must")
 
 COLUMNS = ("construction", "depth", "distance", "attractors", "main", "position")
 """Of the tables. `distance`: words between the head of the subject and the word that agrees with it, `main`;
@@ -139,7 +138,7 @@ class Grammar:
         return Phrase([preposition, *inner.words], inner.head, brackets, depth, "prepositional phrase")
 
     def relative(self, noun: Word, depth: int, clauses: bool) -> Phrase:
-        """`who does follow the sailors` or `who the sailors do follow`, below a noun."""
+        """`who can follow the sailors` or `who the sailors can follow`, below a noun."""
         if self.draw.random() < 0.5:
             is_transitive = depth > 1 or self.draw.random() < 0.5
             verb = self.verb_phrase(noun.is_plural, depth - 1 if is_transitive else None, clauses)
@@ -167,8 +166,7 @@ class Grammar:
         )
         verb.is_plural, words, brackets = plural, [verb], verb.bracket
         if self.has_auxiliaries:
-            tag = "VBP" if plural else "VBZ"
-            auxiliary = Word(self.draw.choice(AUXILIARIES[plural]), "AUX", tag, "aux", verb)
+            auxiliary = Word(self.draw.choice(AUXILIARIES), "AUX", "MD", "aux", verb)
             words, brackets = [auxiliary, verb], f"{auxiliary.bracket} {brackets}"
         if depth is not None:
             item = self.noun_phrase(depth, clauses).attach(verb, "obj")

@@ -45,6 +45,9 @@ def run(
         list[str] | None,
         Option(metavar="AXIS=LEVEL", help="Do only these runs; repeatable, also for levels of one axis."),
     ] = None,
+    seeds: Annotated[
+        int | None, Option(min=1, help="Do only the first so many levels of the axis called seed.")
+    ] = None,
 ) -> None:
     """Do the missing runs. Killed runs are resumed; failed runs are done again only with --retry-failed.
 
@@ -54,7 +57,7 @@ def run(
     from syntaxformer.study.experiments.spec import load_spec
 
     loaded = load_spec(spec, settings or ())
-    opened, selection = _store(loaded, store), _parts(only or ())
+    opened, selection = _store(loaded, store), _selection(loaded, only or (), seeds)
     if dry_run:
         _show_plan(loaded, opened, jobs, selection, retry_failed)
         return
@@ -96,13 +99,22 @@ def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
     run_cell(folder)
 
 
-def _parts(settings: Sequence[str]) -> Only:
+def _selection(spec: Spec, settings: Sequence[str], n_seeds: int | None) -> Only:
+    """Axis → the levels that are done."""
     parts = [setting.partition("=") for setting in settings]
     if wrong := [name for name, equals, _ in parts if not equals]:
         raise ConfigError(f"--only: expected AXIS=LEVEL, got {wrong[0]}.")
     only: dict[str, set[str]] = {}
     for axis, _, level in parts:
         only.setdefault(axis, set()).add(level)
+    if n_seeds is not None:
+        levels = list(map(str, spec.axes.get("seed", ())))
+        if len(levels) < n_seeds or "seed" in only:
+            expected = (
+                f"--seeds: expected at most {len(levels)}, the levels of the axis seed, and no --only seed=…"
+            )
+            raise ConfigError(f"{expected}, got {n_seeds}.")
+        only["seed"] = set(levels[:n_seeds])
     return only
 
 

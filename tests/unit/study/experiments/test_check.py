@@ -180,6 +180,15 @@ def test_a_dry_run_counts_failed_runs_as_run_does(content, load, store, dry_run)
     assert run_experiment(spec, store, command=_never) == {FAILED: 2}
 
 
+def test_the_first_seeds_may_be_done_alone(content, load, dry_run):
+    content |= {"report": {}, "axes": {"seed": [7, 5, 6], "size": {"a": {}, "b": {"data.fraction": 0.5}}}}
+    load(content)
+    lines = dry_run("--seeds", "2", "--only", "size=a").output.splitlines()
+    assert [line.split("  ")[-1] for line in lines[:-1]] == ["seed 7, size a", "seed 5, size a"]
+    for more in (["4"], ["1", "--only", "seed=7"]):
+        assert str(dry_run("--seeds", *more).exception).startswith("--seeds: expected at most 3")
+
+
 def test_a_run_and_a_report_take_settings(finetune, load, store, tmp_path, dry_run):
     """And both mean the same runs."""
     settings = ["--set", "model=mine", "--set", "data.dir=there"]

@@ -98,11 +98,7 @@ class FolderInfo(Section):
 
     def preparation(self, ending: str) -> TextPreparation:
         """How lines of a side are prepared for the tokenizer."""
-        language = self.languages[ending != self.src]
-        lowercase = self.lowercase is True or (self.lowercase == "source" and ending == self.src)
-        options = (self.tokenized, self.unescape, self.moses, lowercase, self.normalize_punctuation)
-        nfc = self.normalize == "nfc"
-        return TextPreparation(language, *options, nfc=nfc, symbols=self.symbols, protect=self.protect)
+        return TextPreparation.of_side(self, ending, self.symbols)
 
 
 def write_side_files(

@@ -426,7 +426,7 @@ class PairEncoding:
         if 2 * n_tagged_out > n_bare:
             raise ConfigError(
                 f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}, "
-                f"which makes {n_tagged_out} of {n_bare} pairs too long. Raise it, to {longest} for all of them."
+                f"which makes {n_tagged_out} of {n_bare} pairs too long. Raise it, to {longest} for all."
             )
         if not n_pairs:
             raise DataError(

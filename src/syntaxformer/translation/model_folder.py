@@ -17,17 +17,9 @@ from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace
 from syntaxformer.translation.alignment import AlignmentHead
-from syntaxformer.translation.decoding import (
-    DecodingConfig,
-    PieceDecoder,
-    own_generation,
-)
+from syntaxformer.translation.decoding import DecodingConfig, PieceDecoder, own_generation
 from syntaxformer.translation.protection import Protected, Symbols
-from syntaxformer.translation.source import (
-    PlainTokenizer,
-    SourceEncoder,
-    TextPreparation,
-)
+from syntaxformer.translation.source import PlainTokenizer, SourceEncoder, TextPreparation
 from syntaxformer.translation.terms import TermStyle
 
 if TYPE_CHECKING:

@@ -65,13 +65,7 @@ from syntaxformer.translation.data_report import UNKNOWN, UNSHARED, DataReport, 
 from syntaxformer.translation.model_folder import FolderInfo, load_source_encoder, read_info
 from syntaxformer.translation.protection import SYMBOLS
 from syntaxformer.translation.sentences import usual_sentences
-from syntaxformer.translation.source import (
-    Cutter,
-    EncodedText,
-    SourceEncoder,
-    encode_pieces,
-    tagged,
-)
+from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, encode_pieces, tagged
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,

@@ -31,14 +31,7 @@ from syntaxformer.syntax.columns import Injection
 from syntaxformer.syntax.factors import TERM
 from syntaxformer.syntax.inputs import check_syntax
 from syntaxformer.translation.alignment import Alignment, AlignmentHead, word_spans
-from syntaxformer.translation.decoding import (
-    DecodingConfig,
-    Hypothesis,
-    PieceDecoder,
-    Score,
-    Search,
-    is_loop,
-)
+from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Score, Search, is_loop
 from syntaxformer.translation.model_folder import (
     FolderInfo,
     load_decoder,

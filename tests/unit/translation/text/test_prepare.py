@@ -92,6 +92,9 @@ def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
     assert caplog.messages == [
         f"{text.src_path}: left out 0 empty pairs and 1 of more than {bare} pieces, 1 of them for their tags alone"
     ]
+    long = [WordColumns.from_sentences([Sentence.from_words(src[2].split(), upos=["X"] * 3)] * 3)]
+    with pytest.raises(ConfigError, match=r"data\.max_pieces: .* 3 of 3 pairs too long\. Raise it"):
+        PairEncoding(text.select([2, 2, 2]), encoder, long, int(bare)).in_memory()
 
 
 def test_a_user_column_reaches_every_piece(tmp_path, annotator):

@@ -341,6 +341,8 @@ HOSTILE = [
     ("encoder", "no class", keys("infusion.json", architecture="Trainer"), "expected the name of a transformers model"),
     ("encoder", "no host", keys("config.json", host_model_type="evil"), "host_model_type: expected a kind of model"),
     ("plain", "backend", keys("syntaxformer.json", backend="evil"), "backend: expected "),
+    ("infused", "no factors", keys("syntaxformer.json", factors=[]), "expected the factors .* of config.json, got {}"),
+    ("infused", "more trees", keys("syntaxformer.json", syntax={"trees": {"trees": ["dependency"]}}), "expected the trees of config.json"),
     # Tokenizers.
     ("plain", "padding", padded(strategy={"Fixed": 10**8}), "padding: expected at most 1024, got 100000000"),
     ("plain", "multiples", padded(pad_to_multiple_of=10**8), "padding: expected at most 1024, got 100000000"),

@@ -17,9 +17,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -80,28 +79,23 @@ def annotate_by_repetition(folder: Path) -> float:
 
 def encode_by_repetition(n_distinct: int) -> None:
     """Encode the first lines, among which all distinct ones are, and take the others from them."""
-    from syntaxformer.translation import prepare
-    from syntaxformer.translation.stored import joined_arrays
+    from syntaxformer.translation.batches import EncodedPairs
+    from syntaxformer.translation.prepare import PairEncoding
 
-    real = prepare.encoded_chunks
+    real = PairEncoding.chunks
 
-    def chunks(
-        text: Any, encoder: Any, columns: Any, _: Any, target: Any, target_columns: Any
-    ) -> Iterator[Any]:
-        first = text.select(range(n_distinct))
-        sides, given = (
-            {"src": encoder, "tgt": target},
-            (first, encoder, columns, None, target, target_columns),
-        )
-        pairs = prepare._pairs_of(joined_arrays(prepare._arrays(one, sides) for one in real(*given)), sides)
-        src, tgt = pairs.src, pairs.tgt
+    def chunks(pairs: PairEncoding) -> Iterator[EncodedPairs]:
+        text, first = pairs.text, pairs.text.select(range(n_distinct))
+        PairEncoding.chunks = real
+        distinct = replace(pairs, text=first, max_pieces=None).in_memory()
+        src, tgt = distinct.src, distinct.tgt
         number = {pair: row for row, pair in enumerate(zip(first.src, first.tgt, strict=True))}
         for start in range(0, len(text), 10_000):
             lines = (text.src[start : start + 10_000], text.tgt[start : start + 10_000])
             rows = np.array([number[pair] for pair in zip(*lines, strict=True)])
-            yield src.select(rows), tgt.select(rows)
+            yield EncodedPairs(src.select(rows), tgt.select(rows))
 
-    prepare.encoded_chunks = chunks
+    PairEncoding.chunks = chunks
 
 
 def train(folder: Path, kind: str, updates: int) -> None:

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from transformers import AutoModel
 
 import syntaxformer as sf
+from folder_deeds import after_signing, content, keys, piped, put, several, tensors
 from pretrained_translators import make_translator
 from syntaxformer.annotate import read_annotations, write_annotations
 from syntaxformer.annotate.annotator import bundled_folder
@@ -49,8 +50,6 @@ from hostile_deeds import (  # noqa: E402
     REMOTE,
     TAG,
     VAST,
-    after_signing,
-    content,
     corpus,
     cyclic,
     doubled,
@@ -58,7 +57,6 @@ from hostile_deeds import (  # noqa: E402
     first_row,
     graph,
     graph_with_secret,
-    keys,
     more_moves,
     node,
     objects,
@@ -66,12 +64,8 @@ from hostile_deeds import (  # noqa: E402
     packed,
     pickled,
     pieces,
-    piped,
-    put,
     repeated,
-    several,
     stored,
-    tensors,
     unsigned,
     without_numbers,
 )  # fmt: skip

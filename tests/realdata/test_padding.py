@@ -7,7 +7,7 @@ import pytest
 
 from syntaxformer.translation.batches import TokenBudgetBatches
 from syntaxformer.translation.corpora import CorpusConfig, read_split
-from syntaxformer.translation.prepare import encode_pairs, get_tokenizers
+from syntaxformer.translation.prepare import PairEncoding, get_tokenizers
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig
 
@@ -28,7 +28,7 @@ def test_under_five_percent_of_all_cells_are_padding(data_root):
     corpus = CorpusConfig(dir=data_root / "multi30k", dev="val", tabs="space")
     text = read_split(corpus, "train")
     encoder = SourceEncoder(get_tokenizers(text, SubwordConfig(vocab_size=8000), corpus)[0])
-    pairs = encode_pairs(text, encoder, None, 128)
+    pairs = PairEncoding(text, encoder, None, 128).in_memory()
     assert len(pairs) == len(text) == 29_000
     batches = TokenBudgetBatches(pairs.src.lengths, pairs.tgt.lengths, 2048, seed=1)
     for epoch in (0, 7):

@@ -104,9 +104,12 @@ class Checkpoint:
         """The same with a piece for each of some characters, or symbols, after all others."""
         added = sorted(characters)
         pieces = {character: self.n_pieces + number for number, character in enumerate(added)}
-        sides = (_extended(tokenizer, pieces) for tokenizer in (self.source, self.target))
-        sides = (add_symbols(tokenizer, added if are_symbols else ()) for tokenizer in sides)
-        return replace(self, **dict(zip(("source", "target"), sides, strict=True)))
+        sides = []
+        for tokenizer in (self.source, self.target):
+            backend, roles = _with_pieces(tokenizer.backend_tokenizer, pieces), special_pieces(tokenizer)
+            extended = PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+            sides.append(add_symbols(extended, added if are_symbols else ()))
+        return replace(self, source=sides[0], target=sides[1])
 
 
 def host_config(path: str) -> Any:
@@ -490,12 +493,6 @@ def _characters(tokenizer: PreTrainedTokenizerFast, line: str, spans: Iterable[t
 
 def _n_pieces(*backends: Tokenizer) -> int:
     return 1 + max(max(backend.get_vocab().values()) for backend in backends)
-
-
-def _extended(tokenizer: PreTrainedTokenizerFast, pieces: dict[str, int]) -> PreTrainedTokenizerFast:
-    """The tokenizer with some more pieces."""
-    backend = _with_pieces(tokenizer.backend_tokenizer, pieces)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **special_pieces(tokenizer))
 
 
 def _with_pieces(backend: Tokenizer, pieces: dict[str, int], is_special: bool = False) -> Tokenizer:

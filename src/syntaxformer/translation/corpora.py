@@ -318,11 +318,7 @@ class CorpusConfig(Section):
 
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
-        language = language_of_side(self, ending).code or ending
-        lowercase = self.lowercase is True or (self.lowercase == "source" and ending == self.src)
-        options = (self.tokenized, self.unescape, self.moses, lowercase)
-        plain, nfc = bool(self.normalize_punctuation), self.normalize == "nfc"
-        return TextPreparation(language, *options, plain, nfc, self._symbols, self.protect)
+        return TextPreparation.of_side(self, ending, self._symbols)
 
 
 @dataclass(frozen=True)
@@ -441,10 +437,13 @@ def _pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
     return ((clean_src(src), clean_tgt(tgt)) for src, tgt in pairs)
 
 
-def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
-    src_path, tgt_path = _paths(config, split)
-    number = n_tabs = n_filled = n_alike = n_other = 0
-    for number, (src, tgt) in enumerate(zip_longest(read_lines(src_path), read_lines(tgt_path)), 1):
+def paired_lines(src_path: Path, tgt_path: Path) -> Iterator[tuple[str, str]]:
+    """The lines of two files.
+
+    Raises:
+        DataError: A file cannot be read, or they have different numbers of lines.
+    """
+    for src, tgt in zip_longest(read_lines(src_path), read_lines(tgt_path)):
         if src is None or tgt is None:
             n_src, n_tgt = count_lines(src_path), count_lines(tgt_path)
             raise DataError(
@@ -452,6 +451,13 @@ def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
                 "Line n of one file must translate line n of the other.",
                 src_path,
             )
+        yield src, tgt
+
+
+def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
+    src_path, tgt_path = _paths(config, split)
+    number = n_tabs = n_filled = n_alike = n_other = 0
+    for number, (src, tgt) in enumerate(paired_lines(src_path, tgt_path), 1):
         for path, line in ((src_path, src), (tgt_path, tgt)):
             if "\t" in line and config.tabs == "refuse":
                 raise DataError(

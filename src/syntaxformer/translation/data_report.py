@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ import numpy as np
 from langcodes import Language
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import count_lines, read_lines, without_packing
+from syntaxformer.base.files import without_packing
 from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, is_other_script, language_of_side
 from syntaxformer.base.progress import track
-from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, find_file, paired_lines
 from syntaxformer.translation.source import ENTITIES
 
 _log = logging.getLogger("syntaxformer.training")
@@ -274,16 +273,11 @@ def read_pair_files(src: Path, tgt: Path) -> Pairs:
     """The lines of two files, tabs included.
 
     Raises:
-        DataError: A file cannot be read, or they have different numbers of lines.
+        DataError: As `paired_lines`, or there are no lines.
     """
-    pairs = list(zip_longest(read_lines(src), read_lines(tgt)))
-    if not pairs or None in pairs[-1]:
-        n_src, n_tgt = count_lines(src), count_lines(tgt)
-        raise DataError(
-            f"expected lines, and as many as {tgt}, got {n_src} and {n_tgt}. "
-            "Line n of one file must translate line n of the other.",
-            src,
-        )
+    pairs = list(paired_lines(src, tgt))
+    if not pairs:
+        raise DataError("expected lines, got none.", src)
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 

@@ -17,17 +17,9 @@ from syntaxformer.runs.tokenizer_rules import check_pieces
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace
 from syntaxformer.translation.alignment import AlignmentHead
-from syntaxformer.translation.decoding import (
-    DecodingConfig,
-    PieceDecoder,
-    own_generation,
-)
+from syntaxformer.translation.decoding import DecodingConfig, PieceDecoder, own_generation
 from syntaxformer.translation.protection import Protected, Symbols
-from syntaxformer.translation.source import (
-    PlainTokenizer,
-    SourceEncoder,
-    TextPreparation,
-)
+from syntaxformer.translation.source import PlainTokenizer, SourceEncoder, TextPreparation
 from syntaxformer.translation.terms import TermStyle
 
 if TYPE_CHECKING:
@@ -98,11 +90,7 @@ class FolderInfo(Section):
 
     def preparation(self, ending: str) -> TextPreparation:
         """How lines of a side are prepared for the tokenizer."""
-        language = self.languages[ending != self.src]
-        lowercase = self.lowercase is True or (self.lowercase == "source" and ending == self.src)
-        options = (self.tokenized, self.unescape, self.moses, lowercase, self.normalize_punctuation)
-        nfc = self.normalize == "nfc"
-        return TextPreparation(language, *options, nfc=nfc, symbols=self.symbols, protect=self.protect)
+        return TextPreparation.of_side(self, ending, self.symbols)
 
 
 def write_side_files(

@@ -65,13 +65,7 @@ from syntaxformer.translation.data_report import UNKNOWN, UNSHARED, DataReport, 
 from syntaxformer.translation.model_folder import FolderInfo, load_source_encoder, read_info
 from syntaxformer.translation.protection import SYMBOLS
 from syntaxformer.translation.sentences import usual_sentences
-from syntaxformer.translation.source import (
-    Cutter,
-    EncodedText,
-    SourceEncoder,
-    encode_pieces,
-    tagged,
-)
+from syntaxformer.translation.source import Cutter, EncodedText, SourceEncoder, encode_pieces, tagged
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
@@ -278,171 +272,165 @@ class AnnotatedChunks(Sequence[WordColumns]):
         return columns
 
 
-def encode_pairs(
-    text: ParallelText,
-    encoder: SourceEncoder,
-    columns: Sequence[WordColumns] | None,
-    max_pieces: int | None,
-    target: SourceEncoder | None = None,
-    target_columns: Sequence[WordColumns] | None = None,
-    cut: Cutter = encode_pieces,
-) -> EncodedPairs:
-    """Encode both sides in memory, without the pairs that have a side longer than `max_pieces`.
+@dataclass(frozen=True)
+class PairEncoding:
+    """The pairs of a text, and all that their encoding depends on.
 
-    Raises:
-        DataError: No pair is left.
-        ConfigError: Tags make most of the pairs too long.
+    Args:
+        columns: The annotated sources, `CHUNK_LINES` in a chunk, if the encoder reads any annotation.
+        max_pieces: Pairs with a longer side are left out; None for any length.
+        target: Encodes the targets; None to do so with the encoder's target tokenizer alone.
+        target_columns: The annotated targets, if the decoder learns their tags.
     """
-    sides = {"src": encoder, "tgt": target or SourceEncoder(encoder.target_tokenizer)}
-    chunks = encoded_chunks(text, encoder, columns, max_pieces, sides["tgt"], target_columns, cut)
-    return _pairs_of(joined_arrays(_arrays(chunk, sides) for chunk in chunks), sides)
 
+    text: ParallelText
+    encoder: SourceEncoder
+    columns: Sequence[WordColumns] | None = None
+    max_pieces: int | None = None
+    target: SourceEncoder | None = None
+    target_columns: Sequence[WordColumns] | None = None
 
-def stored_pairs(
-    cache: Path | None,
-    text: ParallelText,
-    encoder: SourceEncoder,
-    columns: Sequence[WordColumns] | None,
-    max_pieces: int | None,
-    target: SourceEncoder,
-    target_columns: Sequence[WordColumns] | None = None,
-    annotators: Sequence[str] = (),
-) -> EncodedPairs:
-    """The result of `encode_pairs` on disk; pairs are encoded only if the cache does not have them.
+    @cached_property
+    def sides(self) -> dict[str, SourceEncoder]:
+        """What encodes each side."""
+        return {"src": self.encoder, "tgt": self.target or SourceEncoder(self.encoder.target_tokenizer)}
 
-    `annotators` identifies the annotations: names, versions, hashes of the user's own files.
+    def in_memory(self, cut: Cutter = encode_pieces) -> EncodedPairs:
+        """Encode both sides.
 
-    Raises:
-        DataError: As `encode_pairs`, or the cache cannot be written.
-        ConfigError: As `encode_pairs`.
-    """
-    sides = {"src": encoder, "tgt": target}
-    made_from = {
-        "text": [text.sha256, text.sizes, text.tags] if text.corpora_matter else text.sha256,
-        "encoders": [
-            {
-                "tokenizer": hashlib.sha256(side.tokenizer.backend_tokenizer.to_str().encode()).hexdigest(),
-                "vocabularies": [vocabulary.to_dict() for vocabulary in side.vocabularies.values()],
-                "preparation": asdict(side.preparation),
-                "prepend": side.prepend,
-                "syntax": repr(side.syntax),
-            }
-            for side in sides.values()
-        ],
-        "max_pieces": max_pieces,
-        "annotators": list(annotators),
-    }
+        Raises:
+            DataError: No pair is left.
+            ConfigError: Tags make most of the pairs too long.
+        """
+        return self._pairs_of(joined_arrays(self._arrays(chunk) for chunk in self.chunks(cut)))
 
-    def build(folder: Path) -> None:
-        chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns)
-        write_arrays(folder, (_arrays(chunk, sides) for chunk in chunks))
-        del chunks
-        give_memory_back()
+    def on_disk(self, cache: Path | None, annotators: Sequence[str]) -> EncodedPairs:
+        """The result of `in_memory` on disk; pairs are encoded only if the cache does not have them.
 
-    return _pairs_of(map_arrays(stored_folder(cache, "pairs", made_from, build)), sides)
+        `annotators` identifies the annotations: names, versions, hashes of the user's own files.
 
+        Raises:
+            DataError: As `in_memory`, or the cache cannot be written.
+            ConfigError: As `in_memory`.
+        """
+        text = self.text
+        made_from = {
+            "text": [text.sha256, text.sizes, text.tags] if text.corpora_matter else text.sha256,
+            "encoders": [
+                {
+                    "tokenizer": hashlib.sha256(
+                        side.tokenizer.backend_tokenizer.to_str().encode()
+                    ).hexdigest(),
+                    "vocabularies": [vocabulary.to_dict() for vocabulary in side.vocabularies.values()],
+                    "preparation": asdict(side.preparation),
+                    "prepend": side.prepend,
+                    "syntax": repr(side.syntax),
+                }
+                for side in self.sides.values()
+            ],
+            "max_pieces": self.max_pieces,
+            "annotators": list(annotators),
+        }
 
-def _pairs_of(arrays: dict[str, NDArray[Any]], sides: dict[str, SourceEncoder]) -> EncodedPairs:
-    """Rebuild both sides from the arrays of `_arrays`."""
-    texts = []
-    for side, encoder in sides.items():
-        prefix = f"{side}."
-        of_side = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
-        flat = (of_side[name] for name in ("pieces", "splits", "factors"))
-        text = EncodedText(*flat, n_tags=of_side.get("n_tags"))
-        if "owners" in of_side:
-            phrases = PhraseColumns(*(of_side[name] for name in PHRASES)) if PHRASES[0] in of_side else None
-            of_words = (of_side["owners"], of_side["word_splits"], of_side.get("governors"), phrases)
-            of_lines = [
-                Ragged(of_side[f"{name}s"], of_side[f"{name}_splits"]) if f"{name}s" in of_side else None
-                for name in _OF_LINES
-            ]
-            text = replace(text, syntax=LineSyntax(encoder.syntax, *of_words, *of_lines))
-        texts.append(text)
-    return EncodedPairs(*texts, arrays.get("corpora"))
+        def build(folder: Path) -> None:
+            write_arrays(folder, (self._arrays(chunk) for chunk in self.chunks()))
+            give_memory_back()
 
+        return self._pairs_of(map_arrays(stored_folder(cache, "pairs", made_from, build)))
 
-def _arrays(
-    chunk: tuple[EncodedText, EncodedText, NDArray[np.int16] | None], sides: dict[str, SourceEncoder]
-) -> dict[str, NDArray[Any]]:
-    """All arrays of both sides by name, in the narrowest type that holds their vocabulary."""
-    arrays: dict[str, NDArray[Any] | None] = {"corpora": chunk[2]}
-    for (side, encoder), text in zip(sides.items(), chunk[:2], strict=True):
-        phrases = None if text.syntax is None else text.syntax.phrases
-        for owner, names in (
-            (text, ("pieces", "splits", "factors", "n_tags")),
-            (text.syntax, ("owners", "word_splits", "governors")),
-            (phrases, PHRASES),
-        ):
-            arrays |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
-        for name, field in _OF_LINES.items():
-            if (rows := getattr(text.syntax, field, None)) is not None:
-                arrays |= {f"{side}.{name}s": rows.values, f"{side}.{name}_splits": rows.splits}
-        sizes = [len(vocabulary) for vocabulary in encoder.vocabularies.values()]
-        highest = {"pieces": len(encoder.tokenizer) + sum(sizes), "factors": max(sizes, default=0)}
-        for name, number in highest.items():
-            arrays[f"{side}.{name}"] = getattr(text, name).astype(np.min_scalar_type(number))
-    return {name: values for name, values in arrays.items() if values is not None}
+    def _pairs_of(self, arrays: dict[str, NDArray[Any]]) -> EncodedPairs:
+        """Rebuild both sides from the arrays of `_arrays`."""
+        texts = []
+        for side, encoder in self.sides.items():
+            prefix = f"{side}."
+            of_side = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
+            flat = (of_side[name] for name in ("pieces", "splits", "factors"))
+            text = EncodedText(*flat, n_tags=of_side.get("n_tags"))
+            if "owners" in of_side:
+                phrases = PhraseColumns(*map(of_side.get, PHRASES)) if PHRASES[0] in of_side else None
+                of_words = (of_side["owners"], of_side["word_splits"], of_side.get("governors"), phrases)
+                of_lines = [
+                    Ragged(of_side[f"{name}s"], of_side[f"{name}_splits"]) if f"{name}s" in of_side else None
+                    for name in _OF_LINES
+                ]
+                text = replace(text, syntax=LineSyntax(encoder.syntax, *of_words, *of_lines))
+            texts.append(text)
+        return EncodedPairs(*texts, arrays.get("corpora"))
 
+    def _arrays(self, chunk: EncodedPairs) -> dict[str, NDArray[Any]]:
+        """All arrays of both sides by name, in the narrowest type that holds their vocabulary."""
+        arrays: dict[str, NDArray[Any] | None] = {"corpora": chunk.corpora}
+        for side, encoder in self.sides.items():
+            text: EncodedText = getattr(chunk, side)
+            phrases = None if text.syntax is None else text.syntax.phrases
+            for owner, names in (
+                (text, ("pieces", "splits", "factors", "n_tags")),
+                (text.syntax, ("owners", "word_splits", "governors")),
+                (phrases, PHRASES),
+            ):
+                arrays |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
+            for name, field in _OF_LINES.items():
+                if (rows := getattr(text.syntax, field, None)) is not None:
+                    arrays |= {f"{side}.{name}s": rows.values, f"{side}.{name}_splits": rows.splits}
+            sizes = [len(vocabulary) for vocabulary in encoder.vocabularies.values()]
+            highest = {"pieces": len(encoder.tokenizer) + sum(sizes), "factors": max(sizes, default=0)}
+            for name, number in highest.items():
+                arrays[f"{side}.{name}"] = getattr(text, name).astype(np.min_scalar_type(number))
+        return {name: values for name, values in arrays.items() if values is not None}
 
-def encoded_chunks(
-    text: ParallelText,
-    encoder: SourceEncoder,
-    columns: Sequence[WordColumns] | None,
-    max_pieces: int | None,
-    target: SourceEncoder,
-    target_columns: Sequence[WordColumns] | None = None,
-    cut: Cutter = encode_pieces,
-) -> Iterator[tuple[EncodedText, EncodedText, NDArray[np.int16] | None]]:
-    """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors are those of `encode_pairs`.
+    def chunks(self, cut: Cutter = encode_pieces) -> Iterator[EncodedPairs]:
+        """Encode both sides, `CHUNK_LINES` lines at a time; errors are those of `in_memory`.
 
-    The third is the number of each pair's corpus, if the text has several.
-
-    Errors that concern all pairs together are raised after the last chunk.
-    """
-    limit = max_pieces or np.iinfo(np.int64).max
-    # Pairs that stay, have an empty side, are too long; are short enough without tags, too long with them.
-    n_pairs = n_empty = n_long = n_bare = n_tagged_out = longest = 0
-    for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
-        lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
-        corpora = text.corpora_of(np.arange(start, start + len(lines[0]))) if text.corpora_matter else None
-        tagging = cut
-        if corpora is not None and any(text.tags):
-            tagging = partial(tagged, cut, [text.tags[corpus] for corpus in corpora])
-        spans = [None, None]
-        if encoder.preparation.protect:
-            *spans, _ = encoder.preparation.shared_spans(*lines)
-        src = encoder.encode(lines[0], columns[number] if columns else None, cut=tagging, spans=spans[0])
-        of_words = target_columns[number] if target_columns else None
-        tgt = target.encode(lines[1], of_words, cut=cut, spans=spans[1])
-        filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])
-        fitting = np.maximum(src.lengths, tgt.lengths) <= limit
-        bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
-        n_bare, n_tagged_out = n_bare + len(bare), n_tagged_out + int((bare > limit).sum())
-        longest = max(longest, int(bare.max(initial=0)))
-        rows = np.flatnonzero(filled & fitting)
-        n_pairs, n_empty = n_pairs + len(rows), n_empty + int((~filled).sum())
-        n_long += int((filled & ~fitting).sum())
-        if len(rows) < len(filled):
-            src, tgt = src.select(rows), tgt.select(rows)
-            corpora = None if corpora is None else corpora[rows]
-        yield src, tgt, corpora
-    if cut is not encode_pieces:  # the same pairs were checked before
-        return
-    if 2 * n_tagged_out > n_bare:
-        raise ConfigError(
-            f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}, which "
-            f"makes {n_tagged_out} of {n_bare} pairs too long. Raise it, to {longest} to keep all of them."
-        )
-    if not n_pairs:
-        raise DataError(
-            f"expected at least one pair of at most {max_pieces} pieces, got none. Raise data.max_pieces.",
-            text.src_path,
-        )
-    if n_empty or n_long:
-        for_tags = f", {n_tagged_out} of them for their tags alone" if n_tagged_out else ""
-        of_long = f" and {n_long} of more than {max_pieces} pieces" if max_pieces else ""
-        _log.info("%s: left out %d empty pairs%s%s", text.src_path, n_empty, of_long, for_tags)
+        Errors that concern all pairs together are raised after the last chunk.
+        """
+        text, (encoder, target), max_pieces = self.text, self.sides.values(), self.max_pieces
+        limit = max_pieces or np.iinfo(np.int64).max
+        # Pairs that stay, have an empty side, are too long; that fit without tags, and not with them.
+        n_pairs = n_empty = n_long = n_bare = n_tagged_out = longest = 0
+        for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
+            lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
+            corpora = (
+                text.corpora_of(np.arange(start, start + len(lines[0]))) if text.corpora_matter else None
+            )
+            tagging = cut
+            if corpora is not None and any(text.tags):
+                tagging = partial(tagged, cut, [text.tags[corpus] for corpus in corpora])
+            spans = [None, None]
+            if encoder.preparation.protect:
+                *spans, _ = encoder.preparation.shared_spans(*lines)
+            words, tgt_words = (
+                columns[number] if columns else None for columns in (self.columns, self.target_columns)
+            )
+            src = encoder.encode(lines[0], words, cut=tagging, spans=spans[0])
+            tgt = target.encode(lines[1], tgt_words, cut=cut, spans=spans[1])
+            filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])
+            fitting = np.maximum(src.lengths, tgt.lengths) <= limit
+            bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
+            n_bare, n_tagged_out = n_bare + len(bare), n_tagged_out + int((bare > limit).sum())
+            longest = max(longest, int(bare.max(initial=0)))
+            rows = np.flatnonzero(filled & fitting)
+            n_pairs, n_empty = n_pairs + len(rows), n_empty + int((~filled).sum())
+            n_long += int((filled & ~fitting).sum())
+            if len(rows) < len(filled):
+                src, tgt = src.select(rows), tgt.select(rows)
+                corpora = None if corpora is None else corpora[rows]
+            yield EncodedPairs(src, tgt, corpora)
+        if cut is not encode_pieces:  # the same pairs were checked before
+            return
+        if 2 * n_tagged_out > n_bare:
+            raise ConfigError(
+                f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}, "
+                f"which makes {n_tagged_out} of {n_bare} pairs too long. Raise it, to {longest} for all."
+            )
+        if not n_pairs:
+            raise DataError(
+                f"expected at least one pair of up to {max_pieces} pieces, got none. Raise data.max_pieces.",
+                text.src_path,
+            )
+        if n_empty or n_long:
+            for_tags = f", {n_tagged_out} of them for their tags alone" if n_tagged_out else ""
+            of_long = f" and {n_long} of more than {max_pieces} pieces" if max_pieces else ""
+            _log.info("%s: left out %d empty pairs%s%s", text.src_path, n_empty, of_long, for_tags)
 
 
 # The target side of training; translating needs neither its annotator nor its tags.
@@ -616,7 +604,10 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
     encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
-    too_long = _report_pieces(report, recipe, train_text, encoder, target)
+    pairs = PairEncoding(
+        train_text, encoder, annotation.train, data.max_pieces, target, annotation.train_tags
+    )
+    too_long = _report_pieces(report, recipe, pairs)
     if not resume:
         lines, parser = train_text.src, sentence_parser(info, annotation.annotator)
         sizes = {"usual_sentences": usual_sentences(lines, parser)}
@@ -624,17 +615,14 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
             n_words = (len(line.split()) for row, line in enumerate(lines) if row not in too_long)
             sizes["longest_line"] = max([(parent_info and parent_info.longest_line) or 1, *n_words])
         info = info.model_copy(update=sizes)
-    sides = (train_text, encoder, annotation.train, data.max_pieces, target, annotation.train_tags)
-    if keeps_on_disk(data):
-        train = stored_pairs(data.cache, *sides, annotators=annotation.identity)
-    else:
-        train = encode_pairs(*sides)
+    on_disk = keeps_on_disk(data)
+    train = pairs.on_disk(data.cache, annotation.identity) if on_disk else pairs.in_memory()
     report.corpora = _share(train, train_text, recipe)
     if recipe.subwords.dropout or data.augment is not None:
-        train.again = _encodes_anew(recipe, sides)
+        train.again = _encodes_anew(recipe, pairs)
     # A pretrained translator has no positions for longer lines.
     longest = start.longest if start is not None else None
-    dev = encode_pairs(dev_text, encoder, annotation.dev, longest, target, annotation.dev_tags)
+    dev = PairEncoding(dev_text, encoder, annotation.dev, longest, target, annotation.dev_tags).in_memory()
     encoder.unseen.warn()
     check_tags(train.tgt, target)
     annotator = annotation.annotator
@@ -733,11 +721,10 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
     return _Annotation(annotator, factors, syntax, identities[0], sha256, *words, *target_words)
 
 
-def _report_pieces(
-    report: DataReport, recipe: Recipe, text: ParallelText, encoder: SourceEncoder, target: SourceEncoder
-) -> set[int]:
+def _report_pieces(report: DataReport, recipe: Recipe, pairs: PairEncoding) -> set[int]:
     """Add pairs that are too long, and return them, or have characters that a tokenizer does not know."""
-    data, tokenizers = recipe.data, (encoder.tokenizer, target.tokenizer)
+    data, text = recipe.data, pairs.text
+    tokenizers = [side.tokenizer for side in pairs.sides.values()]
     parts = [prepared_parts(text, data, side) for side in SIDES]
     too_long = add_long(report, zip(tokenizers, parts, strict=True), data.max_pieces)
     if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
@@ -746,15 +733,15 @@ def _report_pieces(
         report.add(UNKNOWN, {*rows})
     if data.protect:
         parts = [slice(start, start + CHUNK_LINES) for start in range(0, len(text), CHUNK_LINES)]
-        parts = [encoder.preparation.shared_spans(text.src[part], text.tgt[part]) for part in parts]
+        parts = [pairs.encoder.preparation.shared_spans(text.src[part], text.tgt[part]) for part in parts]
         n_shared = sum(symbol in SYMBOLS for src, *_ in parts for spans in src for *_, symbol in spans)
         report.add(UNSHARED, np.flatnonzero([n for *_, unlike in parts for n in unlike]).tolist())
         report.notes.append(f"data.protect: {n_shared:,} values of both sides are written as symbols.")
     return too_long
 
 
-def _encodes_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
-    """What encodes the training pairs for an epoch, cut at random or altered; `sides` as `encode_pairs`."""
+def _encodes_anew(recipe: Recipe, pairs: PairEncoding) -> Callable[[int], EncodedPairs]:
+    """What encodes the training pairs for an epoch, cut at random or altered."""
     dropout, augmentation = recipe.subwords.dropout, _augmentation(recipe)
     if keeps_on_disk(recipe.data):
         key, off = ("subwords.dropout", 0) if dropout else ("data.augment", "null")
@@ -762,9 +749,12 @@ def _encodes_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], Enc
             f"{key}: expected a training text in memory, which is cut anew in each epoch, got one "
             f"on disk. Set data.on_disk=false, or {key}={off}."
         )
-    text, encoder, words, limit, target, tags = sides
-    encoder, target = (replace(side, unseen=UnseenValues()) for side in (encoder, target))  # counted already
-    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None))
+    text = pairs.text
+    encoder, target = (
+        replace(side, unseen=UnseenValues()) for side in pairs.sides.values()
+    )  # counted already
+    pairs = replace(pairs, encoder=encoder, target=target)
+    longest = recipe.data.max_pieces // (1 + len(encoder.factors) * (encoder.prepend is not None))
     longest -= max(map(len, text.tags), default=0)
 
     def again(epoch: int) -> EncodedPairs:
@@ -772,12 +762,16 @@ def _encodes_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], Enc
         if dropout:
             cut = BpeDropout(dropout, (recipe.seed, epoch), longest)
         if augmentation is None:
-            return encode_pairs(text, encoder, words, limit, target, tags, cut)
+            return pairs.in_memory(cut)
         altered = augmentation.draw(text, epoch)
         rows = _fitting(text, altered, (encoder, target), longest)
         src, tgt = ({row: side[row] for row in rows} for side in altered)
-        moved = with_words(words, src, CHUNK_LINES), with_words(tags, tgt, CHUNK_LINES)
-        return encode_pairs(with_lines(text, src, tgt), encoder, moved[0], limit, target, moved[1], cut)
+        return replace(
+            pairs,
+            text=with_lines(text, src, tgt),
+            columns=with_words(pairs.columns, src, CHUNK_LINES),
+            target_columns=with_words(pairs.target_columns, tgt, CHUNK_LINES),
+        ).in_memory(cut)
 
     for side in (encoder, target) if dropout else ():
         BpeDropout(dropout, 0, longest)(side.tokenizer, [])  # whether it can

@@ -29,6 +29,7 @@ from tokenizers import Tokenizer
 
 from syntaxformer.base.errors import needs_extra, panics
 from syntaxformer.base.files import read_json
+from syntaxformer.base.languages import language_of_side
 from syntaxformer.syntax import (
     SUBWORD_POSITIONS,
     FactorVocabulary,
@@ -122,6 +123,15 @@ class TextPreparation:
     nfc: bool = False
     symbols: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
+
+    @classmethod
+    def of_side(cls, settings: Any, ending: str, symbols: tuple[str, ...]) -> TextPreparation:
+        """That of the side with this ending, by a recipe's data section or what a folder stores of it."""
+        language = language_of_side(settings, ending).code or ending
+        lowercase = settings.lowercase is True or (settings.lowercase == "source" and ending == settings.src)
+        options = (settings.tokenized, settings.unescape, settings.moses, lowercase)
+        plain, nfc = bool(settings.normalize_punctuation), settings.normalize == "nfc"
+        return cls(language, *options, plain, nfc, symbols, settings.protect)
 
     def clean(self, line: str) -> str:
         """Clean a raw line for the annotator."""

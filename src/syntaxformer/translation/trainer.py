@@ -21,10 +21,7 @@ from transformers import PreTrainedModel, Trainer, TrainingArguments
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
-from syntaxformer.runs.checkpoints import (
-    numbered_checkpoints,
-    step_of,
-)
+from syntaxformer.runs.checkpoints import numbered_checkpoints, step_of
 from syntaxformer.runs.trainer import (
     JUDGED_BY,
     SCHEDULES,

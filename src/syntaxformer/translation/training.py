@@ -52,10 +52,7 @@ AtEvaluation = Callable[[Translator, int], None]
 
 
 def train_translator(
-    recipe: Recipe,
-    resume: bool = False,
-    overwrite: bool = False,
-    at_evaluation: AtEvaluation | None = None,
+    recipe: Recipe, resume: bool = False, overwrite: bool = False, at_evaluation: AtEvaluation | None = None
 ) -> Path:
     """Train and write a model folder.
 

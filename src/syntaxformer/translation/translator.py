@@ -31,14 +31,7 @@ from syntaxformer.syntax.columns import Injection
 from syntaxformer.syntax.factors import TERM
 from syntaxformer.syntax.inputs import check_syntax
 from syntaxformer.translation.alignment import Alignment, AlignmentHead, word_spans
-from syntaxformer.translation.decoding import (
-    DecodingConfig,
-    Hypothesis,
-    PieceDecoder,
-    Score,
-    Search,
-    is_loop,
-)
+from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Score, Search, is_loop
 from syntaxformer.translation.model_folder import (
     FolderInfo,
     load_decoder,
@@ -103,7 +96,7 @@ _SPLIT = (
     "--split-sentences never (in Python split_sentences) leaves lines whole"
 )
 _UNKNOWN = "taken to be 1 as this older folder does not say"
-_PREFIXES = "prefixes: expected {}, one for each line of the text, got {}."
+_BESIDE = "{}: expected {}, one for each line of the text, got {}."
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -336,16 +329,14 @@ class Translator:
         """
         check_lines(lines)
         self._check_split(split_sentences, user_factors, prefixes, alignments)
-        settings = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         if alignments and terms is not None:
             raise ConfigError(
                 "alignments: expected none with terms, whose translations are words of the source, too. "
                 "Translate without --terms for them."
             )
-        head = self.aligning_head() if alignments else None
-        search = self._search(
-            "translate", n_best=n_best, scored=scored, alignment=head, **settings, **further
-        )
+        further |= {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
+        further |= {"alignment": self.aligning_head() if alignments else None}
+        search = self._search("translate", n_best=n_best, scored=scored, **further)
         _check_sampling(search, beam_size)
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
@@ -430,11 +421,15 @@ class Translator:
 
         What is protected becomes a symbol where a line and its translation have it, as in training.
         """
+        texts = self._prepared(lines, translations)
+        return [coded.ids for coded in encode_pieces(self.encoder.target_tokenizer, texts)]
+
+    def _prepared(self, lines: Sequence[str], translations: Sequence[str]) -> list[str]:
+        """Translations, or beginnings of them, as the target's tokenizer reads them."""
         spans = None
         if self.info.protect:
             spans = self._output.shared_spans([self._clean(line) for line in lines], translations)[1]
-        prepared = self._output.prepare(translations, spans)
-        return [coded.ids for coded in encode_pieces(self.encoder.target_tokenizer, prepared.texts)]
+        return self._output.prepare(translations, spans).texts
 
     def _scores(
         self, chunk: _Chunk, translations: Sequence[Sequence[str]], first_line: int, batch_size: int
@@ -562,10 +557,7 @@ class Translator:
         Raises:
             DataError: A prefix has characters without a piece, or is of an empty line.
         """
-        clean, spans = [self._output.clean(prefix).rstrip() for prefix in prefixes], None
-        if self.info.protect:
-            spans = self._output.shared_spans([self._clean(line) for line in lines], clean)[1]
-        texts = self._output.prepare(clean, spans).texts
+        texts = self._prepared(lines, [self._output.clean(prefix).rstrip() for prefix in prefixes])
         backend = self.encoder.target_tokenizer.backend_tokenizer
         backend.encode_special_tokens = True
         pieces = [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
@@ -682,19 +674,21 @@ class Translator:
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
         self._check_user_factors(user_factors)
-        begin = None if prefixes is None else iter(prefixes)
-        values, n_lines = {name: iter(rows) for name, rows in user_factors.items()}, n_before
-        counts = "factor {}: expected {} lines of values, one for each line of the text, got {}."
+        n_lines, beside = n_before, {f"factor {name}": iter(rows) for name, rows in user_factors.items()}
+        if prefixes is not None:
+            beside["prefixes"] = iter(prefixes)
         while chunk := lines_at_hand(lines, size):
             for number, line in enumerate(chunk, n_lines + 1):
                 if not isinstance(line, str):
                     raise DataError(f"text: expected a string, got {type(line).__name__}.", line=number)
-            of_chunk = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
-            for name, rows in of_chunk.items():
-                if len(rows) < len(chunk):
-                    at_least = f"{n_lines + len(chunk)} or more"
-                    raise AlignmentError(counts.format(name, at_least, n_lines + len(rows)))
             n_of_chunk, spaces = len(chunk), None
+            of_chunk = {name: list(islice(rows, n_of_chunk)) for name, rows in beside.items()}
+            for name, rows in of_chunk.items():
+                if len(rows) < n_of_chunk:
+                    expected = f"{n_lines + n_of_chunk} or more"
+                    raise AlignmentError(_BESIDE.format(name, expected, n_lines + len(rows)))
+            begin = of_chunk.pop("prefixes", None)
+            factors = {name.removeprefix("factor "): rows for name, rows in of_chunk.items()}
             usual = self.info.usual_sentences
             if split == "never" and usual is not None:
                 n_longer = sum(len(sentence_starts(line)) >= usual for line in chunk)
@@ -705,22 +699,16 @@ class Translator:
                 chunk, spaces = [text for line in cut for text in line[::2]], [line[1::2] for line in cut]
                 if split == "auto":
                     self._faults[_SPLIT.format(usual or _UNKNOWN)] += sum(map(bool, spaces))
-            source = self._encode(chunk, of_chunk, n_lines + 1, terms, with_offsets)
+            source = self._encode(chunk, factors, n_lines + 1, terms, with_offsets)
             clean = [self._clean(line) for line in chunk]
             if begin is not None:
-                of_prefixes = list(islice(begin, n_of_chunk))
-                if len(of_prefixes) < n_of_chunk:
-                    counted = n_lines + n_of_chunk, n_lines + len(of_prefixes)
-                    raise AlignmentError(_PREFIXES.format(*counted))
-                source = self._begun(source, of_prefixes, clean, n_lines + 1)
+                source = self._begun(source, begin, clean, n_lines + 1)
             self._count_faults(chunk, clean, source)
             yield _Chunk(clean, source, chunk, spaces)
             n_lines += n_of_chunk
-        if begin is not None and (n_more := sum(1 for _ in begin)) > 0:
-            raise AlignmentError(_PREFIXES.format(n_lines, n_lines + n_more))
-        for name, rows in values.items():
-            if (n_more := sum(1 for _ in rows)) > 0:
-                raise AlignmentError(counts.format(name, n_lines, n_lines + n_more))
+        for name, rows in beside.items():
+            if n_more := sum(1 for _ in rows):
+                raise AlignmentError(_BESIDE.format(name, n_lines, n_lines + n_more))
 
     def _check_user_factors(self, user_factors: Mapping[str, object]) -> None:
         names = [

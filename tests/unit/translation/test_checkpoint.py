@@ -153,6 +153,14 @@ def test_new_characters_and_codes_come_behind_all_pieces(folders: dict[str, Path
         torch.testing.assert_close(new, mean.expand_as(new))
 
 
+def test_a_new_symbol_is_whole_wherever_it_stands(folders: dict[str, Path]) -> None:
+    """Though no merge makes it."""
+    more = _open(folders["nllb"]).with_characters(["<NUM>"], are_symbols=True)
+    ids = more.target.backend_tokenizer.encode("a<NUM>b").ids
+    assert ids.count(more.n_pieces - 1) == 1
+    assert "<NUM>" in more.target.decode(ids, skip_special_tokens=True)
+
+
 def test_a_new_language_is_a_new_code(folders: dict[str, Path]) -> None:
     """Asked for by `add_codes`; else refused with the nearest one."""
     for kind, code in (("nllb", "nds_Latn"), ("m2m100", "nds"), ("mbart", "nds_XX")):

@@ -1,4 +1,4 @@
-"""An export translates as the trained model does, for every embedding infusion; what it cannot do it refuses."""
+"""An export translates, aligns and scores as the trained model does; what it cannot do it refuses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import verify_manifest, write_manifest
+from syntaxformer.base.files import verify_manifest, write_manifest, write_text
 from syntaxformer.nn import InfusedEmbedding, plan_widths
+from syntaxformer.translation.alignment import AlignmentHead
 from syntaxformer.translation.ctranslate2_decoder import read_export, read_names
 from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.export_ctranslate2 import (
@@ -24,9 +25,9 @@ from syntaxformer.translation.export_ctranslate2 import (
     why_not,
 )
 from syntaxformer.translation.model import SyntaxTransformerConfig
+from syntaxformer.translation.model_folder import read_info
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
-
 KINDS = (
     "none",
     "add",
@@ -366,3 +367,105 @@ def test_coverage_is_counted_by_the_search_of_an_export_with_beams(model_folder,
     assert plain != covering
     with pytest.raises(ConfigError, match="coverage_penalty: expected none without beams"):
         list(exported.translate(lines, beam_size=1, coverage_penalty=1.0))
+
+
+ALIGNED = ["the cat sat on the mat .", "cats", "a dog and the cat", "", "sat sat . cat", "mat the dog"]
+
+
+def name_head(folder, layer, head, shift=False):
+    chosen = AlignmentHead(layer=layer, head=head, shift=shift)
+    info = read_info(folder).model_copy(update={"alignment": chosen})
+    write_text(folder / "syntaxformer.json", info.model_dump_json(indent=1))
+    write_manifest(folder)
+
+
+@pytest.mark.parametrize(("layer", "head", "shift"), [(0, 1, False), (1, 0, True)])
+def test_attention_and_links_are_those_of_the_network(model_folder, load, tmp_path, layer, head, shift):
+    trained = model_folder("none", end_bias=4.0)
+    name_head(trained, layer, head, shift)
+    exported = export_translator(trained, tmp_path / "exported")
+    ours, others = (
+        [*load(folder).translate(ALIGNED, beam_size=2, n_best=2, alignments=True)]
+        for folder in (trained, exported)
+    )
+    n_same = 0
+    for row, line in enumerate(zip(ours, others, strict=True)):
+        for one, other in zip(*line, strict=True):
+            if one.text == other.text != "":
+                n_same += 1
+                n = len(other.pieces)  # without the end piece
+                np.testing.assert_allclose(one.attention.weights[:n], other.attention.weights, atol=1e-4)
+                assert one.alignment == other.alignment, ALIGNED[row]
+    assert n_same >= 4
+
+
+def test_an_export_of_an_older_folder_says_what_to_do(model_folder, load, tmp_path):
+    exported = export_translator(model_folder("none"), tmp_path / "exported")
+    with pytest.raises(ConfigError, match="export the folder again"):
+        list(load(exported).translate(["cats"], alignments=True))
+
+
+def test_a_head_that_is_not_there_is_refused(model_folder, tmp_path):
+    trained = model_folder("none")
+    name_head(trained, 1, 2)
+    with pytest.raises(ConfigError, match=r"alignment: expected a head .* got layer 1, head 2"):
+        export_translator(trained, tmp_path / "exported")
+
+
+@pytest.mark.parametrize("style", ["append", "replace"])
+def test_an_export_takes_terms_as_its_model_does(model_folder, load, tmp_path, style):
+    trained = model_folder("add", ("term",))
+    path = trained / "syntaxformer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "terms": style}))
+    write_manifest(trained)
+    exported = export_translator(trained, tmp_path / "exported")
+    lines, terms = ["the cat sat", "cats sit on the mat", "a dog", ""], {"cat": "Katze", "mat": "eine Matte"}
+    ours, others, without = (
+        [best[0] for best in load(folder).translate(lines, beam_size=1, terms=given, scored=True)]
+        for folder, given in ((trained, terms), (exported, terms), (exported, None))
+    )
+    assert [best.text for best in ours] == [best.text for best in others]
+    scores, same, plain = ([best.score for best in each] for each in (ours, others, without))
+    assert same == pytest.approx(scores, abs=1e-4)
+    assert [a == pytest.approx(b, abs=1e-6) for a, b in zip(same, plain, strict=True)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+LINES = ["the cat sat", "cats ￨ %", "", "a dog and the cat run on the mat .", "unseen 👍"]
+TEXTS = [["a dog .", "cats"], ["", "the mat"], ["dog"], ["cats sat on a mat"] * 2, ["👍 %"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["none", "sum_then_concat", "prepend"])
+@pytest.mark.parametrize(("quantization", "tolerance"), [("float32", 1e-4), ("int8", 0.02)])
+def test_scores_of_an_export(model_folder, load, tmp_path, kind, quantization, tolerance):
+    trained = model_folder(kind)
+    exported = export_translator(trained, tmp_path / "exported", quantization)
+    ours, others = (list(load(folder).score(LINES, TEXTS, batch_size=2)) for folder in (trained, exported))
+    for line, of_export in zip(ours, others, strict=True):
+        for score, other in zip(line, of_export, strict=True):
+            assert other.pieces == score.pieces
+            assert other.log_probs == pytest.approx(score.log_probs, abs=tolerance, rel=tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", [("evaluate", "--ref"), ("score", "--tgt")])
+def test_an_export_is_scored_without_torch(model_folder, tmp_path, verb):
+    """Importing it, or a classifier, takes longer than the work on a few lines."""
+    exported = export_translator(model_folder(), tmp_path / "exported", "int8")
+    for name, lines in {"s.en": LINES, "t.de": ["cats"] * len(LINES)}.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    script = """
+import sys
+from syntaxformer.cli.main import app
+app(sys.argv[1:], standalone_mode=False)
+heavy = ("torch", "transformers", "sklearn", "scipy.stats", "syntaxformer.study.ablation", "syntaxformer.encoders.classifier")
+print([name for name in heavy if name in sys.modules])
+"""  # fmt: skip
+    arguments = [verb[0], exported, "--src", tmp_path / "s.en", verb[1], tmp_path / "t.de"]
+    done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=True)  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"

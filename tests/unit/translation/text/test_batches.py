@@ -1,11 +1,13 @@
-"""Token-budget batches: every row once, the budget held, one order for one (seed, epoch)."""
+"""Batches: rows by a budget of target pieces, and their padded tensors."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from syntaxformer.translation.batches import TokenBudgetBatches
+from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
+from syntaxformer.translation.source import EncodedText, source_batch
 
 N_ROWS, BUDGET = 397, 101
 
@@ -76,3 +78,34 @@ def test_last_update_is_filled_with_the_first_batches_of_the_epoch():
     plain = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
     grouped = TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=len(plain) - 1)
     assert _epoch(grouped, 0) == (2 * _epoch(plain, 0))[: 2 * (len(plain) - 1)]
+
+
+def _text(rows: list[list[int]], n_factors: int = 0) -> EncodedText:
+    pieces = np.array([piece for row in rows for piece in row], np.int32)
+    splits = np.cumsum([0, *map(len, rows)])
+    factors = np.stack([pieces * 100 + column for column in range(n_factors)], 1) if n_factors else None
+    return EncodedText(pieces, splits, np.zeros((len(pieces), 0), np.int32) if factors is None else factors)
+
+
+def test_rows_are_padded_on_the_right():
+    pairs = EncodedPairs(
+        _text([[5, 6, 2], [7, 2], [8, 9, 10, 11, 2]], 2), _text([[20, 2], [21, 22, 23, 2], [2]])
+    )
+    batch = TranslationCollator(pairs, pad_id=0)([1, 0])
+    assert batch["input_ids"].tolist() == [[7, 2, 0], [5, 6, 2]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert batch["labels"].tolist() == [[21, 22, 23, 2], [20, 2, -100, -100]]
+    assert batch["factor_ids"].tolist() == [
+        [[700, 701], [200, 201], [0, 0]],
+        [[500, 501], [600, 601], [200, 201]],
+    ]
+    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
+
+
+def test_no_mask_where_nothing_is_padded_and_no_factors_where_there_are_none():
+    assert set(source_batch(_text([[5, 2], [6, 2]]), [0, 1], 0)) == {"input_ids"}
+
+
+def test_sides_of_different_length_are_refused():
+    with pytest.raises(ValueError, match=r"^pairs: expected as many sources as targets, got 1 and 2\."):
+        EncodedPairs(_text([[5, 2]]), _text([[7, 2], [8, 2]]))

@@ -1,17 +1,24 @@
-"""Several splits in one, sentences of test sets kept out, and text out of a Hugging Face dataset."""
+"""Parallel text of files and datasets, several corpora in one, and their shares of each epoch."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
+from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.translation.corpora import CorpusConfig, read_split, read_train
-from syntaxformer.translation.prepare import nested_fraction
+from syntaxformer.translation.batches import Shares, TokenBudgetBatches
+from syntaxformer.translation.corpora import Corpus, CorpusConfig, find_file, read_dev, read_split, read_train
+from syntaxformer.translation.prepare import nested_fraction, prepare
+from syntaxformer.translation.recipe import load_recipe
 
 
 def _write(folder, **splits):
@@ -160,3 +167,255 @@ def test_a_table_whose_split_has_another_name_is_read_as_the_others(tmp_path):
     config = CorpusConfig(dataset=str(tmp_path), train="train", dev="validation")
     found = [(text.src, text.tgt) for text in (read_split(config, name) for name in ("train", "validation"))]
     assert found == [(["NA"], ['NA, "train']), (["NA"], ['NA, "dev'])]
+
+
+def _write_sides(folder: Path, src: bytes, tgt: bytes) -> CorpusConfig:
+    (folder / "train.en").write_bytes(src)
+    (folder / "train.de").write_bytes(tgt)
+    return CorpusConfig(dir=folder)
+
+
+def test_lines_in_pairs(tmp_path):
+    text = read_split(
+        _write_sides(tmp_path, b"A cat.\n\nA dog.\r\n", "Eine Katze.\n\nEin Hünd.".encode()), "train"
+    )
+    assert text.src == ["A cat.", "", "A dog."]
+    assert text.tgt == ["Eine Katze.", "", "Ein Hünd."]
+    assert len(text) == 3
+
+
+def test_a_plain_file_and_a_packed_one_of_one_name_are_refused(tmp_path):
+    (tmp_path / "train.en").write_text("plain\n")
+    (tmp_path / "train.en.gz").write_bytes(gzip.compress(b"packed\n"))
+    with pytest.raises(DataError, match=r"train\.en: .*train\.en\.gz"):
+        find_file(tmp_path, "train", "en")
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "tabs", "problem"),
+    [
+        *((b"a\n" * src, b"b\n" * tgt, "refuse", rf"train.en: .*train.de, got {src} and {tgt}\.") for src, tgt in ((3, 5), (7, 2), (0, 1))),
+        (b"a\nb\n", b"u\nun\tb\n", "refuse", "train.de:2: expected one sentence, got a tab at character 3"),
+        (b"a\tx\n" * 30, b"x\n" * 30, "space", "train.en: expected one sentence in a line, got tabs in 30 of 60"),
+        *((src, tgt, "refuse", "expected at least one pair of lines with") for src, tgt in ((b"", b""), (b"\n\n", b"\n\n"), (b"a\n \n", b" \nb\n"))),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_parallel_text(tmp_path, src, tgt, tabs, problem):
+    config = _write_sides(tmp_path, src, tgt).model_copy(update={"tabs": tabs})
+    with pytest.raises(DataError, match=problem):
+        read_split(config, "train")
+
+
+def test_tabs_as_spaces_are_counted_and_reported(tmp_path, caplog):
+    config = _write_sides(tmp_path, b"a\tb\nc\n", b"\td\ne\tf\n").model_copy(update={"tabs": "space"})
+    text = read_split(config, "train")
+    assert text.src == ["a b", "c"]
+    assert text.tgt == ["d", "e f"]  # in the plain form
+    assert "lines with tabs, which are read as spaces: 3" in caplog.text
+
+
+def test_selection_keeps_pairs_together(tmp_path):
+    text = read_split(_write_sides(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n"), "train").select([2, 0])
+    assert (text.src, text.tgt) == (["c", "a"], ["z", "x"])
+
+
+def test_a_text_is_no_translation_of_itself(tmp_path):
+    """The same file under two names, a link, a packed copy: known by what is in it."""
+    config = _write_sides(tmp_path, b"one\n\ntwo\n", b"")
+    source, target = tmp_path / "train.en", tmp_path / "train.de"
+    target.unlink()
+    message = f"{source}: expected another text than in {{}}, got the same. Check data.tgt."
+    for name in ("train.de", "train.de.gz"):
+        packed = gzip.compress(source.read_bytes())
+        target.symlink_to(source) if name == "train.de" else (tmp_path / name).write_bytes(packed)
+        with pytest.raises(DataError) as caught:
+            read_split(config, "train")
+        assert str(caught.value) == message.format(tmp_path / name)
+        (tmp_path / name).unlink()
+    target.write_bytes(b"one\n\nzwei\n")
+    assert read_split(config, "train").tgt == ["one", "", "zwei"]
+    target.write_bytes(source.read_bytes())
+    with pytest.raises(DataError, match="expected another text than"):
+        read_train(config.model_copy(update={"on_disk": True, "cache": tmp_path / "cache"}))
+
+
+def test_one_ending_for_both_sides_is_refused_and_one_language_is_not(tmp_path):
+    with pytest.raises(ValueError, match=r"tgt: expected another ending than src \(src\.en, tgt\.en\), got"):
+        CorpusConfig(dir=tmp_path, src="en", tgt="en")
+    (tmp_path / "train.src.en").write_text("a cat\n")
+    (tmp_path / "train.tgt.en").write_text("the cat\n")
+    assert read_split(CorpusConfig(dir=tmp_path, src="src.en", tgt="tgt.en"), "train").tgt == ["the cat"]
+
+
+@pytest.mark.parametrize(("ending", "splits"), [("deu_DE", False), ("en", True)])
+def test_moses_has_the_rules_of_the_language(tmp_path, ending, splits):
+    """The full stop of an ordinal number is part of it in German."""
+    config = CorpusConfig(dir=tmp_path, src=ending, tgt="fr", moses=True)
+    (text,) = config.preparation(ending).prepare(["3. Mai ist"]).texts
+    assert text == ("3 . Mai ist" if splits else "3. Mai ist")
+
+
+@pytest.mark.parametrize("setting", [{"moses": True}, {"detokenize": ["train"]}])
+def test_moses_needs_a_language(tmp_path, setting):
+    with pytest.raises(ValueError, match="tgt_language: expected a code, which Moses' rules need, got"):
+        CorpusConfig(dir=tmp_path, src="en", tgt="bpe", **setting)
+    assert CorpusConfig(dir=tmp_path, src="en", tgt="bpe", tgt_language="ger", **setting).tgt_language == "de"
+
+
+BUDGET, SIZES = 53, (101, 67, 31)
+
+
+def _shares(weights=(0.4, 2.5, 1.0), seed=3) -> tuple[Shares, np.ndarray, np.ndarray]:
+    lengths = np.random.default_rng(1).integers(2, 29, sum(SIZES))
+    corpora = np.repeat([0, 1, 2], SIZES)
+    return Shares(corpora, weights, lengths, seed), corpora, lengths
+
+
+def test_each_epoch_has_the_same_shares_and_pairs_take_turns():
+    shares, corpora, _ = _shares()
+    expected = [round(101 * 0.4), 2 * 67 + round(67 / 2), 31]
+    assert shares.sizes == expected
+    epochs = [Counter(shares.rows(epoch).tolist()) for epoch in range(6)]
+    for rows in epochs:
+        by_corpus = Counter(corpora[[*rows.elements()]].tolist())
+        assert [by_corpus[corpus] for corpus in range(3)] == expected
+        assert {rows[row] for row in range(101)} == {0, 1}
+        assert {rows[row] for row in range(101, 168)} == {2, 3}
+        assert {rows[row] for row in range(168, 199)} == {1}
+    assert {row for rows in epochs[2:5] for row in rows} == {*range(199)}, "three epochs see all of 0.4"
+    assert shares.rows(4).tolist() == _shares()[0].rows(4).tolist() != _shares(seed=4)[0].rows(4).tolist()
+    tiny = Shares(np.array([0, 1, 1]), [0.01, 1.0, 2.0], np.array([3, 3, 3]), 1)
+    assert tiny.sizes == [1, 2, 0], "a corpus does not vanish for its weight"
+
+
+def _epoch(batches, epoch) -> list[list[int]]:
+    batches.set_epoch(epoch)
+    return list(batches)
+
+
+def test_batches_of_shares_fit_the_budget_and_are_the_same_again_on_several_processes():
+    shares, corpora, lengths = _shares()
+    sides = lengths, lengths, BUDGET, 7
+    alone = TokenBudgetBatches(*sides, per_update=6, shares=shares)
+    parts = [TokenBudgetBatches(*sides, per_update=6, rank=n, world=3, shares=_shares()[0]) for n in range(3)]
+    n_batches = len(alone)
+    for epoch in (5, 0, 3):
+        batches = _epoch(alone, epoch)
+        assert len(batches) == n_batches
+        assert max(len(batch) * lengths[batch].max() for batch in batches) <= BUDGET
+        distinct = batches[: alone.n_batches]  # what follows fills the last update
+        drawn = Counter(corpora[[row for batch in distinct for row in batch]].tolist())
+        assert [drawn[corpus] for corpus in range(3)] == shares.sizes
+        assert [batch for turn in zip(*(_epoch(part, epoch) for part in parts), strict=True) for batch in turn] == batches  # fmt: skip
+    assert sum(map(len, _epoch(alone, 1)[: alone.n_batches])) == sum(shares.sizes)
+
+
+def _write_rows(several, name, n, word) -> None:
+    for ending in ("en", "de", "fr"):
+        (several / f"{name}.{ending}").write_text("".join(f"{word} {row} {ending}\n" for row in range(n)))
+
+
+@pytest.fixture
+def several(tmp_path) -> Path:
+    for name, n, word in (("a", 12, "cat"), ("bt", 40, "dog"), ("dev", 5, "cow")):
+        _write_rows(tmp_path, name, n, word)
+    return tmp_path
+
+
+def _recipe(several, *settings):
+    return load_recipe("tiny", [
+        f"data.dir={several}", f"data.cache={several}", f"output={several / 'run'}", "subwords.vocab_size=301", "data.dev=dev", *settings
+    ])  # fmt: skip
+
+
+CORPORA = "data.train=[{name: a, weight: 3}, {name: bt, weight: 0.25, tag: '<bt>'}]"
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_report_says_what_each_corpus_gave(several, on_disk):
+    data = prepare(_recipe(several, CORPORA, f"data.on_disk={on_disk}", "data.exclude=[dev]"))
+    assert data.report.to_dict()["corpora"] == [
+        {"name": "a", "weight": 3.0, "tag": None, "pairs": 12, "pairs_in_epoch": 36},
+        {"name": "bt", "weight": 0.25, "tag": "<bt>", "pairs": 40, "pairs_in_epoch": 10},
+    ]
+    assert "corpus bt: 40 pairs, 10 in each epoch, tag: <bt>." in str(data.report)
+    tag = data.encoder.tokenizer.convert_tokens_to_ids("<bt>")
+    firsts = data.train.src.pieces[data.train.src.splits[:-1]]
+    assert (firsts == tag).tolist() == [False] * 12 + [True] * 40
+    assert not (data.dev.src.pieces == tag).any()
+    assert Counter(np.asarray(data.train.corpora)[data.train.shares.rows(2)].tolist()) == {0: 36, 1: 10}
+
+
+def test_plain_names_are_as_before(several):
+    recipe = _recipe(several, "data.train=[a, bt]")
+    data = prepare(recipe)
+    assert data.train.shares is None
+    assert data.report.corpora[1]["pairs_in_epoch"] == 40
+    assert prepare(_recipe(several, "data.train=a")).report.to_dict().keys() == {"text", "pairs", "kept", "faults", "notes"}  # fmt: skip
+    for train in ("a", ["a", "bt"], [{"name": "a", "weight": 2.0, "tag": None, "src": None, "tgt": None}]):
+        config = CorpusConfig(dir=several, train=train)
+        stored = json.loads(config.model_dump_json())
+        assert stored["train"] == train
+        assert CorpusConfig.model_validate(stored) == config
+    assert CorpusConfig(dir=several).train == [Corpus(name="train")]
+
+
+def test_shares_go_with_a_fraction_and_with_synthetic_pairs(several, tmp_path):
+    (tmp_path / "more").mkdir()
+    _write_rows(tmp_path / "more", "train", 6, "made")
+    data = prepare(_recipe(several, CORPORA, f"data.synthetic={tmp_path / 'more'}", "data.fraction=0.5"))
+    sizes = data.train_text.sizes
+    assert (sum(sizes), sizes[2], len(sizes)) == (32, 6, 3)
+    rows = [line.split()[0] for line in data.train_text.src]
+    assert [rows.count(word) for word in ("cat", "dog", "made")] == list(sizes)
+    assert [corpus["pairs_in_epoch"] for corpus in data.report.corpora][::2] == [3 * sizes[0], 6]
+
+
+@pytest.mark.parametrize(
+    ("train", "problem"),
+    [
+        ("[{name: a, weight: 0}]", "data.train.0.weight: expected greater than 0, got 0"),
+        ("[{name: a, weight: -1}]", "data.train.0.weight: expected greater than 0, got -1"),
+        ("[{name: a, weight: .inf}]", "data.train.0.weight: expected a finite number, got inf"),
+        ("[{name: a, weight: 1e9}]", "data.train.0.weight: expected less than or equal to 1000"),
+        ("[{name: a, wieght: 2}]", "data.train.0.wieght: unknown key. Nearest: weight."),
+        ("[{weight: 2}]", "data.train.0.name: expected a value, got nothing."),
+        ("[{name: a, tag: bt}]", "data.train.0.tag: expected symbols such as <bt> or <2de>"),
+        ("[{name: a, tag: '</s>'}]", "data.train.0.tag: expected symbols such as <bt> or <2de>"),
+        ("[{name: a, tag: '<bt> '}]", "data.train.0.tag: expected symbols such as <bt> or <2de>"),
+        ("2016", "data.train.0.name: expected a valid string, got 2016. Put it in quotes."),
+        ("[{name: a, tgt: fr}]", "train: expected the tag <2fr> of a, got None."),
+        ("[bt, {name: a, tgt: fr, tag: <2fr>}]", "train: expected a tag such as <2de> of each corpus or none, got bt."),
+        ("[{name: a, tgt: en, tag: <2en>}]", "train: expected two endings of a, got one for both sides."),
+    ],
+)  # fmt: skip
+def test_what_is_refused(several, train, problem):
+    with pytest.raises(ConfigError) as caught:
+        _recipe(several, f"data.train={train}")
+    assert problem in str(caught.value)
+
+
+def test_a_corpus_that_is_not_there(several):
+    with pytest.raises(ConfigError, match=r"data: expected the file .*c\.en"):
+        read_train(CorpusConfig(dir=several, train=[{"name": "c", "weight": 2}]))
+
+
+def test_several_target_languages(several):
+    train = "data.train=[{name: a, tag: <2de>}, {name: bt, tgt: fr, tag: <2fr><bt>}]"
+    recipe = _recipe(several, train)
+    assert list(recipe.data.directions) == ["de", "fr"]
+    data = prepare(recipe)
+    names = [
+        data.encoder.piece_names(data.train.src.pieces[at : at + 2]) for at in data.train.src.splits[[0, 12]]
+    ]
+    assert (names[0][0], names[1]) == ("<2de>", ["<2fr>", "<bt>"])
+    assert data.train_text.tgt[0].endswith("de")
+    assert data.train_text.tgt[12].endswith("fr")
+    dev = read_dev(recipe.data)
+    assert (dev.sizes, dev.tags) == ((5, 5), (("<2de>",), ("<2fr>",)))
+    assert dev.tgt[4:6] == ["cow 4 de", "cow 0 fr"]
+    both = _recipe(several, "data.train=[{name: a, tag: <2de>}, {name: a, src: de, tgt: en, tag: <2en>}]")
+    assert read_train(both.data).src[11:13] == ["cat 11 en", "cat 0 de"]
+    with pytest.raises(ConfigError, match=r"data\.train: expected src=en in each corpus, as an annotator reads one language, got de"):  # fmt: skip
+        _recipe(several, "data.train=[{name: a, tag: <2de>}, {name: a, src: de, tgt: en, tag: <2en>}]",
+                "infusion.kind=add")  # fmt: skip

@@ -73,6 +73,12 @@ def test_text_that_another_program_has_made(fault, line, remedy):
     assert remedy in str(report)
 
 
+def test_files_without_lines_are_refused(tmp_path):
+    (tmp_path / "empty").touch()
+    with pytest.raises(DataError, match="empty: expected lines, got none"):
+        read_pair_files(tmp_path / "empty", tmp_path / "empty")
+
+
 def test_sides_that_are_shifted_by_some_lines(caplog):
     chosen = Random(3)
     numbers = [[str(chosen.randrange(99)) for _ in range(chosen.randint(1, 9))] for _ in range(703)]

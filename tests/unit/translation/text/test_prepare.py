@@ -15,7 +15,7 @@ from syntaxformer.annotate import WordsAsGiven, load_annotator
 from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, read_split
-from syntaxformer.translation.prepare import annotated_columns, encode_pairs, get_tokenizers, nested_fraction
+from syntaxformer.translation.prepare import PairEncoding, annotated_columns, get_tokenizers, nested_fraction
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, given_tokenizer, train_subwords
@@ -67,7 +67,7 @@ def test_long_and_empty_pairs_are_left_out_and_counted(tmp_path, caplog):
     _, text = _corpus(tmp_path, src, tgt)
     encoder = SourceEncoder(tokenizer_of(text, SubwordConfig(vocab_size=307)))
     with caplog.at_level("INFO"):
-        pairs = encode_pairs(text, encoder, None, 29)
+        pairs = PairEncoding(text, encoder, None, 29).in_memory()
     assert len(pairs) == 2
     kept = encoder.encode(["the cat", "sat"])
     assert pairs.src.pieces.tolist() == kept.pieces.tolist()
@@ -88,10 +88,13 @@ def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
     encoder = SourceEncoder(tokenizer, build_vocabularies([], ("pos",), 1), prepend="interleaved")
     bare = max(SourceEncoder(tokenizer).encode(src).lengths)
     with caplog.at_level("INFO"):
-        assert len(encode_pairs(text, encoder, words, int(bare))) == 2
+        assert len(PairEncoding(text, encoder, words, int(bare)).in_memory()) == 2
     assert caplog.messages == [
         f"{text.src_path}: left out 0 empty pairs and 1 of more than {bare} pieces, 1 of them for their tags alone"
     ]
+    long = [WordColumns.from_sentences([Sentence.from_words(src[2].split(), upos=["X"] * 3)] * 3)]
+    with pytest.raises(ConfigError, match=r"data\.max_pieces: .* 3 of 3 pairs too long\. Raise it"):
+        PairEncoding(text.select([2, 2, 2]), encoder, long, int(bare)).in_memory()
 
 
 def test_a_user_column_reaches_every_piece(tmp_path, annotator):
@@ -101,7 +104,7 @@ def test_a_user_column_reaches_every_piece(tmp_path, annotator):
     columns = annotated_columns(text, annotator, config, "train", factors)
     tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     encoder = SourceEncoder(tokenizer, build_vocabularies(columns, factors, 1))
-    pairs = encode_pairs(text, encoder, columns, None)
+    pairs = PairEncoding(text, encoder, columns, None).in_memory()
     values = encoder.vocabularies["animacy"].decode(pairs.src.factors[:, 0])
     first = [value for value in values[: pairs.src.splits[1]] if value != "<none>"]
     assert [value for value, _ in groupby(first)] == ["no", "yes", "no"]

@@ -313,6 +313,9 @@ def test_training_pairs_have_the_symbols_of_both_sides(tmp_path, settings):
     ]
     assert symbols[0] == symbols[1]
     assert len(symbols[0]) == 3 * 4  # {0}, <b>, </b>, 3
+    first = data.train.tgt.pieces[: data.train.tgt.splits[1]]
+    words = data.target.tokenizer.decode(first, skip_special_tokens=True).split()
+    assert [word.lower() for word in words if word not in SYMBOLS] == ["die", "katze", "saß"]
     assert data.report.faults[UNSHARED] == [1, 4, 7]  # "2" is "zwei"
     assert MARKUP not in data.report.faults
     assert data.report.notes[-1] == "data.protect: 12 values of both sides are written as symbols."

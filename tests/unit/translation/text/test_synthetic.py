@@ -14,7 +14,7 @@ from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.syntax.inputs import SyntaxInputs, TreeOptions
 from syntaxformer.translation import prepare as prepare_module
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file, read_train
-from syntaxformer.translation.prepare import annotated_columns, encode_pairs, nested_fraction
+from syntaxformer.translation.prepare import PairEncoding, annotated_columns, nested_fraction
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import BpeDropout, SubwordConfig, train_subwords
@@ -54,7 +54,9 @@ def test_the_tag_comes_first_and_has_no_syntax(encoder, annotator, monkeypatch, 
     sentences = annotator.annotate(SRC)
     words = [WordColumns.from_sentences(sentences[at : at + chunk]) for at in range(0, len(SRC), chunk)]
     monkeypatch.setattr(prepare_module, "CHUNK_LINES", chunk)
-    plain, tagged = (encode_pairs(_text(*which), encoder, words, 50) for which in ((), (3, "<bt>")))
+    plain, tagged = (
+        PairEncoding(_text(*which), encoder, words, 50).in_memory() for which in ((), (3, "<bt>"))
+    )
     tag = encoder.tokenizer.convert_tokens_to_ids("<bt>")
     assert tag == len(encoder.tokenizer) - 1
     before, after = _lines(plain.src), _lines(tagged.src)
@@ -80,10 +82,12 @@ def test_the_tag_stands_before_prepended_tags_and_under_dropout(encoder, annotat
     encoder, words = _annotated(encoder, annotator)
     tag = encoder.tokenizer.convert_tokens_to_ids("<bt>")
     prepending = replace(encoder, vocabularies={"pos": encoder.vocabularies["pos"]}, prepend="interleaved")
-    plain, tagged = (encode_pairs(_text(*which), prepending, words, 50) for which in ((), (1, "<bt>")))
+    plain, tagged = (
+        PairEncoding(_text(*which), prepending, words, 50).in_memory() for which in ((), (1, "<bt>"))
+    )
     assert _lines(tagged.src) == [*_lines(plain.src)[:3], [tag, *_lines(plain.src)[3]]]
     cut = BpeDropout(0.4, 1, 50)
-    (*real, last) = _lines(encode_pairs(_text(1, "<bt>"), encoder, words, 50, cut=cut).src)
+    (*real, last) = _lines(PairEncoding(_text(1, "<bt>"), encoder, words, 50).in_memory(cut=cut).src)
     assert last[0] == tag
     assert not any(tag in line for line in (*real, last[1:]))
 

@@ -12,8 +12,8 @@ from syntaxformer.translation import prepare as target
 from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import (
+    PairEncoding,
     check_tags,
-    encode_pairs,
     target_columns,
     target_encoder,
     target_tags,
@@ -38,7 +38,7 @@ def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config):
     encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
     side = target_encoder(encoder, config, tagged=True)
     columns = target_columns(_text(), annotator, config, "train")
-    pairs = encode_pairs(_text(), encoder, None, None, side, columns)
+    pairs = PairEncoding(_text(), encoder, None, None, side, columns).in_memory()
     batch = TranslationCollator(pairs, 0)([0, 1])
     tags = target_tags()
     shown = [[tags[one] if one >= 0 else None for one in row] for row in batch["target_tags"].tolist()]
@@ -56,7 +56,9 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
 
     def pairs(*tags):
         sentences = [Sentence.from_words(line.split(), upos=tags[: len(line.split())]) for line in TGT]
-        return encode_pairs(_text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)])
+        return PairEncoding(
+            _text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)]
+        ).in_memory()
 
     found = pairs("DET", "STTS", "VERB", "PUNCT")
     with pytest.warns(UnseenFactorValueWarning, match=r"factor pos: 1 value rare or unseen .*'STTS' 1x"):

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from scratch_encoder import word_tokenizer
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
@@ -27,6 +27,7 @@ from transformers.convert_slow_tokenizer import import_protobuf
 
 import syntaxformer as sf
 import syntaxformer.annotate.backends.corenlp  # what it imports is no deed of a folder
+from folder_deeds import content, keys, piped, put, several, tensors
 from syntaxformer.annotate.registry import trusted_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import MAX_PIECES_BYTES, write_manifest
@@ -161,45 +162,9 @@ def _top_modules() -> set[str]:
 # What is done to a folder. The manifest is written anew after it, as whoever alters a folder would do.
 
 
-def put(name, content):
-    return lambda folder: (folder / name).write_bytes(
-        content.encode() if isinstance(content, str) else content
-    )
-
-
-def change(name, **values):
-    def alter(folder):
-        path = folder / name
-        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
-
-    return alter
-
-
-def within(name, *places, **values):
-    """Change what stands in a section of a JSON file."""
-
-    def alter(folder):
-        content = json.loads((folder / name).read_text())
-        section = content
-        for place in places:
-            section = section[place]
-        section.update(values)
-        (folder / name).write_text(json.dumps(content))
-
-    return alter
-
-
-def tensors(alter):
-    def altered(folder):
-        found = load_file(folder / "model.safetensors")
-        save_file(alter(found) or found, folder / "model.safetensors", {"format": "pt"})
-
-    return altered
-
-
 def spoil(value):
     """Put a number that is none at the end of the last table."""
-    return tensors(lambda found: list(found.values())[-1].view(-1)[-1:].fill_(value) and None)
+    return content("model.safetensors", lambda raw: raw[:-4] + struct.pack("<f", value))
 
 
 def safetensors(header, data=b"", length=None):
@@ -213,14 +178,6 @@ def safetensors(header, data=b"", length=None):
 
 def tensor(shape, start, stop):
     return {"dtype": "F32", "shape": shape, "data_offsets": [start, stop]}
-
-
-def several(*deeds):
-    def do(folder):
-        for deed in deeds:
-            deed(folder)
-
-    return do
 
 
 def manifest(alter):
@@ -252,12 +209,11 @@ def linked(folder):
     (folder / "config.json").symlink_to(outside)
 
 
-def piped(folder):
-    (folder / "manifest.json").unlink()
-    os.mkfifo(folder / "manifest.json")
+def pipe(folder):
+    piped("manifest.json")(folder)
 
 
-piped.is_last = True
+pipe.is_last = True
 
 DEEP, KERNEL = '{"a":' * 100_000, {"attn_implementation": "evil/kernel"}
 CODE = {"AutoConfig": "evil.Config", "AutoModelForSequenceClassification": "evil.Model"}
@@ -276,14 +232,14 @@ def added_piece(folder):
 
 
 def padded(**settings):
-    kept = {
+    usual = {
         "direction": "Right",
         "pad_id": 0,
         "pad_type_id": 0,
         "pad_token": "<pad>",
         "pad_to_multiple_of": None,
     }
-    return change("tokenizer.json", padding={**kept, "strategy": "BatchLongest", **settings})
+    return keys("tokenizer.json", padding={**usual, "strategy": "BatchLongest", **settings})
 
 
 def step(kind, **settings):
@@ -292,7 +248,7 @@ def step(kind, **settings):
 
 def sequence(*steps):
     """A normalizer of several steps."""
-    return change("tokenizer.json", normalizer=step("Sequence", normalizers=list(steps)))
+    return keys("tokenizer.json", normalizer=step("Sequence", normalizers=list(steps)))
 
 
 def replaced(pattern, content):
@@ -301,7 +257,7 @@ def replaced(pattern, content):
 
 def piece(**settings):
     """One more added piece, which has a row."""
-    return lambda folder: change("tokenizer.json", added_tokens=[{**ADDED, **settings}])(folder)
+    return keys("tokenizer.json", added_tokens=[{**ADDED, **settings}])
 
 
 def forms(longest):
@@ -330,10 +286,6 @@ def twice(name):
     return alter
 
 
-def every_weight(alter):
-    return tensors(lambda found: {name: alter(one) for name, one in found.items()})
-
-
 SPACES = b"{" + b" " * (MAX_PIECES_BYTES + 1) + b"}"
 EXPLODING = step("Split", pattern={"Regex": "(e+|(e|e)+)+$"}, behavior="Isolated", invert=False)
 TWICE_A = step(
@@ -342,68 +294,63 @@ TWICE_A = step(
 
 
 def annotator(name):
-    return change("syntaxformer.json", annotator=name)
+    return keys("syntaxformer.json", annotator=name)
 
 
 HOSTILE = [
     # Numbers that cannot be.
-    ("plain", "encoder layers", change("config.json", encoder_layers=10**6), "got: 1000000 for encoder_layers, with"),
-    ("plain", "decoder layers", change("config.json", decoder_layers=10**5), "got: 100000 for decoder_layers, with"),
-    ("bert", "hidden layers", change("config.json", num_hidden_layers=10**6), "got: 1000000 for num_hidden_layers"),
-    ("masked", "hidden layers", change("config.json", num_hidden_layers=10**6), "1000000 for num_hidden_layers"),
-    ("encoder", "hidden layers", change("config.json", num_hidden_layers=10**6), "1000000 for num_hidden_layers"),
-    ("plain", "no heads", change("config.json", n_heads=0), "n_heads: expected at least 1, got '0'"),
-    ("plain", "fewer heads", change("config.json", n_heads=-1), "n_heads: expected at least 1, got '-1'"),
-    ("bert", "no heads", change("config.json", num_attention_heads=0), "num_attention_heads: expected at least 1"),
-    ("encoder", "fewer heads", change("config.json", num_attention_heads=-2), "num_attention_heads: expected at"),
-    ("plain", "no pieces", change("config.json", vocab_size=0), "vocab_size: expected at least 1|expected a piece"),
-    ("plain", "more pieces", change("config.json", vocab_size=2**20), r"got: \w+\S* of \(\d+, 12\), not"),
-    ("plain", "vast table", change("config.json", vocab_size=10**9), "vocab_size: expected at most 1048576"),
-    ("bert", "vast table", change("config.json", vocab_size=10**9), "vocab_size: expected at most 1048576"),
-    ("plain", "wide layers", change("config.json", d_ff=10**6), r"got: \S+ of \(\d+.*\), not \(.*1000000"),
-    ("plain", "odd width", change("config.json", d_model=13), "expected weights that fit config.json, got: "),
-    ("infused", "vast factor", within("config.json", "factor_sizes", pos=10**9), "pos: expected at most 1048576"),
-    ("infused", "wide factor", within("config.json", "factor_sizes", pos=10**6), r"factors\.pos\.weight of"),
+    ("plain", "encoder layers", keys("config.json", encoder_layers=10**6), "got: 1000000 for encoder_layers, with"),
+    ("plain", "decoder layers", keys("config.json", decoder_layers=10**5), "got: 100000 for decoder_layers, with"),
+    ("bert", "hidden layers", keys("config.json", num_hidden_layers=10**6), "got: 1000000 for num_hidden_layers"),
+    ("encoder", "hidden layers", keys("config.json", num_hidden_layers=10**6), "1000000 for num_hidden_layers"),
+    ("plain", "no heads", keys("config.json", n_heads=0), "n_heads: expected at least 1, got '0'"),
+    ("bert", "no heads", keys("config.json", num_attention_heads=0), "num_attention_heads: expected at least 1"),
+    ("encoder", "fewer heads", keys("config.json", num_attention_heads=-2), "num_attention_heads: expected at"),
+    ("plain", "no pieces", keys("config.json", vocab_size=0), "vocab_size: expected at least 1|expected a piece"),
+    ("plain", "more pieces", keys("config.json", vocab_size=2**20), r"got: \w+\S* of \(\d+, 12\), not"),
+    ("plain", "vast table", keys("config.json", vocab_size=10**9), "vocab_size: expected at most 1048576"),
+    ("plain", "wide layers", keys("config.json", d_ff=10**6), r"got: \S+ of \(\d+.*\), not \(.*1000000"),
+    ("plain", "odd width", keys("config.json", d_model=13), "expected weights that fit config.json, got: "),
+    ("infused", "vast factor", keys("config.json", "factor_sizes", pos=10**9), "pos: expected at most 1048576"),
+    ("infused", "wide factor", keys("config.json", "factor_sizes", pos=10**6), r"factors\.pos\.weight of"),
     ("plain", "dropout", put("config.json", '{"dropout": NaN}'), "dropout: expected a finite number, got 'nan'"),
-    ("plain", "start piece", change("config.json", decoder_start_token_id=5000), "decoder_start_token_id: expected a piece"),
-    ("bert", "labels", change("config.json", num_labels=10**9), "num_labels: expected at most 1048576"),
-    ("plain", "beam", within("syntaxformer.json", "decoding", beam_size=10**9), r"decoding\.beam_size: Input should"),
-    ("plain", "batch", within("syntaxformer.json", "decoding", batch_size=10**9), r"decoding\.batch_size: Input"),
-    ("plain", "length", within("syntaxformer.json", "decoding", max_length_factor=1e308), r"max_length_factor: Input"),
-    ("plain", "infinite", within("syntaxformer.json", "decoding", max_length_factor=float("inf")), "max_length_factor: Input"),
-    ("plain", "beams", change("generation_config.json", num_beams=10**9), "num_beams: expected at most 1048576"),
-    ("bert", "texts", change("classifier.json", n_texts=10**9), "n_texts: Input should be less than or equal to 2"),
-    ("bert", "scale", change("classifier.json", score_scale=[float("nan"), 1.0]), r"score_scale\.0: Input should be a finite"),
-    ("bert", "rounded up", change("collator.json", max_length=10**8, pad_to_multiple_of=10**8), "expected at most 1048576"),
-    ("encoder", "tags", within("infusion.json", "infusion", embedding={"kind": "concat", "width": 10**9}), "width: expected less"),
-    ("encoder", "wide tags", within("infusion.json", "infusion", embedding={"kind": "concat", "width": 10**6}), "width: expected less"),
-    ("encoder", "distance", within("infusion.json", "infusion", "masks", max_distance=10**6), "max_distance: expected less than or equal to 84"),
-    ("encoder", "layers", within("infusion.json", "infusion", "masks", layers=[10**6]), "layers"),
-    ("encoder", "head", within("infusion.json", "infusion", lisa={"attn_head": 10**6}), "attn_head|head"),
+    ("plain", "start piece", keys("config.json", decoder_start_token_id=5000), "decoder_start_token_id: expected a piece"),
+    ("bert", "labels", keys("config.json", num_labels=10**9), "num_labels: expected at most 1048576"),
+    ("plain", "beam", keys("syntaxformer.json", "decoding", beam_size=10**9), r"decoding\.beam_size: Input should"),
+    ("plain", "batch", keys("syntaxformer.json", "decoding", batch_size=10**9), r"decoding\.batch_size: Input"),
+    ("plain", "length", keys("syntaxformer.json", "decoding", max_length_factor=1e308), r"max_length_factor: Input"),
+    ("plain", "infinite", keys("syntaxformer.json", "decoding", max_length_factor=float("inf")), "max_length_factor: Input"),
+    ("plain", "beams", keys("generation_config.json", num_beams=10**9), "num_beams: expected at most 1048576"),
+    ("bert", "texts", keys("classifier.json", n_texts=10**9), "n_texts: Input should be less than or equal to 2"),
+    ("bert", "scale", keys("classifier.json", score_scale=[float("nan"), 1.0]), r"score_scale\.0: Input should be a finite"),
+    ("bert", "rounded up", keys("collator.json", max_length=10**8, pad_to_multiple_of=10**8), "expected at most 1048576"),
+    ("encoder", "wide tags", keys("infusion.json", "infusion", embedding={"kind": "concat", "width": 10**6}), "width: expected less"),
+    ("encoder", "distance", keys("infusion.json", "infusion", "masks", max_distance=10**6), "max_distance: expected less than or equal to 84"),
+    ("encoder", "layers", keys("infusion.json", "infusion", "masks", layers=[10**6]), "layers"),
+    ("encoder", "head", keys("infusion.json", "infusion", lisa={"attn_head": 10**6}), "attn_head|head"),
     # Code, and files of elsewhere.
-    ("plain", "kernel", change("config.json", **KERNEL), "attn_implementation: expected none, since it fetches code"),
-    ("bert", "kernel", change("config.json", **KERNEL), "attn_implementation: expected none, since it fetches code"),
-    ("encoder", "kernel", change("config.json", **KERNEL), "attn_implementation: expected none, since it fetches"),
-    ("encoder", "kernel by option", change("infusion.json", options=KERNEL), "attn_implementation: expected none"),
-    ("bert", "code", several(put("evil.py", "1 / 0"), change("config.json", auto_map=CODE)), "auto_map: expected none"),
-    ("masked", "code", several(put("evil.py", "1 / 0"), change("tokenizer_config.json", auto_map=CODE)), "auto_map: exp"),
-    ("bert", "quantization", change("config.json", quantization_config={"quant_method": "awq"}), "quantization_config: e"),
-    ("bert", "other weights", change("config.json", transformers_weights="../a.safetensors"), "transformers_weights: exp"),
-    ("bert", "other tokenizer", change("tokenizer_config.json", tokenizer_file="/etc/hostname"), "tokenizer_file: expec"),
+    ("plain", "kernel", keys("config.json", **KERNEL), "attn_implementation: expected none, since it fetches code"),
+    ("encoder", "kernel", keys("config.json", **KERNEL), "attn_implementation: expected none, since it fetches"),
+    ("encoder", "kernel by option", keys("infusion.json", options=KERNEL), "attn_implementation: expected none"),
+    ("bert", "code", several(put("evil.py", "1 / 0"), keys("config.json", auto_map=CODE)), "auto_map: expected none"),
+    ("masked", "code", several(put("evil.py", "1 / 0"), keys("tokenizer_config.json", auto_map=CODE)), "auto_map: exp"),
+    ("bert", "quantization", keys("config.json", quantization_config={"quant_method": "awq"}), "quantization_config: e"),
+    ("bert", "other weights", keys("config.json", transformers_weights="../a.safetensors"), "transformers_weights: exp"),
+    ("bert", "other tokenizer", keys("tokenizer_config.json", tokenizer_file="/etc/hostname"), "tokenizer_file: expec"),
     ("bert", "adapter", put("adapter_config.json", '{"base_model_name_or_path": "evil/base"}'), "got also adapter_config"),
-    ("encoder", "no class", change("infusion.json", architecture="Trainer"), "expected the name of a transformers model"),
-    ("encoder", "no host", change("config.json", host_model_type="evil"), "host_model_type: expected a kind of model"),
-    ("plain", "backend", change("syntaxformer.json", backend="evil"), "backend: expected "),
+    ("encoder", "no class", keys("infusion.json", architecture="Trainer"), "expected the name of a transformers model"),
+    ("encoder", "no host", keys("config.json", host_model_type="evil"), "host_model_type: expected a kind of model"),
+    ("plain", "backend", keys("syntaxformer.json", backend="evil"), "backend: expected "),
+    ("infused", "no factors", keys("syntaxformer.json", factors=[]), "expected the factors .* of config.json, got {}"),
+    ("infused", "more trees", keys("syntaxformer.json", syntax={"trees": {"trees": ["dependency"]}}), "expected the trees of config.json"),
     # Tokenizers.
     ("plain", "padding", padded(strategy={"Fixed": 10**8}), "padding: expected at most 1024, got 100000000"),
     ("plain", "multiples", padded(pad_to_multiple_of=10**8), "padding: expected at most 1024, got 100000000"),
     ("plain", "added pieces", added_piece, r"piece: expected at most \d+, got \d+"),
     ("bert", "added pieces", added_piece, "piece: expected at most 6, got 15"),
     ("exported", "added pieces", added_piece, r"piece: expected at most \d+, got \d+"),
-    ("exported", "padding", padded(strategy={"Fixed": 10**8}), "padding: expected at most 1024, got 100000000"),
     ("exported", "deep names", put("shared_vocabulary.json", "[" * 10**5), "vocabulary.json: expected JSON, got: "),
     ("plain", "growing text", sequence(*[replaced("e", "ee")] * 40), "tokenizer.json: normalizers: expected what tokenizers of the"),
-    ("bert", "growing text", sequence(replaced("e", "e" * 9)), "tokenizer.json: normalizers: expected what tokenizers of the"),
     ("exported", "growing text", sequence(replaced("", "e")), "tokenizer.json: normalizers: expected what tokenizers of the"),
     ("plain", "growing in turns", sequence(*[replaced("aa", "a a"), replaced(" ", "a")] * 13), "tokenizer.json: type: expected what"),
     ("plain", "many steps", sequence(*[step("NFKD")] * 99), "tokenizer.json: type: expected what tokenizers of the"),
@@ -411,47 +358,42 @@ HOSTILE = [
     ("plain", "bytes of bytes", sequence(*[step("ByteLevel")] * 8), "tokenizer.json: type: expected what tokenizers of the"),
     ("plain", "long start", sequence(step("Prepend", prepend="e" * 10**6)), "tokenizer.json: prepend: expected what tokenizers of"),
     ("plain", "long forms", sequence(step("Precompiled", precompiled_charsmap=b64encode(forms(999)).decode())), "_charsmap: expect"),
-    ("plain", "a regex", change("tokenizer.json", pre_tokenizer=EXPLODING), r"tokenizer.json: Regex: expected what tokenizers of"),
-    ("bert", "a regex", change("tokenizer.json", pre_tokenizer=EXPLODING), r"tokenizer.json: Regex: expected what tokenizers of"),
-    ("plain", "a kind", change("tokenizer.json", pre_tokenizer=step("UnicodeScripts")), "tokenizer.json: type: expected what tok"),
-    ("bert", "no kind", change("tokenizer.json", normalizer={"prepend": "e" * 10**6}), "tokenizer.json: prepend: expected what t"),
-    ("bert", "a text twice", change("tokenizer.json", post_processor=TWICE_A), "tokenizer.json: single: expected what tokenizers"),
-    ("bert", "long words", within("tokenizer.json", "model", max_input_chars_per_word=10**9), "max_input_chars_per_word: expect"),
-    ("plain", "no list", change("tokenizer.json", normalizer=5, model=[]), "expected a tokenizer, got: "),
+    ("plain", "a regex", keys("tokenizer.json", pre_tokenizer=EXPLODING), r"tokenizer.json: Regex: expected what tokenizers of"),
+    ("plain", "a kind", keys("tokenizer.json", pre_tokenizer=step("UnicodeScripts")), "tokenizer.json: type: expected what tok"),
+    ("bert", "no kind", keys("tokenizer.json", normalizer={"prepend": "e" * 10**6}), "tokenizer.json: prepend: expected what t"),
+    ("bert", "a text twice", keys("tokenizer.json", post_processor=TWICE_A), "tokenizer.json: single: expected what tokenizers"),
+    ("bert", "long words", keys("tokenizer.json", "model", max_input_chars_per_word=10**9), "max_input_chars_per_word: expect"),
+    ("plain", "no list", keys("tokenizer.json", normalizer=5, model=[]), "expected a tokenizer, got: "),
     ("plain", "a long piece", piece(content="e" * 10**6), "tokenizer.json: content: expected what tokenizers of the"),
     ("plain", "looking back", piece(lstrip=True, special=False), "tokenizer.json: added_tokens: expected what tokenizers"),
-    ("plain", "many pieces", change("tokenizer.json", added_tokens=[ADDED] * 5000), "tokenizer.json: added_tokens: expected what"),
-    ("bert", "many pieces", change("tokenizer_config.json", extra_special_tokens=["x"] * 5000), "_tokens: expected at most 4096 pi"),
-    ("bert", "a long special", change("tokenizer_config.json", cls_token="x" * 10**6), "cls_token: expected at most 4096 charac"),
+    ("plain", "many pieces", keys("tokenizer.json", added_tokens=[ADDED] * 5000), "tokenizer.json: added_tokens: expected what"),
+    ("bert", "many pieces", keys("tokenizer_config.json", extra_special_tokens=["x"] * 5000), "_tokens: expected at most 4096 pi"),
+    ("bert", "a long special", keys("tokenizer_config.json", cls_token="x" * 10**6), "cls_token: expected at most 4096 charac"),
     ("plain", "of the target", put("target_tokenizer.json", json.dumps({"model": step("Evil")})), "target_tokenizer.json: type: "),
     ("bert", "SentencePiece forms", sentencepiece(longest=999), "spiece.model: expected a tokenizer, got: .* forms of 999 bytes"),
     ("bert", "SentencePiece pieces", sentencepiece("e" * 999), "spiece.model: expected a tokenizer, got: pieces of 999 characters"),
     ("bert", "unlisted", manifest(lambda folder, found: (folder / "source.spm").write_text("") or found), "got none for source.spm"),
     # Weights.
-    ("plain", "double", every_weight(lambda one: one.double().fill_(1e300)), "got: NaN or infinity in .*, or numbers above 1"),
-    ("bert", "largest", every_weight(lambda one: one.fill_(3e38)), "got: NaN or infinity in .*, or numbers above 1"),
-    ("encoder", "largest", every_weight(lambda one: one.fill_(-3e38)), "got: NaN or infinity in .*, or numbers above 1"),
-    ("bert", "for halves", several(change("config.json", dtype="float16"), every_weight(lambda one: one.fill_(7e4))), "above 65504"),
-    ("plain", "whole numbers", every_weight(lambda one: one.long()), r"got: \S+ of torch.int64, not torch.float32"),
-    ("bert", "whole numbers", every_weight(lambda one: one.to(torch.int8)), r"got: \S+ of torch.int8, not torch.float32"),
-    ("bert", "a type", change("config.json", dtype="int8"), "expected weights that fit config.json, got: "),
+    ("plain", "double", tensors(lambda one: one.double().fill_(1e300)), "got: NaN or infinity in .*, or numbers above 1"),
+    ("bert", "largest", tensors(lambda one: one.fill_(3e38)), "got: NaN or infinity in .*, or numbers above 1"),
+    ("encoder", "largest", tensors(lambda one: one.fill_(-3e38)), "got: NaN or infinity in .*, or numbers above 1"),
+    ("bert", "for halves", several(keys("config.json", dtype="float16"), tensors(lambda one: one.fill_(7e4))), "above 65504"),
+    ("plain", "whole numbers", tensors(lambda one: one.long()), r"got: \S+ of torch.int64, not torch.float32"),
+    ("bert", "a type", keys("config.json", dtype="int8"), "expected weights that fit config.json, got: "),
     ("plain", "pickle beside", put("pytorch_model.bin", b"\x80"), "expected the weights of one model, in model.safetensors, got also py"),
     ("bert", "other pickle", put("head.pkl", b"\x80"), "expected the weights of one model, in model.safetensors, got also head.pkl"),
-    ("encoder", "pickle beside", put("pytorch_model-1.pt", b"\x80"), "expected the weights of one model, in model.safetensors, got also"),
     ("plain", "NaN", spoil(float("nan")), "got: NaN or infinity in "),
     ("bert", "infinity", spoil(float("inf")), "got: NaN or infinity in "),
-    ("encoder", "NaN", spoil(float("nan")), "got: NaN or infinity in "),
     ("plain", "overlap", safetensors({"a": tensor([2], 0, 8), "b": tensor([2], 4, 12)}, bytes(12)), "invalid offset"),
-    ("bert", "cut off", safetensors({"a": tensor([9], 0, 36)}, bytes(8)), "got: Error while deserializing header"),
     ("plain", "cut off", safetensors({"a": tensor([9], 0, 36)}, bytes(8)), "got: Error while deserializing header"),
     ("plain", "head of 4 EB", safetensors({}, length=2**62), "header too large"),
     ("bert", "head of 16 MB", safetensors(b"{" + b" " * 2**24 + b"}"), "header too large"),
     ("plain", "vast tensor", safetensors({"a": tensor([2**40, 2**40], 0, 8)}, bytes(8)), "overflow"),
     ("plain", "no bytes", put("model.safetensors", ""), "header too small"),
     ("bert", "garbage", put("model.safetensors", "\xff" * 99), "got: Error while deserializing header|header too large"),
-    ("bert", "a part", tensors(lambda found: dict(list(found.items())[3:])), "expected weights of this model, got other names"),
+    ("bert", "a part", content("model.safetensors", lambda raw: save(dict([*load(raw).items()][3:]), {"format": "pt"})), "expected weights of this model, got other names"),
     ("bert", "none of them", safetensors({"a": tensor([2], 0, 8)}, bytes(8)), "for num_hidden_layers|got: none for"),
-    ("plain", "other shape", tensors(lambda found: {name: one[None] for name, one in found.items()}), r"got: \S+ of \("),
+    ("plain", "other shape", tensors(lambda one: one[None]), r"got: \S+ of \("),
     ("bert", "pickle", lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "got also pytorch_model.bin"),
     ("bert", "shards", put("model.safetensors.index.json", '{"weight_map": {"a": "../../a.safetensors"}}'), "json beside model"),
     # JSON.
@@ -463,7 +405,6 @@ HOSTILE = [
     ("encoder", "long list", put("infusion.json", "[" + "[]," * 3_000_000 + "[]]"), "more than 8388608 bytes"),
     ("plain", "spaces", put("tokenizer.json", SPACES), "tokenizer.json: expected at most "),
     ("bert", "spaces", put("vocab.txt", SPACES), "vocab.txt: expected at most "),
-    ("encoder", "spaces", put("config.json", SPACES), "config.json: expected at most "),
     ("bert", "index of spaces", put("model.safetensors.index.json", SPACES), "index.json: expected at most "),
     ("infused", "parser of spaces", several(lambda folder: (folder / "annotator").mkdir(), put("annotator/meta.json", SPACES)), "meta.json: expected at"),
     *((kind, f"twice in {name}", twice(name), f"{name}: expected JSON, got: '.*' twice") for kind, name in (
@@ -471,7 +412,6 @@ HOSTILE = [
         ("plain", "syntaxformer.json"), ("exported", "config.json"), ("bert", "collator.json"), ("bert", "classifier.json"))),
     # Manifests.
     ("plain", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
-    ("bert", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
     ("plain", "one file", manifest(lambda _, found: {"files": {"config.json": found["files"]["config.json"]}}), "got none for "),
     ("bert", "no tokenizer", manifest(lambda _, found: found["files"].pop("tokenizer.json") and found), "got none for tokenizer.j"),
     ("plain", "above", listing("../secret"), "expected a file of "),
@@ -479,7 +419,7 @@ HOSTILE = [
     ("plain", "NUL", listing("a\0b"), "expected a file of "),
     ("bert", "itself", listing("."), "expected a file of "),
     ("plain", "link", linked, "expected a file in the folder, got a link that leads out of it"),
-    ("plain", "pipe", piped, "manifest.json: expected JSON, got: no file"),
+    ("plain", "pipe", pipe, "manifest.json: expected JSON, got: no file"),
     ("plain", "deep manifest", manifest(lambda *_: DEEP.encode()), "manifest.json: expected JSON, got: "),
     ("plain", "odd entry", manifest(lambda *_: {"files": {"config.json": 5}}), "manifest.json: expected a list of files"),
     # Annotators.
@@ -578,7 +518,7 @@ def test_an_export_that_computes_nothing_is_no_answer(options, good, plain, tmp_
 def test_trust_lets_a_tokenizer_do_what_it_likes(good, tmp_path):
     for kind in ("plain", "bert"):
         folder = shutil.copytree(good[kind], tmp_path / kind)
-        change(
+        keys(
             "tokenizer.json",
             pre_tokenizer=step("Split", pattern={"Regex": "t|o"}, behavior="Isolated", invert=False),
         )(folder)
@@ -715,14 +655,14 @@ def config(old, new=None):
     return alter
 
 
-def packed(name, key, change):
+def packed(name, key, alter_value):
     """Change what stands under a key of a msgpack file."""
 
     def alter(folder):
         import srsly
 
         content = srsly.msgpack_loads((folder / name).read_bytes())
-        content[key] = change(content[key])
+        content[key] = alter_value(content[key])
         (folder / name).write_bytes(srsly.msgpack_dumps(content))
 
     return alter
@@ -792,7 +732,7 @@ def test_a_pipeline_elsewhere_is_not(pipeline, tmp_path):
 def test_the_explorer_asks_for_trust_where_the_model_reads_no_annotation(good, tmp_path, connections):
     """Its trees are then those of the bundled parser, and no line leaves the machine."""
     folder = shutil.copytree(good["bert"], tmp_path / "plain")
-    change("classifier.json", annotator="corenlp:http://localhost:9+retries=1")(folder)
+    keys("classifier.json", annotator="corenlp:http://localhost:9+retries=1")(folder)
     write_manifest(folder)
     for trust in (False, True):
         engine = load_engine("x", folder, trust=trust)
@@ -831,7 +771,7 @@ def test_relations_are_not_imported_by_a_folders_word(good, tmp_path, monkeypatc
     monkeypatch.setenv("SYNTAXFORMER_RELATIONS", "")
     for trees in (["theirs.own:f"], ["f"]):
         masks = {"trees": trees, "relations": {"f": {"function": "theirs.own:f", "n_relations": 3}}}
-        change("config.json", masks=masks)(folder)
+        keys("config.json", masks=masks)(folder)
         write_manifest(folder)
         code, error = command("translate", folder, tmp_path / "none.txt")
         assert (code, error.count("\n")) == (2, 1)
@@ -853,7 +793,7 @@ def test_relations_are_not_imported_by_a_folders_word(good, tmp_path, monkeypatc
 @pytest.mark.parametrize("name", ["corenlp:http://evil.example:9", "spacy:evilpackage"])
 def test_a_collator_names_no_annotator(name, good, tmp_path, connections):
     folder = shutil.copytree(good["masked"], tmp_path / "model")
-    change("collator.json", annotator=name)(folder)
+    keys("collator.json", annotator=name)(folder)
     write_manifest(folder)
     assert "collator.json: expected no annotator" in _refusal(LOADERS["masked"], folder)
     assert "collator.json: expected no annotator" in _refusal(sf.SyntaxCollator.from_pretrained, folder)
@@ -889,7 +829,7 @@ def test_every_verb_that_loads_models_asks_for_trust(
     name, host = "corenlp:http://localhost:9+retries=1", "http://localhost:9"
     model = tagged(name)
     labelled = shutil.copytree(good["masked"], tmp_path / "labelled")
-    change("classifier.json", annotator=name)(labelled)
+    keys("classifier.json", annotator=name)(labelled)
     write_manifest(labelled)
     arguments = {
         "translate": [model, text],

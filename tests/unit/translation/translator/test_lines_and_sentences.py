@@ -132,7 +132,7 @@ def test_a_prefix_that_nothing_else_allows_is_written_all_the_same(plain):
 
 
 def test_prefixes_that_do_not_fit_are_refused_with_their_line(plain):
-    with pytest.raises(AlignmentError, match=r"prefixes: expected 2, one for each line of the text, got 1\."):
+    with pytest.raises(AlignmentError, match=r"prefixes: expected 2 or more, one .*, got 1\."):
         list(plain.translate(["a", "b"], prefixes=["x"]))
     with pytest.raises(AlignmentError, match=r"prefixes: expected 1, one for each line of the text, got 3\."):
         list(plain.translate(["a"], prefixes=["", "", ""]))

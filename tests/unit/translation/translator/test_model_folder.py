@@ -58,41 +58,29 @@ def test_languages_without_spaces_are_scored_by_their_tokenizers(
     assert scoring.scoring(info.model_copy(update={"tokenized": True}))["tokenize"] == "none"
 
 
-def test_unfinished_training(folder):
-    (folder / "manifest.json").unlink()
-    (folder / "recipe.yaml").write_text("output: x\n")
-    assert _message(folder) == (
-        f"{folder}: expected a finished model, got a run that is not finished. "
-        "Wait for it, or continue it with `syntaxformer train … --resume`."
-    )
-
-
-def test_no_folder_a_file_and_another_folder(tmp_path):
-    assert _message(tmp_path / "none") == f"{tmp_path / 'none'}: expected a folder, found none."
-    (tmp_path / "file").write_text("x")
-    assert _message(tmp_path / "file") == (
-        f"{tmp_path / 'file'}: expected a model folder, got a file. Give the model first."
-    )
-    (tmp_path / "other").mkdir()
-    assert _message(tmp_path / "other") == (
-        f"{tmp_path / 'other' / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?"
-    )
-    (tmp_path / "other" / "config.json").write_text("{}")
-    assert _message(tmp_path / "other").endswith(
-        "got a checkpoint of transformers. `transformers.pipeline` takes it; `syntaxformer train "
-        "finetune_translator` (model.init_from) and `syntaxformer finetune` (--model) train it on."
-    )
-
-
-def test_a_model_of_the_other_kind(folder, tmp_path):
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        (None, ": expected a folder, found none."),
+        ("x", ": expected a model folder, got a file."),
+        ([], "/manifest.json: expected a file, found none."),
+        (["recipe.yaml"], ": expected a finished model, got a run that is not finished."),
+        (
+            ["config.json"],
+            "got a checkpoint of transformers. `transformers.pipeline` takes it; `syntaxformer train",
+        ),
+        (["classifier.json"], ": expected a translator, which `syntaxformer train` writes, got a fine-tuned"),
+    ],
+)
+def test_what_is_no_model(folder, tmp_path, files, problem):
+    path = tmp_path / "given"
+    if isinstance(files, list):
+        path.mkdir()
+    for name in files or ():
+        (path / name if isinstance(files, list) else path).write_text("{}")
+    assert problem in _message(path)
     with pytest.raises(CheckpointError, match="expected a fine-tuned model, which"):
         verify_folder(folder, CLASSIFIER)
-    (tmp_path / "labels").mkdir()
-    (tmp_path / "labels" / "classifier.json").write_text("{}")
-    assert _message(tmp_path / "labels") == (
-        f"{tmp_path / 'labels'}: expected a translator, which `syntaxformer train` writes, got a fine-tuned "
-        "model. Use it with `syntaxformer predict`."
-    )
 
 
 def test_fields_of_another_kind(folder):

@@ -239,7 +239,7 @@ def test_user_factors_that_slip(toned, monkeypatch):
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h", "h"]]}, first_line=2049))
     with pytest.raises(AlignmentError, match="factor tone:"):
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], []]}))
-    with pytest.raises(AlignmentError, match=r"^factor tone: expected 3 lines of values, .*, got 5\.$"):
+    with pytest.raises(AlignmentError, match=r"^factor tone: expected 3, one .*, got 5\.$"):
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h"] * 3, [], []]}))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from syntaxformer.annotate.annotator import Annotator, ParsedSentence, blank_sentence, join_parsed, read_tree
 from syntaxformer.annotate.backends.corenlp import upos_of_penn
-from syntaxformer.base.errors import DataError, TreeError
+from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence, format_tree, parse_tree
 from syntaxformer.trees.constituency import tree_over_words
 
@@ -72,17 +72,6 @@ def test_a_sentence_without_a_tree_among_others_gets_a_flat_one():
     assert (
         join_parsed("a b c", [first, second], EVERYTHING).constituency == "(S (S (DT a) (X b)) (NP (NN c)))"
     )
-
-
-def test_only_what_is_provided_is_there():
-    sentence = join_parsed("a", [parsed(["a"], 0, [-1])], frozenset({"upos"}))
-    assert sentence.upos == ("X",)
-    assert sentence.governors is sentence.constituency is sentence.xpos is None
-
-
-def test_a_cycle_is_refused():
-    with pytest.raises(TreeError, match="cycle"):
-        join_parsed("a b", [parsed(["a", "b"], 0, [1, 0])], EVERYTHING)
 
 
 def test_leaves_become_the_words_even_with_white_space_in_them():

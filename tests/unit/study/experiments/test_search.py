@@ -8,10 +8,8 @@ import statistics
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError
-from syntaxformer.cli.main import app
 from syntaxformer.study.experiments.runner import run_experiment
 from syntaxformer.study.experiments.store import RunStore, best_trial, next_trial, planned_cells
 
@@ -166,15 +164,14 @@ def test_a_level_of_a_search_may_be_renamed_but_not_repeated(search, content, lo
         load(content)
 
 
-def test_the_plan_counts_trials_that_are_still_to_be_proposed(search, store, tmp_path):
+def test_the_plan_counts_trials_that_are_still_to_be_proposed(search, store, dry_run):
     spec = search(sampler="grid", trials=9)
     store.add([cell := next_trial(spec, spec.search, {})])
     store.start(cell.key)
     store.finish(cell.key, 60.0, {"metrics": {"dev_loss": 1.0}, "command": "x"})
     labels = [cell.labels["trial"] for cell in planned_cells(spec, store.runs(), {})]
     assert labels == [f"00{n}" for n in range(5)]
-    arguments = ["experiment", "run", str(tmp_path / "spec.yaml"), "--dry-run", "--store", str(store.folder)]
-    lines = CliRunner().invoke(app, arguments).output.splitlines()
+    lines = dry_run().output.splitlines()
     assert lines[0].split()[:3] == ["done", "60", "s"]
     assert lines[-1] == "5 runs; to do: about 0.1 hours with 1 at a time"
 

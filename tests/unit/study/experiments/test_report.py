@@ -624,3 +624,16 @@ def test_effects_are_tested_over_examples_too(two_by_two, store, report, test):
         agree = min(measured) >= 0 or max(measured) <= 0
         p = f"{max(p_values):.3f}" if agree else "seeds disagree"
         assert _row(text, name)[-2:] == [p, f"{low:+.2f} to {high:+.2f}"]
+
+
+def test_the_step_that_training_chose_is_the_best_also_of_a_fine_tuning(
+    finetune, load, store, make_result, report
+):
+    """Runs of earlier versions stored no steps: there the scores of their epochs tell."""
+    finetune |= {"axes": {"seed": [1, 2]}, "report": {"metrics": ["accuracy"]}}
+    spec = load(finetune)
+    store.add(spec.cells())
+    curve = [{"step": epoch, "value": epoch / 10} for epoch in (1, 2)]
+    for cell, steps in zip(spec.cells(), ({"best_step": 1, "last_step": 2}, {}), strict=True):
+        store.finish(cell.key, 1.0, make_result(0.0, curve=curve, metrics={"accuracy": 0.2}, **steps))
+    assert "The best evaluation of 1 of 2 runs was their last. " in report(spec, store)

@@ -433,9 +433,9 @@ def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
     reads_words = bool(factors or config.syntax_inputs(training=False).needs)
     tests: dict[str, Any] = {"test": spec.test} if spec.test else {}
     for key, test in (tests | {f"tests.{name}": test for name, test in spec.tests.items()}).items():
-        own = [name for name in factors if name in config.data.factor_files and name not in test.factors]
-        if own:
-            names = ", ".join(own)
+        missing = [name for name in factors if name in config.data.factor_files and name not in test.factors]
+        if missing:
+            names = ", ".join(missing)
             yield f"{key}.factors: expected a file for each factor of your own, got none for {names}."
         if not reads_words:
             continue

@@ -231,8 +231,8 @@ def test_hashes(name: str, test: NamedTest, folder: Path) -> dict[str, str]:
     """What a test set read → its hash: files of text and columns, and those of the user's own metrics."""
     files = {side: getattr(test, side) for side in ("src", "ref", "contrast", "table", "columns")}
     hashes = {f"{name} {side}": hash_file(Path(corpus_path(file))) for side, file in files.items() if file}
-    own = {metric.rpartition(":")[0] for metric in test.metrics if OWN_METRIC.fullmatch(metric)}
-    return hashes | {f"{name} {file}": hash_file(folder / file) for file in sorted(own)}
+    programs = {metric.rpartition(":")[0] for metric in test.metrics if OWN_METRIC.fullmatch(metric)}
+    return hashes | {f"{name} {file}": hash_file(folder / file) for file in sorted(programs)}
 
 
 def problems_of(name: str, test: NamedTest, folder: Path) -> Iterator[str]:

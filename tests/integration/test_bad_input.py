@@ -289,12 +289,6 @@ def test_the_language_of_a_side_by_its_name(digits, cli, tmp_path):
         assert f"{ref}: expected en, as of the model, got a file of de by its name" in turned.err
 
 
-def test_evaluation_of_files_that_do_not_fit(digits, cli):
-    src, ref = digits.corpus / "test.en", digits.corpus / "dev.de"
-    done = cli("evaluate", digits.none, "--src", src, "--ref", ref)
-    _refused(done, f"{ref}: expected as many lines as {src}, at least one; got 101 and 103.")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -302,18 +296,18 @@ def test_evaluation_of_files_that_do_not_fit(digits, cli):
         (("translate", "{model}", "{src}", "--factor", "tone"), "--factor: expected NAME=FILE, got tone."),
         (("translate", "{model}", "{src}", "--factor", "tone={src}"), "--factor: expected a factor of the model, got tone."),
         (("evaluate", "{model}", "--src", "{src}", "--ref", "{ref}", "--factor", "tone={src}"), "--factor: expected a factor of the model, got tone."),
+        (("evaluate", "{model}", "--src", "{src}", "--ref", "{dev}"), "{dev}: expected as many lines as {src}, at least one; got 101 and 103."),
         (("translate", "{model}", "{src}", "--factor", "tone=/none"), "--factor: expected a factor of the model, got tone."),
         (("attend", "{model}", " "), "text: expected a sentence, got an empty one."),
-        (("attend", "{model}", "3 1", "--layer", "7"), "layer, head: expected below 2 and 4, got 7 and None."),
         (("attend", "{model}", "3 1", "--head", "4"), "layer, head: expected below 2 and 4, got -1 and 4."),
         (("attend", "{model}", "3 1", "--network", "pair"), "--network: expected none with a translator, got pair. Leave it out."),
         (("attend", "{model}", "3 1", "--spread", "{src}"), "text: expected none with --spread, got 3 1. Leave it out."),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit(digits, cli, arguments, message):
-    texts = {"src": digits.corpus / "test.en", "ref": digits.corpus / "test.de"}
-    given = [one.format(model=digits.none, **texts) for one in arguments]
-    _refused(cli(*given), message)
+    files = {"src": "test.en", "ref": "test.de", "dev": "dev.de"}
+    files = {name: digits.corpus / file for name, file in files.items()} | {"model": digits.none}
+    _refused(cli(*(argument.format(**files) for argument in arguments)), message.format(**files))
 
 
 def test_a_picture_of_an_unknown_kind(digits, cli, tmp_path):

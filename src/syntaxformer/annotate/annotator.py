@@ -451,20 +451,14 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
         )
         check_governors(columns["governors"], words)
     if "constituency" in provides and words:
-        trees = [sentence.tree or flat_tree(sentence.words, sentence.tags.get("xpos")) for sentence in parsed]
-        columns["constituency"] = format_tree(join_trees(trees))
+        trees = [strip_root(sentence.tree or _flat_tree(sentence)) for sentence in parsed]
+        columns["constituency"] = format_tree(trees[0] if len(trees) == 1 else Tree(PHRASE, tuple(trees)))
     return Sentence(line, words, tuple(span for sentence in parsed for span in sentence.spans), **columns)
 
 
-def join_trees(trees: Sequence[Tree]) -> Tree:
-    """Put one or more trees under one S; a single tree stays as it is. Outer ROOT brackets are removed."""
-    stripped = [strip_root(tree) for tree in trees]
-    return stripped[0] if len(stripped) == 1 else Tree(PHRASE, tuple(stripped))
-
-
-def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) -> Tree:
+def _flat_tree(sentence: ParsedSentence) -> Tree:
     """A tree for a sentence that the parser could not parse: all words under one S."""
-    pairs = zip(words, tags or [None] * len(words), strict=True)
+    pairs = zip(sentence.words, sentence.column("xpos"), strict=True)
     return Tree(PHRASE, tuple(Tree(tag or "X", (leaf_of(word),)) for word, tag in pairs))
 
 

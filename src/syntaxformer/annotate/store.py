@@ -341,10 +341,11 @@ def sentence_table(sentences: Sequence[Sentence], first: int = 1) -> pa.Table:
                 f"line {number} of the text: expected at most {MAX_WORDS:,} words, got {len(sentence):,}. "
                 "Split the line."
             )
-    columns: dict[str, Any] = {
-        name: [getattr(sentence, name) for sentence in sentences] for name in ("text", *COLUMNS)
-    }
-    columns["words"] = [None if _are_slices(sentence) else sentence.words for sentence in sentences]
+    names = ("text", "words", *COLUMNS)
+    columns: dict[str, Any] = {name: [getattr(sentence, name) for sentence in sentences] for name in names}
+    for row, sentence in enumerate(sentences):  # words that are their characters in the text are not stored
+        if sentence.words == tuple(sentence.text[start:end] for start, end in sentence.offsets):
+            columns["words"][row] = None
     for side, name in enumerate(("starts", "ends")):
         columns[name] = [[offset[side] for offset in sentence.offsets] for sentence in sentences]
     try:
@@ -353,11 +354,6 @@ def sentence_table(sentences: Sequence[Sentence], first: int = 1) -> pa.Table:
         raise DataError(
             f"text: expected characters that UTF-8 can hold, got {error.object[error.start]!r}."
         ) from error
-
-
-def _are_slices(sentence: Sentence) -> bool:
-    text, pairs = sentence.text, zip(sentence.words, sentence.offsets, strict=True)
-    return all(text[start:end] == word for word, (start, end) in pairs)
 
 
 _LINES_AT_A_TIME = 100_000

@@ -65,7 +65,8 @@ def annotate(
     from syntaxformer.annotate.backends import is_file
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of_file
 
-    options.refuse_lone_address(engine, address)
+    if address is not None and engine != "ray":
+        raise ConfigError("--address: expected --engine ray with it, got the local engine.")
     wrong = {"--engine ray": engine == "ray"}
     wrong = wrong if output is None else {"--format": form is not None}
     expected = "expected -o with it" if output is None else "expected none with -o, which writes Parquet"

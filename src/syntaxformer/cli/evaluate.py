@@ -18,6 +18,14 @@ from syntaxformer.cli.predict import UNCHANGED, predict
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
+_OF_CLASSIFIERS = (
+    *("data", "split", "shuffle", "blank"),
+    *("annotator", "device", "as_json", "output", "trust_annotator"),
+)
+_OF_SCORES = {"scores", "baseline_scores", "as_json"}
+_OF_FINISHED = {"src", "ref", "hyp", "test_set", "pair", "origin", "paired_ar", "as_json", "split"}
+"""Options that a classifier takes, scores of any metric, and finished translations without a model."""
+
 MOST_ORIGINS = 500
 """A file with more different lines names no origins."""
 
@@ -77,26 +85,20 @@ def evaluate(
 
     syntaxformer evaluate runs/bias held_out.csv --baseline runs/plain
     """
+    used = {name: value for name, value in locals().items() if value}
     from syntaxformer.base.files import atomic_text, read_lines
 
-    finished: list[Any] = [hyp, test_set, pair, origin, paired_ar]
     if rows is not None or data is not None:
-        translated = [src, ref, scores, baseline_scores, beam_size, factor, no_repeat_ngram_size, terms, to]
-        if model is None or any([*translated, *finished]):
+        if model is None or not used.keys() <= {"model", "rows", "baseline", *_OF_CLASSIFIERS}:
             problem = "evaluate: expected a classifier and its table or --data only, got more."
             raise ConfigError(f"{problem} For a translator, name the text with --src.")
-        arguments: dict[str, Any] = {"shuffle": shuffle, "blank": blank}
-        arguments |= {"annotator": annotator, "device": device}
-        arguments |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
-        predict(model, rows, data=data, split=split, baseline=baseline or [], **arguments)
+        arguments = {name: used[name] for name in _OF_CLASSIFIERS if name in used}
+        predict(model, rows, baseline=baseline or [], **arguments)
         return
     if scores is not None or baseline_scores is not None:
-        others: list[Any] = [model, src, ref, output, baseline, split, shuffle, blank, device, annotator]
-        others += [trust_annotator, beam_size, no_repeat_ngram_size, factor, terms, to, *finished]
-        _compare_files(scores, baseline_scores, as_json, others)
+        _compare_files(scores, baseline_scores, as_json, used.keys() - _OF_SCORES)
         return
-    others = [output, baseline, shuffle, blank, device, annotator, trust_annotator, beam_size, factor, terms]
-    if model is None and any([*others, no_repeat_ngram_size, to]):
+    if model is None and not used.keys() <= _OF_FINISHED:
         raise ConfigError("evaluate: expected MODEL with its options, got finished translations alone.")
     n_systems = (model is not None) * (1 + len(baseline or ()) + bool(shuffle or blank)) + len(hyp or ())
     if paired_ar and n_systems < 2:
@@ -247,17 +249,17 @@ def _origins(origin: str | None, fields: dict[str, Path]) -> list[str] | None:
     return origins
 
 
-def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, others: list[Any]) -> None:
+def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, others: set[str]) -> None:
     """Compare two files of any metric's scores of lines."""
     import numpy as np
 
     from syntaxformer.base.statistics import difference_in_words
     from syntaxformer.translation.scoring import paired_bootstrap
 
-    if path is None or baseline is None or any(others):
+    if path is None or baseline is None or others:
         raise ConfigError(
             "--scores: expected --baseline-scores with it and no option but --json, got "
-            f"{'other options' if any(others) else 'one of the two alone'}."
+            f"{'other options' if others else 'one of the two alone'}."
         )
     values = [_numbers(file) for file in (baseline, path)]
     options.check_parallel(path, values[1], {baseline: values[0]})

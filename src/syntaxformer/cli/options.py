@@ -196,12 +196,6 @@ def echo_table(rows: Sequence[Sequence[str]]) -> None:
         echo("  ".join([f"{first:{widths[0]}}", *numbers]))
 
 
-def refuse_lone_address(engine: str, address: str | None) -> None:
-    """Check that an address is given only with the Ray engine."""
-    if address is not None and engine != "ray":
-        raise ConfigError("--address: expected --engine ray with it, got the local engine.")
-
-
 def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None], option: str = "-o") -> None:
     """Check that an output, None for standard output, is not one of the inputs, by its name or by a link."""
     if output is None or (output.exists() and not output.is_file()):

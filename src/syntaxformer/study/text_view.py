@@ -142,7 +142,7 @@ def classifier_text(
     padded = [*sentences, Sentence("", (), ())][:2]
     vocabularies = collator.config.vocabularies
     needs = {need for name in vocabularies for need in FACTORS[name].needs}
-    tagged = [replace(one, upos=one.upos or ("X",) * len(one)) for one in padded]
+    tagged = [replace(sentence, upos=sentence.upos or ("X",) * len(sentence)) for sentence in padded]
     words = WordColumns.from_sentences(tagged, only=needs)
     owners = batch_word_of_piece(offsets, piece_splits, words.offsets, words.row_splits)
     numbered, _ = pair_words_of_pieces(owners, piece_splits, words.row_splits)

@@ -5,27 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from syntaxformer.annotate.annotator import Annotator, ParsedSentence, blank_sentence, join_parsed, read_tree
+from syntaxformer.annotate.annotator import ParsedSentence, SpacedWords, join_parsed, read_tree
 from syntaxformer.annotate.backends.corenlp import upos_of_penn
-from syntaxformer.base.errors import DataError, TreeError
+from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence, format_tree, parse_tree
 from syntaxformer.trees.constituency import tree_over_words
-
-
-class Blank(Annotator):
-    """Finds no words."""
-
-    name = "blank"
-
-    def stream(self, lines, *, n_processes=1):
-        return (blank_sentence(line, frozenset()) for line in lines)
 
 
 def test_a_string_is_no_list_of_lines():
     message = r"^lines: expected a list of strings, got the string 'the cat'\. Put it into a list\.$"
     with pytest.raises(TypeError, match=message):
-        Blank().annotate("the cat")
-    assert [sentence.text for sentence in Blank().annotate(["the cat", ""])] == ["the cat", ""]
+        SpacedWords().annotate("the cat")
+    assert [sentence.text for sentence in SpacedWords().annotate(["the cat", ""])] == ["the cat", ""]
 
 
 def test_columns_of_a_parser_may_be_arrays():
@@ -72,17 +63,6 @@ def test_a_sentence_without_a_tree_among_others_gets_a_flat_one():
     assert (
         join_parsed("a b c", [first, second], EVERYTHING).constituency == "(S (S (DT a) (X b)) (NP (NN c)))"
     )
-
-
-def test_only_what_is_provided_is_there():
-    sentence = join_parsed("a", [parsed(["a"], 0, [-1])], frozenset({"upos"}))
-    assert sentence.upos == ("X",)
-    assert sentence.governors is sentence.constituency is sentence.xpos is None
-
-
-def test_a_cycle_is_refused():
-    with pytest.raises(TreeError, match="cycle"):
-        join_parsed("a b", [parsed(["a", "b"], 0, [1, 0])], EVERYTHING)
 
 
 def test_leaves_become_the_words_even_with_white_space_in_them():

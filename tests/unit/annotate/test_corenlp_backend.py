@@ -141,7 +141,8 @@ def test_words_that_share_their_characters(server):
 def test_what_the_server_lacks_is_not_provided(server):
     annotator = load(server, "+annotators=tokenize,ssplit,pos")
     assert annotator.provides == {"upos", "xpos"}
-    assert annotator.annotate(["a b"])[0].governors is None
+    (sentence,) = annotator.annotate(["a b"])
+    assert sentence.governors is sentence.lemmas is sentence.constituency is None
 
 
 def test_tags_of_other_languages(server):

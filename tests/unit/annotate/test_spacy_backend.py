@@ -1,4 +1,7 @@
 import json
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import spacy
@@ -9,53 +12,19 @@ from syntaxformer.annotate.annotator import MAX_RUN, join_parsed, segments_of
 from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
 from syntaxformer.base.errors import BackendMissingError, DataError
 
-ODD_LINES = {
-    "empty": "",
-    "white space only": " \t\u00a0\u2028 ",
-    "a plain sentence": "John slipped in front of anyone.",
-    "several sentences": "John slipped. Mary laughed! Who was there?",
-    "5,000 words": "word " * 5000,
-    "emoji with joiners": "the 👩‍👩‍👧‍👦 family 🏳️‍🌈!",
-    "zero width": "a\u200bb \u200b \u200d c\ufeff",
-    "tabs": "\ta\t\tb\t",
-    "NUL": "a\0b \0",
-    "carriage return": "a\rb \r",
-    "line separators": "a\u2028b\x85c \x85",
-    "no white space": "((" * 3_000,
-    "one very long word": "x" * 200_000,
-    "lone surrogate": "a \ud800 b",
-    "right to left": "שלום עולם \u202eabc",
-    "double spaces": "  John   slipped  . ",
-}
 
-
-@pytest.mark.parametrize("line", ODD_LINES.values(), ids=ODD_LINES.keys())
-def test_one_line_in_one_sentence_out(annotator, line):
+@pytest.mark.parametrize(
+    "line", ["word " * 5000, "((" * 3_000, "x" * 200_000], ids=["words", "marks", "word"]
+)
+def test_a_long_line_is_one_sentence(annotator, line):
     (sentence,) = annotator.annotate([line])
-    assert sentence.text == line
     assert sentence.words == tuple(line[start:end] for start, end in sentence.offsets)
-    assert not any(word.isspace() or not word for word in sentence.words)
     assert "".join(sentence.words) == "".join(line.split())
-    assert len(sentence.upos) == len(sentence.governors) == len(sentence.deprels) == len(sentence)
+    assert len(sentence.upos) == len(sentence.governors) == len(sentence)
     assert all(sentence.upos)
-    assert bool(sentence.roots) == bool(sentence.words)
-
-
-def test_version_changes_with_the_content_of_the_folder(annotator, pipeline_folder, tmp_path):
-    import shutil
-
-    assert annotator.version.startswith("en_tiny-1.2.3+")
-    copy = tmp_path / "copy"
-    shutil.copytree(pipeline_folder, copy)
-    assert load_annotator(f"spacy:{copy}").version == annotator.version
-    (copy / "note.txt").write_text("retrained")
-    assert load_annotator(f"spacy:{copy}").version != annotator.version
 
 
 def test_version_changes_with_the_content_of_a_package(pipeline_folder, tmp_path, monkeypatch):
-    import shutil
-    import sys
-
     package = tmp_path / "en_packed"
     shutil.copytree(pipeline_folder, package / "en_packed-1.2.3")
     shutil.copy(pipeline_folder / "meta.json", package)
@@ -68,29 +37,28 @@ def test_version_changes_with_the_content_of_a_package(pipeline_folder, tmp_path
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(spacy.util, "is_package", lambda name: name == "en_packed")
     before = load_annotator("spacy:en_packed").version
+    assert before.startswith("en_tiny-1.2.3+")
     assert load_annotator("spacy:en_packed").version == before
     (package / "en_packed-1.2.3" / "note.txt").write_text("retrained")
     after = load_annotator("spacy:en_packed").version
     sys.modules.pop("en_packed")
     assert before != after
-    assert before.partition("+")[0] == after.partition("+")[0]
+    assert after.startswith("en_tiny-1.2.3+")
 
 
 def test_governors_skip_white_space_tokens():
     nlp = spacy.blank("en")
-    # "a" is governed by the space, the space by "b"; "c" is governed by a space that is a root.
-    words = ["a", " ", "b", "\n", "c"]
-    doc = Doc(
-        nlp.vocab,
-        words=words,
-        spaces=[False] * 5,
-        heads=[1, 2, 2, 3, 3],
-        deps=["x", "y", "ROOT", "ROOT", "z"],
+    # "a" is governed by a space, which another governs, and that "b"; "c" is governed by a space that is a root.
+    words, heads, deps = (
+        ["a", " ", "\t", "b", "\n", "c"],
+        [1, 2, 3, 3, 4, 4],
+        ["x", "y", "y", "ROOT", "ROOT", "z"],
     )
+    doc = Doc(nlp.vocab, words=words, spaces=[False] * 6, heads=heads, deps=deps)
     reader = DocReader(nlp.vocab.strings, frozenset({"governors", "deprels"}))
     sentence = join_parsed(doc.text, [reader.read(doc, doc.text)], frozenset({"governors", "deprels"}))
     assert sentence.words == ("a", "b", "c")
-    assert sentence.offsets == ((0, 1), (2, 3), (4, 5))
+    assert sentence.offsets == ((0, 1), (3, 4), (5, 6))
     assert sentence.governors == (1, -1, -1)
     assert sentence.deprels == ("x", "root", "root")
 
@@ -148,8 +116,6 @@ def test_two_processes_give_what_one_gives(annotator):
 
 
 def test_threads_may_share_an_annotator(annotator):
-    from concurrent.futures import ThreadPoolExecutor
-
     lines = ["John slipped in front.", "of anyone"] * 20
     expected = annotator.annotate(lines)
     with ThreadPoolExecutor(4) as pool:

@@ -1,8 +1,12 @@
+"""Annotated text on disk: files, the cache, and lines that were annotated before."""
+
 import errno
 import hashlib
+import logging
 import multiprocessing
 import os
 import pickle
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from syntaxformer.annotate import (
+    AnnotatedBefore,
     annotate_cached,
+    annotate_to_file,
     read_annotations,
     store,
     write_annotations,
 )
-from syntaxformer.annotate.annotator import blank_sentence, hash_lines
-from syntaxformer.base.errors import DataError
+from syntaxformer.annotate.annotator import SpacedWords, blank_sentence, hash_lines
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.trees import Sentence
 from table_annotator import TableAnnotator
 
@@ -30,20 +36,15 @@ SENTENCES = [CAT, EMPTY, SAT, CAT]
 ABOUT = {"annotator": "en", "version": "1", "content_hash": "x"}
 
 
-class CountingAnnotator:
-    """Every character but spaces is a word; counts the lines that it sees."""
+class CountingAnnotator(SpacedWords):
+    """Counts the lines that it sees."""
 
-    name, version, provides = "count", "1", frozenset({"upos"})
-
-    def __init__(self):
-        self.n_lines = 0
+    n_lines = 0
 
     def stream(self, lines, *, n_processes=1):
-        for line in lines:
+        for sentence in super().stream(lines):
             self.n_lines += 1
-            places = tuple((i, i + 1) for i, character in enumerate(line) if character != " ")
-            words = tuple(line[start:end] for start, end in places)
-            yield Sentence(line, words, places, upos=tuple("X" for _ in words))
+            yield sentence
 
 
 @pytest.fixture
@@ -103,9 +104,7 @@ def test_columns_over_many_batches(path, monkeypatch):
     for start, stop in ((0, 23), (1, 2), (3, 8), (7, 7), (22, 23)):
         columns, rows = annotated.columns(start, stop), sentences[start:stop]
         assert columns.row_offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
-        assert columns.values["governors"].tolist() == [
-            governor for row in rows for governor in row.governors
-        ]
+        assert columns.values["governors"].tolist() == [value for row in rows for value in row.governors]
         tags = [columns.tags["deprels"][code] for code in columns.values["deprels"]]
         assert tags == [deprel for row in rows for deprel in row.deprels]
     rows = np.random.default_rng(7).permutation(23)
@@ -146,21 +145,23 @@ def test_a_full_disk_leaves_nothing(path, monkeypatch):
     assert list(path.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "empty", "foreign"])
+DAMAGES = {
+    "missing": lambda path, content: path.unlink(),
+    "truncated": lambda path, content: path.write_bytes(content[: len(content) // 2]),
+    "flipped": lambda path, content: path.write_bytes(_flipped(content, 200)),
+    "empty": lambda path, content: path.write_bytes(b""),
+    "foreign": lambda path, content: pq.write_table(pa.table({"text": ["a"]}), path),
+}
+
+
+def _flipped(content, position):
+    return content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :]
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_files_are_named(path, damage):
     write_annotations(path, SENTENCES * 100, **ABOUT)
-    content = bytearray(path.read_bytes())
-    if damage == "missing":
-        path.unlink()
-    elif damage == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    elif damage == "flipped":
-        content[200] ^= 0xFF
-        path.write_bytes(content)
-    elif damage == "empty":
-        path.write_bytes(b"")
-    else:
-        pq.write_table(pa.table({"text": ["a"]}), path)
+    damage(path, path.read_bytes())
     with pytest.raises(DataError, match=r"a\.parquet: .*`syntaxformer annotate`"):
         list(read_annotations(path))
 
@@ -195,9 +196,7 @@ def test_nothing_is_tagged_twice_unless_it_is_damaged(tmp_path, caplog):
     annotated = annotate_cached(lines, annotator, tmp_path)
     assert annotator.n_lines == 9
     assert not left.exists()
-    content = bytearray(annotated.path.read_bytes())
-    content[10] ^= 0xFF
-    annotated.path.write_bytes(content)
+    annotated.path.write_bytes(_flipped(annotated.path.read_bytes(), 10))
     assert list(annotate_cached(lines, annotator, tmp_path)) == list(first)
     assert annotator.n_lines == 12
     assert "annotating again" in caplog.text
@@ -219,12 +218,11 @@ def test_an_annotation_that_lacks_columns_is_made_again(tmp_path):
 
 def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "here"))
+    assert store.cache_folder() == tmp_path / "here"
     assert annotate_cached(["a"], CountingAnnotator()).path.parent == tmp_path / "here" / "annotations"
     monkeypatch.delenv("SYNTAXFORMER_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert (
-        annotate_cached(["a"], CountingAnnotator()).path.parent == tmp_path / "syntaxformer" / "annotations"
-    )
+    assert store.cache_folder() == tmp_path / "syntaxformer"
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path):
@@ -259,3 +257,53 @@ def test_a_break_within_a_line_is_no_end_of_a_line(tmp_path):
     """Cells of a table may have breaks: their annotation was once that of two other lines."""
     assert hash_lines(["a\nb"]) != hash_lines(["a", "b"])
     assert hash_lines(["a", "b"]) == hashlib.sha256(b"a\nb\n").hexdigest(), "as that of a file"
+
+
+LINES = ["John slipped .", "", "It rains .", "John slipped .", "A new line .", "It rains ."]
+
+
+@pytest.fixture
+def file(annotator, tmp_path):
+    path = tmp_path / "before.parquet"
+    annotate_to_file(path, ["It rains .", "unused", "", "John slipped ."], annotator)
+    return path
+
+
+@pytest.fixture
+def listening(annotator):
+    """The annotator, which remembers the lines that reach it."""
+    listening, seen = copy(annotator), []
+    listening.stream = lambda lines, **how: annotator.stream(
+        [seen.append(line) or line for line in lines], **how
+    )
+    listening.seen = seen
+    return listening
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 100])
+def test_only_lines_that_are_in_no_file_are_annotated(
+    file, annotator, listening, monkeypatch, caplog, at_a_time
+):
+    monkeypatch.setattr(store, "_LINES_AT_A_TIME", at_a_time)
+    before = AnnotatedBefore(listening, [file])
+    with caplog.at_level(logging.INFO):
+        assert list(before.stream(iter(LINES))) == list(annotator.stream(LINES))
+    assert listening.seen == ["A new line ."]
+    assert "annotation: 5 of 6 lines were annotated before" in caplog.text
+    assert (before.name, before.version) == (annotator.name, annotator.version)
+    assert before.annotate_words([["It", "rains"]]) == annotator.annotate_words([["It", "rains"]])
+
+
+def test_two_texts_of_one_hash_are_told_apart(file, annotator, monkeypatch):
+    monkeypatch.setattr(store, "_hashes", lambda lines: np.full(len([*lines]), 7, np.uint64))
+    assert list(AnnotatedBefore(annotator, [file]).stream(LINES)) == list(annotator.stream(LINES))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [({"version": "2"}, r"before\.parquet by "), ({"provides": frozenset({"constituency"})}, "constituency")],
+)
+def test_a_file_of_another_annotator_is_refused(file, listening, change, match):
+    vars(listening).update(change)
+    with pytest.raises(ConfigError, match=rf"annotation\.annotated: .*{match}"):
+        AnnotatedBefore(listening, [file])

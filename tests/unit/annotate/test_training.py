@@ -1,11 +1,11 @@
 """How treebank sentences become training documents: words, merged tokens, altered copies; how annotators are scored."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import spacy
 
-from syntaxformer.annotate import Annotator
 from syntaxformer.annotate.training import _agreement, _altered, _blank, _row, read_treebank, score_annotator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.trees import Sentence
@@ -76,46 +76,27 @@ def test_rare_words_are_disguised_and_their_lemmas_are_not_learned():
     assert copy["lemmas"] == (*words[:3], "_")
 
 
-class Fixed(Annotator):
-    """Gives the same sentence for each."""
-
-    name, version, provides = "fixed", "1", frozenset(("upos", "governors", "deprels", "feats"))
-
-    def stream(self, lines, *, n_processes=1):
-        for line in lines:
-            columns = {
-                "upos": ("NOUN",) * 4,
-                "governors": (1, -1, 1, 2),
-                "deprels": ("nsubj:pass", "root", "obj", "punct"),
-            }
-            yield Sentence.from_words(line.split(), **columns, feats=("A=1|B=2", "_", "_", "C=3"))  # fmt: skip
+def _scores(gold, **columns):
+    """Of an annotator that gives these columns for the words of a gold sentence."""
+    annotated = [Sentence.from_words(gold.words, **columns)]
+    return score_annotator(SimpleNamespace(annotate_words=lambda _: annotated), [gold])
 
 
 def test_scores_by_hand():
     gold = Sentence.from_words(
-        ("a", "b", "c", "."),
-        upos=("NOUN", "VERB", "NOUN", "PUNCT"),
-        governors=(1, -1, 1, 1),
-        deprels=("nsubj", "root", "obl", "punct"),
-        lemmas=("a", "b", "c", "."),
-        feats=("B=2|A=1", "_", "D=4", "_"),
-    )
+        ("a", "b", "c", "."), upos=("NOUN", "VERB", "NOUN", "PUNCT"), governors=(1, -1, 1, 1),
+        deprels=("nsubj", "root", "obl", "punct"), lemmas=("a", "b", "c", "."), feats=("B=2|A=1", "_", "D=4", "_"),
+    )  # fmt: skip
+    tree = {"governors": (1, -1, 1, 2), "deprels": ("nsubj:pass", "root", "obj", "punct")}
+    scores = _scores(gold, upos=("NOUN",) * 4, **tree, feats=("A=1|B=2", "_", "_", "C=3"))
     # Of four words, two tags, three governors, two of them with their relation, and two features are right.
-    assert score_annotator(Fixed(), [gold]) == {"UPOS": 50, "UAS": 75, "LAS": 50, "feats": 50}
+    assert scores == {"UPOS": 50, "UAS": 75, "LAS": 50, "feats": 50}
 
 
 def test_any_lemma_is_right_where_the_treebank_has_none():
     """As in the script of the CoNLL 2018 shared task."""
-
-    class Lemmas(Annotator):
-        name, version, provides = "lemmas", "1", frozenset({"lemmas"})
-
-        def stream(self, lines, *, n_processes=1):
-            for line in lines:
-                yield Sentence.from_words(line.split(), lemmas=("a", "x", "y"))
-
     gold = Sentence.from_words(("a", "b", "c"), lemmas=("a", "_", "c"))
-    assert score_annotator(Lemmas(), [gold]) == {"lemma": 66.67}
+    assert _scores(gold, lemmas=("a", "x", "y")) == {"lemma": 66.67}
 
 
 def test_a_language_without_a_tokenizer_of_its_own_is_said(caplog):

@@ -42,37 +42,33 @@ def attend(monkeypatch, tmp_path):
     return call
 
 
-def test_a_second_model_that_is_smaller(attend):
-    assert str(attend("flat", "--layer", "2").exception) == (
-        "layer, head: expected below 2 and 5 of flat, got 2 and None."
-    )
-    assert str(attend("narrow", "--head", "2").exception) == (
-        "layer, head: expected below 3 and 2 of narrow, got -1 and 2."
-    )
-    assert str(attend("narrow", "--layer", "3").exception).endswith("and 2 of narrow, got 3 and None.")
-    done = attend("flat", "--layer", "1", "--head", "4")
-    assert (done.exit_code, done.exception) == (0, None)
+@pytest.mark.parametrize(
+    ("beside", "more", "message"),
+    [
+        ("flat", "--layer 2", "layer, head: expected below 2 and 5 of flat, got 2 and None."),
+        ("narrow", "--head 2", "layer, head: expected below 3 and 2 of narrow, got -1 and 2."),
+        ("narrow", "--layer 3", "layer, head: expected below 3 and 2 of narrow, got 3 and None."),
+        ("flat", "--annotator de", "--annotator: expected none with a sentence, got de. Give what the model reads as --model-annotator."),
+        ("flat", "--json", "--json: expected none with a sentence, got True. Leave it out."),
+        ("flat", "--factor ner=ner", "--factor: expected a factor of the model, got ner."),
+        ("turned", "", "--beside: expected models of the same direction, got de → en and en → de."),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_model_or_the_sentence(attend, tmp_path, monkeypatch, beside, more, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ner").write_text("O O\n")
+    assert str(attend(beside, *more.split()).exception) == message
 
 
-def test_options_without_effect_are_refused(attend):
-    assert str(attend("flat", "--annotator", "de", "--json").exception).split("; ") == [
-        "--annotator: expected none with a sentence, got de. Give what the model reads as --model-annotator.",
-        "--json: expected none with a sentence, got True. Leave it out.",
-    ]
+def test_options_without_effect_are_refused_together(attend):
+    assert len(attend("flat", "--annotator", "de", "--json").exception.problems) == 2
     done = CliRunner().invoke(app, ["attend", "large", "--spread", "a.txt", "-o", "a.png"])
     assert str(done.exception) == "-o: expected none with --spread, got a.png. Leave it out."
 
 
-def test_a_factor_that_no_model_reads(attend, tmp_path):
-    (tmp_path / "ner").write_text("O O\n")
-    found = attend("flat", "--factor", f"ner={tmp_path / 'ner'}")
-    assert str(found.exception) == "--factor: expected a factor of the model, got ner."
-
-
-def test_a_model_of_the_opposite_direction_is_not_drawn_beside(attend):
-    assert str(attend("turned").exception) == (
-        "--beside: expected models of the same direction, got de → en and en → de."
-    )
+def test_a_layer_and_a_head_that_both_models_have(attend):
+    done = attend("flat", "--layer", "1", "--head", "4")
+    assert (done.exit_code, done.exception) == (0, None)
 
 
 def test_another_annotator_for_both_models(attend):

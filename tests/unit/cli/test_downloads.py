@@ -82,7 +82,6 @@ def test_shards_of_weights_count_and_adapters_do_not(hub, said):
 
 
 def test_fine_tuning_says_it_before_it_loads(hub, said):
-    from syntaxformer.base.errors import ConfigError
     from syntaxformer.encoders.pretrained import load_tokenizer
 
     with pytest.raises(ConfigError, match="expected a checkpoint with a tokenizer at some/encoder"):
@@ -91,7 +90,6 @@ def test_fine_tuning_says_it_before_it_loads(hub, said):
 
 
 def test_recipes_say_it_of_their_tokenizer_and_of_the_encoder_of_their_tables(hub, said):
-    from syntaxformer.base.errors import ConfigError
     from syntaxformer.translation.subwords import encoder_tokenizer, given_tokenizer
 
     with pytest.raises(ConfigError, match=r"subwords\.tokenizer: expected a tokenizer folder"):
@@ -106,7 +104,6 @@ def test_recipes_say_it_of_their_tokenizer_and_of_the_encoder_of_their_tables(hu
 
 @pytest.mark.parametrize("product", ["translation", "encoders"])
 def test_data_sets_are_at_most_as_large_as_all_of_their_files(hub, said, product):
-    from syntaxformer.base.errors import ConfigError
     from syntaxformer.encoders.task_data import open_dataset
     from syntaxformer.translation.corpora import CorpusConfig, _load
 

@@ -1,4 +1,4 @@
-"""`evaluate --hyp`: finished translations are scored and compared as sacreBLEU's own command does it."""
+"""`evaluate` of finished translations, as sacreBLEU's own command does it, and of any metric's scores of lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 
+import numpy as np
 import pytest
 from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -16,7 +17,7 @@ from syntaxformer.cli.compare import _score_blocks
 from syntaxformer.cli.evaluate import score_rows
 from syntaxformer.cli.main import app
 from syntaxformer.translation.model_folder import FolderInfo
-from syntaxformer.translation.scoring import score_table
+from syntaxformer.translation.scoring import paired_bootstrap, score_table
 
 SENTENCES = ["Ein Mann steht auf einer Leiter.", "Zwei Hunde spielen im Schnee.", "Die Katze schläft.", "Ja!"]
 REFERENCE = [f"{sentence} Und {number}." for number in range(7) for sentence in SENTENCES]
@@ -130,6 +131,14 @@ def test_a_test_set_of_sacrebleus_cache(wmt19, files):
         ("--hyp short --ref r1.de", "short: expected as many lines as r1.de, at least one; got 1 and 28."),
         ("--hyp a.de --ref r1.de --origin short", "short: expected as many lines as r1.de"),
         ("--scores a.de --baseline-scores b.de --hyp a.de", "--scores: expected --baseline-scores with it"),
+        ("--scores a.txt", "--scores: expected --baseline-scores with it and no option but --json, got one of the two"),
+        ("--baseline-scores b.txt", "--scores: expected --baseline-scores with it and no option but --json, got one of"),
+        ("--scores a.txt --baseline-scores b.txt --src a.txt", "--scores: expected --baseline-scores with it and no"),
+        ("m --scores a.txt --baseline-scores b.txt", "--scores: expected --baseline-scores with it and no option"),
+        ("--scores a.txt --baseline-scores b.txt --device cpu", "--scores: expected --baseline-scores with it and no"),
+        ("m --src a.de --ref r1.de --split test", "evaluate: expected MODEL, --src and --ref, or --hyp and --ref, or --scores, got --split without --data"),
+        ("m --src a.de", "evaluate: expected MODEL, --src and --ref, or --hyp and --ref, or --scores, got fewer."),
+        ("", "evaluate: expected MODEL, --src and --ref, or --hyp and --ref, or --scores, got fewer."),
         ("m table.csv --hyp a.de", "evaluate: expected a classifier and its table or --data only, got more."),
     ],
 )  # fmt: skip
@@ -151,3 +160,49 @@ def test_compare_begins_with_the_same_table(files):
     ]
     (refusal,) = _score_blocks(("a", "b"), [*systems.values()], REFERENCE, infos, "de")
     assert refusal.text.startswith("No scores of whole texts: SYSTEMS: expected models whose output")
+
+
+@pytest.fixture
+def scores(tmp_path):
+    rng = np.random.default_rng(3)
+    base = rng.normal(-0.2, 0.3, 83)
+    for name, values in (("b.txt", base), ("a.txt", base + rng.normal(0.1, 0.3, 83))):
+        (tmp_path / name).write_text("".join(f"{one}\n" for one in values.tolist()))
+    return tmp_path / "a.txt", tmp_path / "b.txt"
+
+
+def test_files_of_scores_are_tested_like_bleu(scores):
+    system, base = (np.loadtxt(file) for file in scores)
+    expected = paired_bootstrap(base[:, None], system[:, None], lambda sums: sums[0] / 83)
+    done = _evaluate("--scores", scores[0], "--baseline-scores", scores[1])
+    assert done.stdout.splitlines() == [
+        f"{system.mean():.4f}  {scores[0]}",
+        f"{base.mean():.4f}  {scores[1]}",
+        f"{expected.difference:+.4f} against {scores[1]}, 95 % {expected.low:+.4f} to {expected.high:+.4f}, "
+        f"p = {expected.p_value:.3f} (one-sided paired bootstrap)",
+    ]
+    assert expected.low > 0 > base.mean()
+    report = json.loads(_evaluate("--scores", scores[0], "--baseline-scores", scores[1], "--json").stdout)
+    assert report["mean"] == pytest.approx(system.mean())
+    assert report["p_value"] == expected.p_value
+    same = _evaluate("--scores", scores[0], "--baseline-scores", scores[0])
+    assert same.stdout.splitlines()[-1].startswith(
+        f"+0.0000 against {scores[0]}, 95 % +0.0000 to +0.0000, p = 1"
+    )
+
+
+@pytest.mark.parametrize("line", ["", "good", "nan", "inf", "Segment 3 score: 0.8"])
+def test_a_line_that_is_no_number(scores, line):
+    scores[1].write_text(f"0.5\n{line}\n")
+    done = _evaluate("--scores", scores[0], "--baseline-scores", scores[1])
+    assert str(done.exception) == (
+        f"{scores[1]}:2: score: expected a number, got {line!r}. Write one a line."
+    )
+
+
+def test_numbers_of_lines_differ(scores):
+    scores[1].write_text("0.5\n")
+    done = _evaluate("--scores", scores[0], "--baseline-scores", scores[1])
+    assert str(done.exception) == (
+        f"{scores[1]}: expected as many lines as {scores[0]}, at least one; got 1 and 83."
+    )

@@ -6,7 +6,6 @@ import json
 import logging
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from syntaxformer.base.errors import AlignmentError, ConfigError
@@ -14,23 +13,6 @@ from syntaxformer.base.progress import track
 from syntaxformer.cli import options
 from syntaxformer.cli.main import app, common
 from syntaxformer.translation.recipe import load_recipe
-
-
-def _verbs(command, *path):
-    for name, verb in command.commands.items():
-        yield from _verbs(verb, *path, name) if hasattr(verb, "commands") else [((*path, name), verb)]
-
-
-VERBS = dict(_verbs(get_command(app)))
-
-
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_help_shows_whole_names_of_options_at_80_columns(verb, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = CliRunner().invoke(app, [*verb, "--help"]).stdout
-    names = {name for option in VERBS[verb].params for name in (*option.opts, *option.secondary_opts)}
-    assert not [name for name in names if name.startswith("--") and name not in shown]
-    assert max(map(len, shown.splitlines())) <= 80
 
 
 def _annotate(*arguments):

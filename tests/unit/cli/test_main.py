@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import time
+from typing import get_type_hints
 
 import pytest
+from typer.main import get_command
 
 from syntaxformer import __version__
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, DataError
@@ -16,7 +18,14 @@ from syntaxformer.base.files import MAX_LINE_BYTES
 from syntaxformer.cli import main as cli_main
 from syntaxformer.cli import options
 
-VERBS = tuple(verb.__name__ for verb in cli_main.VERBS)
+
+def _commands(command, *path):
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _commands(below, *path, name)
+
+
+COMMANDS = dict(_commands(get_command(cli_main.app)))
 
 
 @pytest.fixture
@@ -33,14 +42,18 @@ def run(monkeypatch, capsys):
     return call
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_for_itself_and_each_option(run, verb):
-    code, out, err = run(verb, "--help")
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_help_for_itself_and_each_option(run, monkeypatch, path):
+    monkeypatch.setenv("COLUMNS", "80")
+    command, (code, out, err) = COMMANDS[path], run(*path, "-h")
     assert (code, err) == (0, "")
-    assert f"Usage: syntaxformer {verb}" in out
-    (function,) = [one for one in cli_main.VERBS if one.__name__ == verb]
-    assert function.__doc__.splitlines()[0][:60] in out
-    assert out.count(f"syntaxformer {verb} ") >= 2 or verb == "doctor", "an example beside the usage"
+    assert f"Usage: syntaxformer {' '.join(path)}".rstrip() in out
+    assert max(map(len, out.splitlines())) <= 80
+    names = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    assert not [name for name in names if name.startswith("--") and name not in out], "whole names"
+    assert command.help.splitlines()[0][:60] in out
+    assert out.count(f"syntaxformer {' '.join(path)} ") >= 2 or command.hidden or path in ((), ("doctor",))
+    assert isinstance(command, options.Command | options.Group), "which refuse options that are repeated"
 
 
 @pytest.mark.parametrize(
@@ -75,28 +88,14 @@ def test_a_setting_has_one_value(run, verb):
     assert run(*verb, "seed=3", *again, "seed=5") == (2, "", told)
 
 
-def test_every_command_refuses_repeated_options():
-    from typer.main import get_command
-
-    commands = [get_command(cli_main.app)]
-    for one in commands:
-        commands += getattr(one, "commands", {}).values()
-        assert isinstance(one, cli_main.options.Command | cli_main.options.Group)
-    assert len(commands) > len(VERBS) + 6
-
-
 @pytest.mark.parametrize("verb", cli_main.VERBS, ids=lambda verb: verb.__name__)
 def test_every_argument_is_described(verb):
-    from typing import get_type_hints
-
     hints = get_type_hints(verb, include_extras=True)
-    missing = [
-        name
-        for name, hint in hints.items()
-        if name != "return"
-        and not any(getattr(extra, "help", None) for extra in getattr(hint, "__metadata__", ()))
-    ]
-    assert missing == []
+    metadata = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items() if name != "return"}
+    described = {
+        name for name, extras in metadata.items() for extra in extras if getattr(extra, "help", None)
+    }
+    assert described == metadata.keys()
 
 
 def test_help_is_quick_and_imports_no_torch():
@@ -278,9 +277,3 @@ def test_a_reader_that_has_gone():
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize("verb", [[], ["train"], ["experiment"], ["experiment", "run"]])
-def test_h_is_short_for_help(run, verb):
-    assert run(*verb, "-h") == run(*verb, "--help")
-    assert "-h" in run(*verb, "-h")[1]

@@ -198,12 +198,6 @@ def test_only_first_pieces_have_and_are_governors_within_their_segment():
         assert governors[3] == governors[4] in (3, 4)
 
 
-def test_tags_of_a_classifier(batch):
-    ablated = ablate_batch(batch, None, BATCH_WORDS, Ablation(blank=("pos",)), ("pos",))
-    assert ablated["factor_ids"].tolist() == [[[0]] * 6]
-    assert ablated["input_ids"] is batch["input_ids"]
-
-
 @pytest.fixture
 def letters():
     """A tokenizer whose pieces are letters."""

@@ -183,16 +183,6 @@ def test_what_two_systems_are_called(paths, names):
     assert _names(*map(Path, paths)) == names
 
 
-@pytest.mark.parametrize(
-    ("language", "line"),
-    [("de", "Es kostet 3,5 Mio. Euro, z.B. um 10:30 Uhr."), ("en", "They don't know that it's here.")],
-)
-def test_a_perfect_output_has_every_word_right(language, line):
-    tagger = load_annotator(language)
-    (case,) = cases_of_lines(["a"], [line], (["…"], [line]), load_annotator("en"), tagger)
-    assert case.only(1) == tuple(range(len(case.reference)))
-
-
 def _info(**more):
     return FolderInfo(src="en", tgt="de", annotator=None, annotator_version=None, factors=[], **more)
 

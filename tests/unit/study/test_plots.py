@@ -1,4 +1,4 @@
-"""Figures: pieces in letters for each kind of tokenizer, and the scale of equal weights."""
+"""Figures: pieces in letters for each kind of tokenizer, the scale of equal weights, lines and points."""
 
 import json
 import shutil
@@ -11,18 +11,16 @@ from matplotlib.figure import Figure
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 import syntaxformer
+from syntaxformer.study import plots
 from syntaxformer.study.attention import SubnetworkView
-from syntaxformer.study.plots import draw_subnetwork, piece_in_letters
+from syntaxformer.study.plots import Curve, draw_curves, draw_points, draw_subnetwork, piece_in_letters
 
 NODE = shutil.which("node")
 TEXT = "Zoë saw the café 中 ▁ Ġ # ##s"
 
 
-BYTES, SPACES, WORDS = (
-    pre_tokenizers.ByteLevel(),
-    pre_tokenizers.Metaspace(),
-    pre_tokenizers.BertPreTokenizer(),
-)
+BYTES, SPACES = pre_tokenizers.ByteLevel(), pre_tokenizers.Metaspace()
+WORDS = pre_tokenizers.BertPreTokenizer()
 FAMILIES = {
     "byte-level BPE": (models.BPE, BYTES, trainers.BpeTrainer(initial_alphabet=BYTES.alphabet(), show_progress=False)),
     "sentencepiece": (models.BPE, SPACES, trainers.BpeTrainer(show_progress=False)),
@@ -42,42 +40,29 @@ def test_pieces_of_each_family_are_the_letters_of_the_text(family):
 
 
 ODD = [
-    "[CLS]",
-    "</s>",
-    "▁",
-    "Ġ",
-    "##",
-    "#",
-    "Ã",
-    "Ċ",
-    "中",
-    "é",
-    "▁▁a",
-    "ĠĠa",
-    "▁##",
-    "NOUN",
-    "ĠcafÃ©",
-    "##ç",
     "",
+    *[
+        "[CLS]",
+        "</s>",
+        "▁",
+        "Ġ",
+        "##",
+        "#",
+        "Ã",
+        "Ċ",
+        "中",
+        "é",
+        "▁▁a",
+        "ĠĠa",
+        "▁##",
+        "NOUN",
+        "ĠcafÃ©",
+        "##ç",
+    ],
 ]
 IN_LETTERS = [
-    "[CLS]",
-    "</s>",
-    "▁",
-    "Ġ",
-    "##",
-    "#",
-    "Ã",
-    "Ċ",
-    "中",
-    "é",
-    "a",
-    "a",
-    "##",
-    "NOUN",
-    "café",
-    "ç",
     "",
+    *["[CLS]", "</s>", "▁", "Ġ", "##", "#", "Ã", "Ċ", "中", "é", "a", "a", "##", "NOUN", "café", "ç"],
 ]
 
 
@@ -113,3 +98,37 @@ def test_equal_weights_have_half_the_colour_and_the_scale_is_written(monkeypatch
     assert topical.norm(topical.get_array()).max() == pytest.approx(0.5)
     labels = {axes.get_ylabel() for axes in panels}
     assert {"attention, 0 to 0.4; an even spread is 0.2", "0 to 1; an even spread is 0.5"} <= labels
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    figures = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: figures.append(figure))
+    return figures
+
+
+@pytest.mark.parametrize("n_lines", [2, 8, 30])
+def test_a_legend_takes_no_more_than_a_third(drawn, tmp_path, n_lines):
+    name = "masks (preset paper, multiplicative, distance 3), random trees of the same size, number {}"
+    draw_curves({name.format(n): Curve([1, 2], [n, n]) for n in range(n_lines)}, tmp_path / "a.png", "x", "y")
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.width <= figure.bbox.width / 3
+    assert box.height <= figure.bbox.height
+    assert len(figure.axes[0].lines) >= n_lines
+
+
+def test_bands_lie_around_the_line(drawn, tmp_path):
+    draw_curves({"a": Curve([1, 2], [3, 4], [1, 0.5], is_band=True)}, tmp_path / "a.png", "x", "y")
+    (band,) = drawn[0].axes[0].collections
+    corners = {tuple(point) for point in band.get_paths()[0].vertices.tolist()}
+    assert corners >= {(1, 2), (1, 4), (2, 3.5), (2, 4.5)}
+
+
+def test_each_seed_is_a_point_and_the_mean_a_line(drawn, tmp_path):
+    draw_points({"plain": [1.0, 3.0, 2.0], "masks": [5.0]}, tmp_path / "a.png", "accuracy")
+    axes = drawn[0].axes[0]
+    assert [sorted(line.get_xdata()) for line in axes.lines] == [[1, 2, 3], [5]]
+    assert [collection.get_segments()[0][0][0] for collection in axes.collections] == [2, 5]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["plain", "masks"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentTypeError
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +21,7 @@ from transformers import (
 )
 from typer.testing import CliRunner
 
+from syntaxformer.annotate import Annotator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.attend import _subnetworks
 from syntaxformer.cli.main import app
@@ -40,25 +40,15 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "slipped", "in",
 TEXT = "john slipped ."
 
 
-class FlatAnnotator:
+class FlatAnnotator(Annotator):
     """The second word governs all; all words are nouns."""
 
     name, version, provides = "flat", "1", frozenset({"governors"})
 
     def stream(self, lines, *, n_processes=1):
-        return iter(self.annotate(lines))
-
-    def annotate_words(self, sentences):
-        return self.annotate(" ".join(words) for words in sentences)
-
-    def annotate(self, lines, *, n_processes=1, progress=False):
-        sentences = [Sentence.from_words(line.split(), governors=None) for line in lines]
-        return [
-            replace(
-                one, governors=tuple(-1 if n == 1 else 1 for n in range(len(one))), upos=("NOUN",) * len(one)
-            )
-            for one in sentences
-        ]
+        for words in map(str.split, lines):
+            governors = tuple(-1 if number == 1 else 1 for number in range(len(words)))
+            yield Sentence.from_words(words, governors=governors, upos=("NOUN",) * len(words))
 
 
 def _classifier(infusion="masks", n_layers=3, lower_case=True, family=None, **settings) -> Classifier:

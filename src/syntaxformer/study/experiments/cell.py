@@ -30,13 +30,14 @@ from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.named_tests import (
     Scored,
+    line_problems,
     problems_of,
     results_of,
     score_predictions,
     score_translations,
     test_hashes,
 )
-from syntaxformer.study.experiments.spec import Cell, Contrast, NamedTest, ScoredText, Spec, in_words
+from syntaxformer.study.experiments.spec import Cell, Contrast, NamedTest, Spec, in_words
 from syntaxformer.study.experiments.store import DONE, StoredRun, own_runs, tuned
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
@@ -363,7 +364,7 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
         for problem, names in having.items()
     ]
     if spec.test is not None:
-        all_problems += _line_problems(spec.test)
+        all_problems += line_problems("test", spec.test)
     for name, test in spec.tests.items():
         all_problems += problems_of(name, test, spec.folder)
     states = {key: run.state for key, run in runs.items()}
@@ -432,9 +433,9 @@ def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
     reads_words = bool(factors or config.syntax_inputs(training=False).needs)
     tests: dict[str, Any] = {"test": spec.test} if spec.test else {}
     for key, test in (tests | {f"tests.{name}": test for name, test in spec.tests.items()}).items():
-        own = [name for name in factors if name in config.data.factor_files and name not in test.factors]
-        if own:
-            names = ", ".join(own)
+        missing = [name for name in factors if name in config.data.factor_files and name not in test.factors]
+        if missing:
+            names = ", ".join(missing)
             yield f"{key}.factors: expected a file for each factor of your own, got none for {names}."
         if not reads_words:
             continue
@@ -456,21 +457,3 @@ def _parsed_file(annotator: str, name: str) -> None:
         DataError: It has none.
     """
     annotator_for(load_annotator(annotator), name)
-
-
-def _line_problems(test: ScoredText) -> Iterator[str]:
-    """Problems of files of the test text: unreadable, or of different length."""
-    counts = {}
-    sides = {side: file for side, file in test.as_settings().items() if side != "annotator"}
-    for side, file in sides.items():
-        try:
-            counts[side] = sum(1 for _ in read_lines(corpus_path(Path(file))))
-        except DataError as error:
-            yield f"test.{side}: {error}"
-    n_lines = counts.pop("src", None)
-    for side, count in counts.items():
-        if n_lines is not None and (count != n_lines or not count):
-            yield (
-                f"test.{side}: expected as many lines as in test.src, at least one, got {count} in "
-                f"{corpus_path(Path(sides[side]))} and {n_lines} in src."
-            )

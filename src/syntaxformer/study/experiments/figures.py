@@ -82,13 +82,12 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
     for group in groups:
         levels = {axis: level for axis, level in group.labels.items() if axis in compared}
         panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
-        curves = [
+        of_seeds = [
             {point["step"]: point["value"] for point in run.result["curve"]}
             for run in group.runs.values()
             if run.result.get("curve")
         ]
-        shared = set[float]().union(*curves).intersection(*curves)
-        means = [(step, spread([curve[step] for curve in curves]).mean, math.nan) for step in shared]
+        means = [(step, mean, math.nan) for step, mean, _ in _with_intervals(of_seeds)]
         name = in_words(levels) if len(levels) > 1 else "".join(levels.values())
         panels.setdefault(panel, {}).update(_curve(name or "run", means, scale))
     # A curve of one point shows no more than the table.
@@ -137,12 +136,12 @@ def column_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Bl
         curves: dict[str, Curve] = {}
         for group in groups:
             tables = [run.result.get("by_column", {}).get(metric, {}) for run in group.runs.values()]
-            tables = [table[column] for table in tables if column in table]
-            shared = set[str]().union(*tables).intersection(*tables)
-            points = [
-                (float(value), *_mean_and_half([table[value][0] for table in tables])) for value in shared
+            of_seeds = [
+                {float(value): mean for value, (mean, _) in table[column].items()}
+                for table in tables
+                if column in table
             ]
-            curves |= _curve(_name(group), points, spec.report.scale)
+            curves |= _curve(_name(group), _with_intervals(of_seeds), spec.report.scale)
         if curves:
             file = f"{metric}_by_{file_names([column])[column]}.png"
             draw_curves(curves, folder / file, column, metric)
@@ -164,14 +163,12 @@ def along_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
     for metric in metrics:
         curves: dict[str, Curve] = {}
         for group in groups:
-            of_runs = [
-                {int(step): scores[metric] for step, scores in along.items() if metric in scores}
+            of_seeds = [
+                {float(step): scores[metric] for step, scores in along.items() if metric in scores}
                 for run in group.runs.values()
                 if (along := run.result.get("along"))
             ]
-            shared = set[int]().union(*of_runs).intersection(*of_runs)
-            points = [(step, *_mean_and_half([scores[step] for scores in of_runs])) for step in shared]
-            curves |= _curve(_name(group), points, spec.report.scale)
+            curves |= _curve(_name(group), _with_intervals(of_seeds), spec.report.scale)
         file = f"along_{metric}.png"
         banded = {name: replace(curve, is_band=True) for name, curve in curves.items()}
         draw_curves(banded, folder / file, "update", metric)
@@ -180,10 +177,11 @@ def along_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
     return blocks
 
 
-def _mean_and_half(values: Sequence[float]) -> tuple[float, float]:
-    """A mean over seeds and half of its 95 % interval, NaN for one seed."""
-    runs = spread(values)
-    return runs.mean, seed_interval(runs)[1] - runs.mean
+def _with_intervals(of_seeds: Sequence[Mapping[float, float]]) -> list[Point]:
+    """The mean of y over seeds at each x that all have, and half of its 95 % interval, NaN for one seed."""
+    shared = set[float]().union(*of_seeds).intersection(*of_seeds)
+    means = {x: spread([curve[x] for curve in of_seeds]) for x in shared}
+    return [(x, runs.mean, seed_interval(runs)[1] - runs.mean) for x, runs in means.items()]
 
 
 def trial_figures(

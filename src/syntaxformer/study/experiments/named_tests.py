@@ -16,7 +16,7 @@ from syntaxformer.base.config import corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import hash_file, read_lines
 from syntaxformer.encoders.tables import number_of, read_table
-from syntaxformer.study.experiments.spec import OWN_METRIC, NamedTest, metric_name
+from syntaxformer.study.experiments.spec import OWN_METRIC, NamedTest, ScoredText, metric_name
 
 if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
@@ -231,8 +231,8 @@ def test_hashes(name: str, test: NamedTest, folder: Path) -> dict[str, str]:
     """What a test set read → its hash: files of text and columns, and those of the user's own metrics."""
     files = {side: getattr(test, side) for side in ("src", "ref", "contrast", "table", "columns")}
     hashes = {f"{name} {side}": hash_file(Path(corpus_path(file))) for side, file in files.items() if file}
-    own = {metric.rpartition(":")[0] for metric in test.metrics if OWN_METRIC.fullmatch(metric)}
-    return hashes | {f"{name} {file}": hash_file(folder / file) for file in sorted(own)}
+    programs = {metric.rpartition(":")[0] for metric in test.metrics if OWN_METRIC.fullmatch(metric)}
+    return hashes | {f"{name} {file}": hash_file(folder / file) for file in sorted(programs)}
 
 
 def problems_of(name: str, test: NamedTest, folder: Path) -> Iterator[str]:
@@ -248,12 +248,27 @@ def problems_of(name: str, test: NamedTest, folder: Path) -> Iterator[str]:
         elif test.table is not None:
             if not Path(corpus_path(test.table)).exists():
                 yield f"tests.{name}.table: expected a file, found none at {test.table}."
+        elif problems := [*line_problems(f"tests.{name}", test)]:
+            yield from problems
         else:
-            n_lines = {
-                side: sum(1 for _ in read_lines(corpus_path(getattr(test, side)))) for side in ("src", "ref")
-            }
-            if len({*n_lines.values()}) > 1 or not n_lines["src"]:
-                yield f"tests.{name}: expected as many lines in ref as in src, at least one, got {n_lines}."
-            _columns(test, n_lines["src"])
+            _columns(test, sum(1 for _ in read_lines(corpus_path(test.src))))
     except (ConfigError, DataError) as error:
         yield f"tests.{name}: {error}"
+
+
+def line_problems(key: str, test: ScoredText | NamedTest) -> Iterator[str]:
+    """Problems of the files of a text, which has this key: unreadable, or of different length."""
+    counts, factors = {}, {f"factors.{name}": file for name, file in test.factors.items()}
+    files = {"src": test.src, "ref": test.ref, **factors}
+    for side, file in files.items():
+        try:
+            counts[side] = sum(1 for _ in read_lines(corpus_path(file)))
+        except DataError as error:
+            yield f"{key}.{side}: {error}"
+    n_lines = counts.pop("src", None)
+    for side, count in counts.items():
+        if n_lines is not None and (count != n_lines or not count):
+            yield (
+                f"{key}.{side}: expected as many lines as in {key}.src, at least one, got {count} in "
+                f"{corpus_path(files[side])} and {n_lines} in src."
+            )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from syntaxformer.base.statistics import detectable_effect, holm, spread
 from syntaxformer.study.document import Block, Heading, Paragraph, Table
@@ -62,49 +61,53 @@ def _planned_words(
     metric: str,
     gain: Difference | None,
 ) -> str:
-    scale, is_first = spec.report.scale, contrast is spec.report.primary
+    """What was chosen, what it can find, what was measured, and whether it was planned at all."""
     sides = [{**contrast.cell, **contrast.against}, contrast.cell]
     of_sides = {in_words(group.labels): [*group.runs.values()] for group in groups if group.labels in sides}
-    members = [run for of_side in of_sides.values() for run in of_side]
-    recorded: list[Any] = []
-    for run in members:
-        plans = (run.result.get("primary" if is_first else "secondary") or {}).get(spec.name, ...)
-        recorded.append(plans if plans is ... or is_first else _same(contrast, plans or []))
-    plans = [plan and Contrast.model_validate(plan) if plan is not ... else ... for plan in recorded]
-    is_planned = all(plan == contrast for plan in plans)
-    when, sd = " before the first run" * is_planned, contrast.sd or expected_sd(spec, runs, contrast, metric)
+    was_planned = [_was_planned(spec, contrast, run) for of_side in of_sides.values() for run in of_side]
+    sd = contrast.sd or expected_sd(spec, runs, contrast, metric)
     power = "The choosing seeds that would tell how much it varies are not all done."
     if sd is not None:
         power = (
             f"If their difference has a standard deviation of {sd:g} over seeds, a difference of "
             f"{detectable_effect(contrast.seeds, sd):.2f} {metric} is found with a probability of 80 %."
         )
-    plan = (
-        f"Chosen{when}: {in_words(contrast.cell)} against {in_words(contrast.against)}, {contrast.seeds} "
-        f"seeds. {power}{_rate_words(spec, of_sides) if members else ''}"
+    verdict = ""
+    if False in was_planned:
+        verdict = " **It was written or changed after runs were made, so it was not planned.**"
+    elif None in was_planned:
+        verdict = " These runs do not record whether it was chosen before them."
+    return (
+        f"Chosen{' before the first run' * all(was_planned)}: {in_words(contrast.cell)} against "
+        f"{in_words(contrast.against)}, {contrast.seeds} seeds. {power}"
+        f"{_rate_words(spec, of_sides) if was_planned else ''} "
+        f"{_measured_words(gain, metric, spec.report.scale)}{verdict}"
     )
-    measured = "Not measured yet."
-    if gain is not None:
-        intervals = ""
-        if gain.interval is not None:
-            intervals = f", over seeds and sentences {shown_interval(gain.interval, scale)}"
-        if not math.isnan(gain.p_seeds):
-            intervals = f", 95 % interval over seeds {shown_interval(gain.over_seeds, scale)}{intervals}"
-        measured = (
-            f"Measured over {gain.n} seeds{ONE_CLASS * bool(gain.n_constant)}: {gain.mean * scale:+.2f} "
-            f"{metric}{intervals}, p (seeds) {shown_p(gain.p_seeds)}; standard deviation over seeds "
-            f"{gain.sd * scale:.2f}."
-        )
-    if any(plan is not ... and plan != contrast for plan in plans):
-        measured += " **It was written or changed after runs were made, so it was not planned.**"
-    elif not is_planned:
-        measured += " These runs do not record whether it was chosen before them."
-    return f"{plan} {measured}"
 
 
-def _same(contrast: Contrast, plans: Sequence[Any]) -> Any:
-    """The recorded plan that equals a comparison; None if there is none."""
-    return next((plan for plan in plans if Contrast.model_validate(plan) == contrast), None)
+def _was_planned(spec: Spec, contrast: Contrast, run: StoredRun) -> bool | None:
+    """Whether a run was made when the comparison had been written as it is now; None if it does not say."""
+    is_first = contrast is spec.report.primary
+    recorded = run.result.get("primary" if is_first else "secondary") or {}
+    if spec.name not in recorded:
+        return None
+    plans = [recorded[spec.name]] if is_first else recorded[spec.name] or []
+    return any(plan and Contrast.model_validate(plan) == contrast for plan in plans)
+
+
+def _measured_words(gain: Difference | None, metric: str, scale: float) -> str:
+    if gain is None:
+        return "Not measured yet."
+    intervals = (
+        "" if gain.interval is None else f", over seeds and sentences {shown_interval(gain.interval, scale)}"
+    )
+    if not math.isnan(gain.p_seeds):
+        intervals = f", 95 % interval over seeds {shown_interval(gain.over_seeds, scale)}{intervals}"
+    return (
+        f"Measured over {gain.n} seeds{ONE_CLASS * bool(gain.n_constant)}: {gain.mean * scale:+.2f} "
+        f"{metric}{intervals}, p (seeds) {shown_p(gain.p_seeds)}; standard deviation over seeds "
+        f"{gain.sd * scale:.2f}."
+    )
 
 
 def _rate_words(spec: Spec, sides: Mapping[str, Sequence[StoredRun]]) -> str:

@@ -111,8 +111,8 @@ class NamedTest(Section):
         )
         for metric in self.metrics:
             if metric not in known and (form == "contrast" or not OWN_METRIC.fullmatch(metric)):
-                own = "" if form == "contrast" else " or your own FILE.py:NAME"
-                raise ValueError(f"metrics: expected {', '.join(known)}{own} with {form}, got {metric}.")
+                or_file = "" if form == "contrast" else " or your own FILE.py:NAME"
+                raise ValueError(f"metrics: expected {', '.join(known)}{or_file} with {form}, got {metric}.")
         if len({metric_name(metric) for metric in self.metrics}) < len(self.metrics):
             raise ValueError(f"metrics: expected different names, got {', '.join(self.metrics)}.")
         if form == "table" and (self.along or self.factors or self.annotator):
@@ -622,7 +622,7 @@ class Spec(Section):
         """Axis → level of each run, in order, without excluded combinations."""
         rows = product(*(self.levels(axis) for axis in self.axes))
         combinations = [dict(zip(self.axes, row, strict=True)) for row in rows]
-        return [labels for labels in combinations if not any(matches(labels, part) for part in self.exclude)]
+        return [labels for labels in combinations if not any(matches(labels, row) for row in self.exclude)]
 
     def cell(self, labels: Mapping[str, str], extra: Settings | None = None) -> Cell:
         """The run of one combination; later axes and `extra` override earlier settings."""
@@ -702,9 +702,9 @@ def without_seed(labels: Mapping[str, str]) -> str:
     return in_words({axis: level for axis, level in labels.items() if axis != SEED})
 
 
-def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
-    """Whether a run has all levels of a part."""
-    return all(labels.get(axis) == level for axis, level in part.items())
+def matches(labels: Mapping[str, str], levels: Mapping[str, str]) -> bool:
+    """Whether a run has all of these levels."""
+    return all(labels.get(axis) == level for axis, level in levels.items())
 
 
 def is_wanted(labels: Mapping[str, str], only: Only) -> bool:
@@ -732,7 +732,7 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     content, nested = read_yaml(path), apply_overrides({}, overrides)
     content.pop("relations", None)  # a file that the command line has registered
     keys = [override.partition("=")[0] for override in overrides]
-    settings = {key: reduce(lambda part, name: part[name], key.split("."), nested) for key in keys}
+    settings = {key: reduce(lambda node, name: node[name], key.split("."), nested) for key in keys}
     if settings:
         content["settings"] = {**(content.get("settings") or {}), **settings}
     spec = validate(Spec, content, str(path))

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.main import app
 from syntaxformer.study.experiments import figures
 from syntaxformer.study.experiments.report import write_report
 from syntaxformer.study.experiments.spec import Spec, load_spec
@@ -128,6 +130,17 @@ def curves(monkeypatch) -> dict:
 def report(curves, tmp_path):
     """The text of a report."""
     return lambda spec, store: write_report(spec, store, tmp_path / "report").read_text("utf-8")
+
+
+@pytest.fixture
+def dry_run(tmp_path, store):
+    """The command on the file that was written last."""
+
+    def call(*more):
+        path, folder = str(tmp_path / "spec.yaml"), str(store.folder)
+        return CliRunner().invoke(app, ["experiment", "run", path, "--dry-run", "--store", folder, *more])
+
+    return call
 
 
 class InProcess:

@@ -39,17 +39,6 @@ def _problems(spec, store=None):
     return error.value.problems
 
 
-@pytest.fixture
-def dry_run(tmp_path, store):
-    """The command on the file that was written last."""
-
-    def call(*more):
-        path, folder = str(tmp_path / "spec.yaml"), str(store.folder)
-        return CliRunner().invoke(app, ["experiment", "run", path, "--dry-run", "--store", folder, *more])
-
-    return call
-
-
 def test_wrong_settings_are_found_before_a_run_starts(content, load, store, dry_run):
     content["settings"]["infusion.knd"] = "add"
     content["axes"]["system"]["sit"] = {"infusion.kind": "sum_then_concat", "infusion.width": 500}
@@ -263,18 +252,6 @@ def test_settings_of_another_version_are_no_edit():
     assert differing_settings({"a.b": 1, "old": 2}, newer) == {}
     differing = differing_settings({"a": None, "c.d": 1}, {"a.b": 1, "c.d": 2})
     assert differing == {"a": (None, {"b": 1}), "c.d": (1, 2)}
-
-
-def test_a_fine_tuning_with_other_defaults_is_refused(finetune, load, store):
-    spec = load(finetune)
-    store.add(spec.cells())
-    cell = spec.cells()[0]
-    settings = recipe_settings(resolve(cell))
-    store.finish(cell.key, 1.0, {"metrics": {}, "recipe": settings})
-    check_experiment(spec, store.runs())
-    store.finish(cell.key, 1.0, {"metrics": {}, "recipe": settings | {"training.epochs": 30}})
-    (problem,) = _problems(spec, store)
-    assert problem.startswith("finetune: expected training.epochs=30, as in the finished run plain_")
 
 
 def test_runs_of_an_earlier_form_hold_nobody_up(content, load, store):

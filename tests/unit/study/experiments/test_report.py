@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 from pathlib import Path
 
@@ -12,11 +11,10 @@ import recompute
 import yaml
 from scipy.stats import t as student_t
 from scipy.stats import ttest_1samp, ttest_rel
-from sklearn.metrics import matthews_corrcoef
 from typer.testing import CliRunner
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.statistics import bootstrap_rows, detectable_effect
+from syntaxformer.base.statistics import detectable_effect
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments import figures
@@ -104,31 +102,12 @@ def test_every_number(filled, report):
 
 
 def test_nothing_done_yet(spec, store, report):
+    spec.report.controls = [{"system": "sit"}]
     text = report(spec, store)
     assert "12 runs: 12 waiting." in text
+    assert "## Against system sit\n\nNot measured.\n" in text
     assert "Where the numbers come from" not in text
     assert _row(text, "base", "10 %")[2:4] == ["0 of 3", "–"]
-
-
-def test_a_control_has_a_table_of_its_own(filled, make_result, report):
-    """All rows against one that is not the baseline, over the seeds that both have."""
-    spec, store = filled
-    spec.axes["system"]["wide"] = {"infusion.kind": "none", "model.d_ff": 77}
-    spec.report.controls = [{"system": "wide"}]
-    assert "## Against system wide\n\nNot measured.\n" in report(spec, store)
-    wide = [10.2, 12.0]
-    store.add(spec.cells())
-    for seed, score in enumerate(wide, 1):
-        cell = _cells(spec)["wide", "10 %", str(seed)]
-        store.finish(cell.key, 60.0, make_result(score))
-        _write_translations(store, cell, REFERENCES)
-    table = _section(report(spec, store), "Against system wide")
-    for name, lines, gain in (("base", SHORTER, "-0.60"), ("sit", SHORT, "+0.65")):
-        p_seeds = ttest_rel(BLEU[name, "10 %"][:2], wide).pvalue
-        p_sentences = compare_translations(REFERENCES, lines, REFERENCES).p_value
-        assert _row(table, name, "10 %")[2:6] == ["2", gain, f"{p_seeds:.3f}", f"{p_sentences:.3f}"]
-    assert "| wide | 10 % | 2 |" not in table
-    assert "| 100 % | 2 |" not in table
 
 
 def test_p_values_over_sentences_are_of_bleu_and_of_all_seeds_that_agree(filled, make_result, report):
@@ -167,30 +146,6 @@ def test_the_same_store_gives_the_same_bytes_and_the_html_needs_no_other_file(fi
     assert page.count("data:image/png;base64,") == 3
     assert 'src="by_size' not in page
     assert "<title>Small | grid</title>" in page
-
-
-def test_a_store_without_its_translations_gives_the_same_report(filled, report):
-    spec, store = filled
-    before = report(spec, store)
-    shutil.rmtree(store.folder / "cells")
-    assert report(spec, store) == before
-    assert "| p (sentences) |" in before
-    (store.folder / "bootstrap.json").unlink()
-    assert "| p (sentences) |" not in report(spec, store)
-
-
-def test_experiments_that_share_a_store_keep_their_own_labels(filled, content, load, report):
-    spec, store = filled
-    before = report(spec, store)
-    base, sit = content["axes"].pop("system").values()
-    content["axes"]["model"] = {"plain": base, "infused": sit}
-    content["axes"]["draw"] = {f"no. {seed}": {"seed": seed} for seed in content["axes"].pop("seed")}
-    content["report"].update({"baseline": {"model": "plain"}, "paper": []})
-    other = load({**content, "test": spec.model_dump(mode="json")["test"]})
-    store.add(other.cells())
-    assert {cell.key for cell in other.cells()} == {cell.key for cell in spec.cells()}
-    assert report(spec, store) == before
-    assert "| system base, fraction 100 %, seed 3 | waiting |" in before
 
 
 def test_blocks(tmp_path):
@@ -404,33 +359,6 @@ def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):
     assert (difference.mean, difference.n) == (2.5, 1)
 
 
-@pytest.mark.parametrize(
-    ("plain", "masks", "warning"),
-    [
-        # Runs of an earlier version stored no more than their correlation.
-        ((0.0, {}), (0.0, {}), "all predictions are the same: system plain, seed 1; "),
-        ((0.3, {"never_predicted": {}}), (0.0, {"never_predicted": {"0": 322}}), "never predicted: 0 (322 rows): system masks, seed 1; "),
-        ((0.3, {}), (0.2, {"never_predicted": {}}), None),
-    ],
-)  # fmt: skip
-def test_classes_that_are_never_predicted_are_remarked_on(
-    finetune, load, store, make_result, report, plain, masks, warning
-):
-    finetune["report"] = {"baseline": {"system": "plain"}}
-    spec = load(finetune)
-    store.add(spec.cells())
-    for cell in spec.cells():
-        matthews, more = plain if cell.labels["system"] == "plain" else masks
-        store.finish(cell.key, 1.0, {**make_result(0.0), "metrics": {"matthews": matthews}, **more})
-    text = report(spec, store)
-    assert ("classes never predicted" in text) == (warning is not None)
-    if warning:
-        assert warning in _section(text, "Warning: classes never predicted")
-        assert text.index("classes never predicted") < text.index("## Results")
-    if plain[0] == 0:
-        assert _row(text, "masks")[1:5] == ["3 of 3, 3 of one class", "0.00 ± 0.00", "+0.00", "–"]
-
-
 ONE = {"dev_predictions": {"gold": "0 1 1 0 1 0 1", "found": "1 1 1 1 1 1 1"}}
 BOTH = {"dev_predictions": {"gold": "0 1 1 0 1 0 1", "found": "1 0 1 1 1 0 1"}}
 
@@ -531,33 +459,6 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
     assert "Not measured yet." in report(spec, store)
 
 
-def test_runs_that_end_at_their_best_step_are_named(filled, make_result, report):
-    spec, store = filled
-    cells = _cells(spec)
-    for seed, best in (("1", 20), ("2", 10)):
-        result = make_result(30.0, best_step=best, last_step=20)
-        store.finish(cells["base", "100 %", seed].key, 1.0, result)
-    warning = _section(report(spec, store), "Warning: runs that were best at their last evaluation")
-    assert "The best evaluation of 1 of 8 runs was their last. " in warning
-    assert "| system base, fraction 100 % | 1 | -0.700 |" in warning
-
-
-def test_fine_tuned_runs_without_steps_are_judged_by_their_scores(
-    finetune, load, store, make_result, report, curves
-):
-    """Runs of an earlier version, which stored no steps; the first of equal scores is the best."""
-    finetune |= {"report": {"metrics": ["accuracy"], "scale": 100}, "axes": {"seed": [1, 2, 3]}}
-    spec = load(finetune)
-    store.add(spec.cells())
-    for cell, scores in zip(spec.cells(), ([0.2, 0.3], [0.3, 0.3], [0.3, 0.2]), strict=True):
-        curve = [{"step": epoch, "value": score} for epoch, score in enumerate(scores, 1)]
-        store.finish(cell.key, 1.0, {**make_result(0.0), "metrics": {"accuracy": 0.3}, "curve": curve})
-    text = report(spec, store)
-    assert "The best evaluation of 1 of 3 runs was their last. " in text
-    assert "| small | 1 | +10.000 |" in text, "on the scale of the scores"
-    assert curves["curve_all.png"]["run"].y == pytest.approx([80 / 3, 80 / 3])
-
-
 @pytest.mark.slow
 def test_a_second_program_finds_the_same_p_values_and_intervals(filled, content, tmp_path, curves):
     """Those over sentences, which need translations: equal, or within the error of another stream of draws."""
@@ -586,45 +487,6 @@ def test_a_second_program_finds_the_same_p_values_and_intervals(filled, content,
         assert old in text
         page.write_text(text.replace(old, new))
         assert [line for line in compare().problems if problem in line]
-
-
-@pytest.mark.parametrize("has_predictions", [True, False])
-def test_examples_of_fine_tuned_runs_are_resampled(
-    finetune, load, store, make_result, report, monkeypatch, has_predictions
-):
-    """Three seeds of two systems on 37 rows; the second is right in more of them."""
-    finetune["report"] = {"baseline": {"system": "plain"}, "metrics": ["matthews"]}
-    spec, rng = load(finetune), np.random.default_rng(3)
-    gold = rng.integers(0, 2, 37)
-    store.add(spec.cells())
-    for cell in spec.cells():
-        right = rng.random(37) < (0.7 if cell.labels["system"] == "plain" else 0.9)
-        predicted = np.where(right, gold, 1 - gold)
-        score = matthews_corrcoef(gold, predicted)
-        texts = {"gold": " ".join(map(str, gold)), "found": " ".join(map(str, predicted))}
-        more = {"dev_predictions": texts} if has_predictions else {}
-        store.finish(
-            cell.key, 60.0, make_result(0.0) | {"metrics": {"score": score, "matthews": score}, **more}
-        )
-    text = report(spec, store)
-    if not has_predictions:  # as of an earlier version
-        assert "interval" not in text
-        assert "p (sentences)" not in text
-        assert not (store.folder / "bootstrap.json").exists()
-        return
-    base, sit = groups = group_runs(spec, store.runs())
-    gain = compare_groups(spec, store, sit, groups, "matthews", {"system": "plain"})
-    pairs = [
-        [np.array(group.runs[seed].result["dev_predictions"]["found"].split(), int) for group in (base, sit)]
-        for seed in "123"
-    ]
-    p_values, mean = bootstrap_rows(lambda *sides: np.corrcoef(*sides)[0, 1], gold, pairs)  # the same number
-    assert gain.p_sentences == pytest.approx(p_values)
-    assert gain.interval == pytest.approx((mean.low, mean.high))
-    assert _row(text, "masks")[-3] == f"{mean.low:+.2f} to {mean.high:+.2f}"
-    assert "p (sentences) is from a paired bootstrap over examples of dev, run for each seed" in text
-    monkeypatch.setattr(numbers, "bootstrap_rows", None)  # the second time it is read from the store
-    assert report(spec, store) == text
 
 
 SCORES = {
@@ -762,3 +624,16 @@ def test_effects_are_tested_over_examples_too(two_by_two, store, report, test):
         agree = min(measured) >= 0 or max(measured) <= 0
         p = f"{max(p_values):.3f}" if agree else "seeds disagree"
         assert _row(text, name)[-2:] == [p, f"{low:+.2f} to {high:+.2f}"]
+
+
+def test_the_step_that_training_chose_is_the_best_also_of_a_fine_tuning(
+    finetune, load, store, make_result, report
+):
+    """Runs of earlier versions stored no steps: there the scores of their epochs tell."""
+    finetune |= {"axes": {"seed": [1, 2]}, "report": {"metrics": ["accuracy"]}}
+    spec = load(finetune)
+    store.add(spec.cells())
+    curve = [{"step": epoch, "value": epoch / 10} for epoch in (1, 2)]
+    for cell, steps in zip(spec.cells(), ({"best_step": 1, "last_step": 2}, {}), strict=True):
+        store.finish(cell.key, 1.0, make_result(0.0, curve=curve, metrics={"accuracy": 0.2}, **steps))
+    assert "The best evaluation of 1 of 2 runs was their last. " in report(spec, store)

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 from filelock import FileLock
-from typer.testing import CliRunner
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.cli.main import app
 from syntaxformer.runs.run_folder import Stopwatch, counted_seconds
 from syntaxformer.study.experiments import runner
 from syntaxformer.study.experiments.cell import recipe_settings, resolve
@@ -281,21 +279,11 @@ def test_only_some_of_the_grid(spec, store, run):
     ]
 
 
-def test_the_command_takes_several_levels_of_an_axis(load, content, tmp_path):
+def test_the_command_takes_several_levels_of_an_axis(load, content, dry_run):
     load(content)
-    command = [
-        "experiment",
-        "run",
-        str(tmp_path / "spec.yaml"),
-        "--dry-run",
-        "--store",
-        str(tmp_path / "none"),
-    ]
-    only = ["--only", "seed=1", "--only", "seed=3", "--only", "system=base"]
-    lines = CliRunner().invoke(app, [*command, *only]).output.splitlines()
-    assert [line.split("system ")[1] for line in lines[:-1]] == [
-        f"base, fraction {share} %, seed {seed}" for share in (10, 100) for seed in (1, 3)
-    ]
+    lines = dry_run("--only", "seed=1", "--only", "seed=3", "--only", "system=base").output.splitlines()
+    runs = [f"base, fraction {share} %, seed {seed}" for share in (10, 100) for seed in (1, 3)]
+    assert [line.split("system ")[1] for line in lines[:-1]] == runs
 
 
 def test_one_runner_a_store(spec, store, run):
@@ -344,15 +332,6 @@ def test_a_store_that_is_none_or_new(tmp_path, store):
         DataError, match=r"store\.sqlite: expected a store of runs, got: file is not a database"
     ):
         RunStore(tmp_path).runs()
-
-
-def test_states_wait_again(spec, store):
-    store.add(spec.cells()[:2])
-    first, second = store.runs()
-    store.stop(first, FAILED, 1.0, "x")
-    store.stop(second, KILLED, 1.0, "y")
-    store.release([KILLED])
-    assert [run.state for run in store.runs().values()] == [FAILED, WAITING]
 
 
 @pytest.fixture

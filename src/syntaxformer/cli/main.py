@@ -24,6 +24,7 @@ from syntaxformer.cli.annotator import annotator
 from syntaxformer.cli.attend import attend
 from syntaxformer.cli.compare import compare
 from syntaxformer.cli.cost import cost
+from syntaxformer.cli.curves import curves
 from syntaxformer.cli.data import data
 from syntaxformer.cli.demo import demo
 from syntaxformer.cli.doctor import doctor
@@ -43,14 +44,14 @@ GROUPS = {
     "Begin": (demo, doctor),
     "Translate": (train, translate, evaluate, score),
     "Fine-tune an encoder": (finetune, predict),
-    "Look into models": (attend, compare, cost, probe),
+    "Look into models": (attend, compare, cost, curves, probe),
     "Prepare and deliver": (annotate, backtranslate, export, serve),
 }
 """Purpose → verbs, in the order of the help."""
 
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
-_WITHOUT_RELATIONS = (demo, doctor, annotate)
+_WITHOUT_RELATIONS = (demo, doctor, curves, annotate)
 """Verbs that load and train no model of the user's."""
 
 app = options.App(

@@ -21,8 +21,11 @@ from syntaxformer.base.files import atomic_file
 
 with needs_extra("plots", "draws pictures"):
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from syntaxformer.study.attention import CrossAttentionMap, SubnetworkView
 
 PIECE_INCHES = 0.32
@@ -152,17 +155,7 @@ def draw_curves(
     n_lines = sum(name.count("\n") + 1 for name in names.values())
     figure = Figure(figsize=(7, max(4.2, 0.5 + n_lines * _LEGEND_INCHES)), layout="constrained")
     axes = figure.subplots()
-    for number, (name, curve) in enumerate(curves.items()):
-        colour, error = f"C{number % 10}", curve.error
-        if curve.is_band and error is not None:
-            low, high = ([y + sign * e for y, e in zip(curve.y, error, strict=True)] for sign in (-1, 1))
-            axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.errorbar(
-            curve.x, curve.y, None if curve.is_band else error, label=names[name], color=colour,
-            linestyle="--" if name.endswith("(paper)") else "-", marker="o" if len(curve.x) <= 30 else None,
-            markersize=4, capsize=3, linewidth=1.4,
-        )  # fmt: skip
-    axes.grid(alpha=0.3)
+    _draw_lines(axes, {names[name]: curve for name, curve in curves.items()})
     if log_x:
         axes.set_xscale("log")
         ticks = sorted({x for curve in curves.values() for x in curve.x})
@@ -198,6 +191,47 @@ def draw_points(points: Mapping[str, Sequence[float]], path: Path, y_label: str)
     axes.set_xlabel(y_label)
     axes.grid(alpha=0.3)
     _save(figure, path)
+
+
+def draw_panels(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
+    """Draw a panel for each logged number over updates, at most three in a row: name → run → its curve.
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
+    """
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    colours = {
+        run: f"C{place % 10}" for place, run in enumerate({run: 0 for one in panels.values() for run in one})
+    }
+    figure = Figure(figsize=(1 + 4 * columns, 0.6 + 3 * rows), layout="constrained")
+    for place, (name, curves) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        _draw_lines(axes, curves, colours)
+        axes.set_title(name)
+        axes.set_xlabel("update")
+    if len(colours) > 1:
+        handles = [Line2D([], [], color=colour) for colour in colours.values()]
+        figure.legend(handles, list(colours), loc="outside upper center", fontsize="small")
+    _save(figure, path)
+
+
+def _draw_lines(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, str] | None = None) -> None:
+    for place, (name, curve) in enumerate(curves.items()):
+        style = "--" if name.endswith("(paper)") else "-"
+        marker = "o" if len(curve.x) <= 30 else None
+        if curve.is_band and curve.error is not None:
+            low, high = (
+                [y + sign * e for y, e in zip(curve.y, curve.error, strict=True)] for sign in (-1, 1)
+            )
+            axes.fill_between(curve.x, low, high, color=f"C{place % 10}", alpha=0.15, linewidth=0)
+        colour = (colours or {}).get(name, f"C{place % 10}")
+        axes.errorbar(
+            curve.x, curve.y, None if curve.is_band else curve.error, label=name, color=colour,
+            linestyle=style, marker=marker, markersize=4, capsize=3, linewidth=1.4,
+        )  # fmt: skip
+    axes.grid(alpha=0.3)
 
 
 def _save(figure: Figure, path: Path) -> None:

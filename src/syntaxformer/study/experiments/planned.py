@@ -115,8 +115,9 @@ def _rate_words(spec: Spec, sides: Mapping[str, Sequence[StoredRun]]) -> str:
     rates = {
         name: ", ".join(sorted({str((run.result.get("recipe") or {}).get(RATE, NONE)) for run in runs}))
         for name, runs in sides.items()
+        if runs
     }
-    if len({*rates.values()}) == 1:
+    if len({*rates.values()}) == 1 and len(rates) == len(sides):
         return f" Both sides have the learning rate {next(iter(rates.values()))}."
     how = f" chosen on dev with {spec.tune.in_words}" if spec.tune else ""
     return f" Learning rates{how}: {'; '.join(f'{rate} for {name}' for name, rate in rates.items())}."

@@ -45,10 +45,11 @@ from syntaxformer.encoders.classifier import (
     needed_columns,
 )
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.examples import TextSet, fingerprints, hash_examples
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
-from syntaxformer.encoders.tables import TextSet, fingerprints, for_spreadsheet, hash_examples
+from syntaxformer.encoders.tables import for_spreadsheet
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Score, TaskType
 from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed_note

@@ -33,11 +33,12 @@ from syntaxformer.base.files import verify_manifest
 from syntaxformer.encoders import finetuning as classification
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.collator import SyntaxCollator
+from syntaxformer.encoders.examples import TextExample
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import FinetuneTrainer, finetune
+from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.pretrained import load_pretrained, longest_input
-from syntaxformer.encoders.tables import TextExample
-from syntaxformer.encoders.task_data import read_any_split, read_finetune_data
+from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.encoders.task_types import OneLabel
 from syntaxformer.encoders.tasks import TASKS
 from syntaxformer.infusion import load

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders import task_data
+from syntaxformer.encoders import own_tables
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import _wanted, _write_rows
-from syntaxformer.encoders.tables import read_table
-from syntaxformer.encoders.task_data import TableColumns, read_any_split, read_finetune_data
+from syntaxformer.encoders.official_data import read_any_split
+from syntaxformer.encoders.tables import TableColumns, read_table
+from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.encoders.task_types import OneLabel, Predictions
 from syntaxformer.encoders.tasks import OWN_TASKS, TASKS
 
@@ -43,7 +44,7 @@ def read(tmp_path):
 def read_own_table(path, kind="classify", columns=None, labels=(), **how):
     labels = tuple(labels) if kind == "classify" else None
     task_type = OWN_TASKS[kind].model_copy(update={"labels": labels}).task_type
-    texts, columns, task_type = task_data.read_own_table(path, task_type, columns or TableColumns(), **how)
+    texts, columns, task_type = own_tables.read_own_table(path, task_type, columns or TableColumns(), **how)
     rows = [(example.texts, example.label) for example in texts.examples]
     return rows, columns, getattr(task_type, "labels", None)
 

@@ -9,9 +9,9 @@ import torch
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier, Predictions
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.prediction import submission_rows
-from syntaxformer.encoders.tables import TextExample, TextSet
 from syntaxformer.encoders.tasks import TASKS
 
 QUICK = ("--set", "training.precision=fp32", "--set", "training.batch_size=4", "--set", "training.max_length=32",

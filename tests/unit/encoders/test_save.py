@@ -22,8 +22,8 @@ from transformers import (
 import syntaxformer as sf
 from syntaxformer.annotate.registry import GivenAnnotator, load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.encoders.examples import TextSet
 from syntaxformer.encoders.prediction import predictions_beside, read_split_for
-from syntaxformer.encoders.tables import TextSet
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.trees.sentence import Sentence
 from table_annotator import TableAnnotator

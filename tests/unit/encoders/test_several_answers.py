@@ -17,6 +17,7 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import _metrics, _write_rows
 from syntaxformer.encoders.multi_output_tasks import (
@@ -26,10 +27,11 @@ from syntaxformer.encoders.multi_output_tasks import (
     WordTags,
     spans_of,
 )
+from syntaxformer.encoders.own_tables import read_own_table
 from syntaxformer.encoders.prediction import predictions_beside, read_texts_for
 from syntaxformer.encoders.pretrained import load_tokenizer
-from syntaxformer.encoders.tables import TextExample, TextSet
-from syntaxformer.encoders.task_data import TableColumns, read_finetune_data, read_own_table
+from syntaxformer.encoders.tables import TableColumns
+from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.encoders.task_types import Predictions
 from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
 from syntaxformer.serve.engines import ClassifierEngine, load_engine

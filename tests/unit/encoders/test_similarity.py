@@ -16,10 +16,10 @@ import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.embeddings import SyntaxEncoder
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.export_onnx import export_classifier
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.similarity import Similarity
-from syntaxformer.encoders.tables import TextExample, TextSet
 from syntaxformer.encoders.task_types import Predictions, Score
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.serve.engines import ClassifierEngine

@@ -9,8 +9,9 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.tables import TextSet
-from syntaxformer.encoders.task_data import open_dataset, read_any_split, read_dataset_split
+from syntaxformer.encoders.examples import TextSet
+from syntaxformer.encoders.official_data import read_any_split, read_dataset_split
+from syntaxformer.encoders.tables import open_dataset
 from syntaxformer.encoders.tasks import TASKS, find_task
 
 MNLI_HEAD = (

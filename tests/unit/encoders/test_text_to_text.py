@@ -14,8 +14,8 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import finetune
+from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.pretrained import load_pretrained
-from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.task_types import OneLabel, Score, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, ClassifierInfo
 

@@ -105,6 +105,11 @@ class _Inputs:
             **order,
         }
 
+    def save(self, folder: Path) -> None:
+        """Write the collator and the record of the task, which a model folder has beside its network."""
+        self.collator.save_pretrained(folder)
+        (folder / CLASSIFIER).write_text(self.info.model_dump_json(indent=1), "utf-8")
+
 
 def finetune(
     config: FinetuneConfig, resume: bool = False, overwrite: bool = False, data: FinetuneData | None = None
@@ -233,19 +238,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
         best_by = config.training.best_by or "mean"
         return {**scores, **tally.take(), "score": scores.get(best_by, next(iter(scores.values())))}
 
-    trainer = FinetuneTrainer(
-        model,
-        config,
-        rate,
-        inputs.train,
-        inputs.lengths,
-        inputs.collator,
-        evaluate_dev,
-        folder,
-        inputs.class_weights and [*inputs.class_weights.values()],
-        inputs.info,
-    )
-    trainer.similarity = inputs.info.task_type if inputs.info.task_type.separate else None
+    trainer = FinetuneTrainer(model, config, rate, inputs, evaluate_dev, folder)
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
     epochs = [
@@ -320,8 +313,7 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, An
 
     def save(folder: Path) -> None:
         model.eval().save_pretrained(folder)
-        inputs.collator.save_pretrained(folder)
-        (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
+        inputs.save(folder)
         _write_rows(folder, inputs.data)
 
     run.write_model(save, report | ({"gates": gates} if gates else {}), PACKAGES)
@@ -539,14 +531,13 @@ class FinetuneTrainer(RunTrainer, Trainer):
     Args:
         config: Settings of the run; parameters of an infusion may have a learning rate of their own.
         learning_rate: Learning rate of the checkpoint's parameters.
-        lengths: Number of pieces of each training example.
-        collate: Makes a batch from examples; a `SyntaxCollator`, if syntax is dropped.
+        inputs: Training examples, their lengths in pieces, the collator, weights of classes and the record of
+            the task; with the record and the collator, a checkpoint is loaded like a finished model.
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
-        class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
-        info: The record of the task; with it and the collator, a checkpoint is loaded like a finished model.
     """
 
+    class_weights: torch.Tensor | None = None
     similarity: Any = None  # the type of task, if the network does not compute its loss
 
     def __init__(
@@ -554,20 +545,16 @@ class FinetuneTrainer(RunTrainer, Trainer):
         model: PreTrainedModel,
         config: FinetuneConfig,
         learning_rate: float,
-        train: Sequence[Any],
-        lengths: Sequence[int],
-        collate: Any,
+        inputs: _Inputs,
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
-        class_weights: Sequence[float] | None = None,
-        info: ClassifierInfo | None = None,
     ) -> None:
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
-        batches = LengthBatches(lengths, training.batch_size, seed)
+        batches = LengthBatches(inputs.lengths, training.batch_size, seed)
         n_of_epoch = -(-len(batches) // training.accumulate)
         n_updates = n_of_epoch * training.epochs
-        self.collate, self.info = collate, info
+        self.inputs = inputs
         rate = linear(n_updates, training.warmup_frac)
         if training.decay is not None:
             rate = exponential(n_updates, training.warmup_frac, training.decay, n_of_epoch)
@@ -588,13 +575,16 @@ class FinetuneTrainer(RunTrainer, Trainer):
             average_tokens_across_devices=False,
         )
         Dropout.take_over(model)
-        weights = None if class_weights is None else torch.tensor(class_weights, device=arguments.device)
-        self.class_weights = weights
+        if inputs.class_weights is not None:
+            weights = [*inputs.class_weights.values()]
+            self.class_weights = torch.tensor(weights, device=arguments.device)
+        if inputs.info.task_type.separate:
+            self.similarity = inputs.info.task_type
         super().__init__(
             *(model, arguments, training, batches, rate, n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
-            data_collator=collate.aligned(arguments.device),
-            train_dataset=train,
+            data_collator=inputs.collator.aligned(arguments.device),
+            train_dataset=inputs.train,
             eval_dataset=[],
         )
         if training.accumulate > 1:  # hosts differ in how they use a number of items: take their means
@@ -602,9 +592,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
     def save_beside(self, folder: Path) -> None:
         """Write the collator and the record of the task."""
-        if self.info is not None:
-            self.collate.save_pretrained(folder)
-            (folder / CLASSIFIER).write_text(self.info.model_dump_json(indent=1), "utf-8")
+        self.inputs.save(folder)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of similar length; the processes share each batch."""

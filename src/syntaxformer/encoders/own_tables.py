@@ -1,7 +1,7 @@
-"""Reads the user's own tables of labelled texts, whose columns are named, recognised, or text and label.
+"""Reads the user's own tables of labelled texts.
 
-Columns of an own table are named by the user, recognised by usual names, or are text and label in a table of
-two columns without header. Tags of words and questions have files of their own.
+Columns are named by the user, recognised by usual names, or are text and label in a table of two columns
+without header. Tags of words and questions have files of their own.
 """
 
 from __future__ import annotations

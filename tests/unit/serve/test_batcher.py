@@ -118,14 +118,14 @@ def test_nobody_fails_for_anothers_text(work):
     assert isinstance(results[2], ValueError)
 
 
-def test_a_thousand_requests_get_their_own_answers():
+def test_hundreds_of_requests_get_their_own_answers():
+    def add(settings, items, _):
+        return [item + settings for item in items]
+
     async def main():
-        batcher = Batcher(
-            lambda settings, items, _: [item + settings for item in items], max_batch=7, max_waiting=10**6
-        )
-        return await asyncio.gather(
-            *(batcher.submit(list(range(n, n + n % 5 + 1)), n % 3, 15) for n in range(1000))
-        )
+        batcher = Batcher(add, max_batch=7, max_waiting=10**6)
+        requests = (batcher.submit(list(range(n, n + n % 5 + 1)), n % 3, 15) for n in range(300))
+        return await asyncio.gather(*requests)
 
     for n, result in enumerate(_run(main)):
         assert result == [item + n % 3 for item in range(n, n + n % 5 + 1)]
@@ -150,14 +150,8 @@ def test_a_request_that_nobody_waits_for_ends_with_its_part(work):
 def test_costly_items_are_worked_on_a_few_at_a_time(work):
     work.gate.set()
     items = [4, 6, 1, 30, 2, 3]
-    assert _run(lambda: Batcher(work, max_cost=10).submit(items, None, 9, costs=items)) == [
-        8,
-        12,
-        2,
-        60,
-        4,
-        6,
-    ]
+    results = _run(lambda: Batcher(work, max_cost=10).submit(items, None, 9, costs=items))
+    assert results == [2 * item for item in items]
     assert [items for _, items in work.batches] == [[4, 6], [1], [30], [2, 3]]
 
 

@@ -401,7 +401,7 @@ def _report(inputs: _Inputs, trials: list[Any], best: Any, scores: dict[str, flo
     }
 
 
-def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str]) -> str | None:
+def _named_or_bundled(config: FinetuneConfig, data: FinetuneData, needed: Collection[str]) -> str | None:
     """The annotator that is named, or else for a table the bundled one of its language, if one is needed.
 
     A bundled one that is named for a table of another language is warned of.
@@ -433,7 +433,7 @@ def _prepare(config: FinetuneConfig, data: FinetuneData) -> _Inputs:
     use_trees = trees and data.train.has_trees and data.dev.has_trees
     of_words = task_type.parts == "words"
     named = config.annotation.annotator if of_words and not needed else None  # finds words when it predicts
-    annotator = load_for(annotator_name(needed, _wanted(config, data, needed)) or named, needed)
+    annotator = load_for(annotator_name(needed, _named_or_bundled(config, data, needed)) or named, needed)
     # Each split has its own annotator if it has its own parses (`conllu:parsed/{split}.conllu`).
     parser = annotator if needed else None
     chosen = [

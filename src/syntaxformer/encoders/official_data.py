@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from syntaxformer.base.config import corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import plain_or_packed, read_lines
-from syntaxformer.encoders.examples import Binding, TextExample, TextSet, examples_from_rows
+from syntaxformer.encoders.examples import Binding, TextExample, TextSet, examples_from_rows, text_set
 from syntaxformer.encoders.tables import (
     BadRows,
     Row,
@@ -48,9 +49,7 @@ def read_any_split(
     if task.treebank:
         return _read_treebank(task, path, split, split == "train" if phrases is None else phrases)
     table = read_table(path, lambda _: task.headerless.get(split))
-    if not table.rows:
-        raise DataError("expected at least one example, got none.", path)
-    if table.rows[0].problem:
+    if table.rows and table.rows[0].problem:
         problem = f"{table.rows[0].problem} Check that this is the {split} file of {task.title}."
         raise DataError(problem, path, table.rows[0].number)
     labelled = not split.startswith("test") or split == "test_labeled"
@@ -104,20 +103,17 @@ def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet
     Source: Socher et al. (2013); Bai et al. (2021), section 4.1: "all phrases with lengths larger than 3".
     """
     examples: list[TextExample] = []
-    n_neutral = 0
+    left_out: Counter[str] = Counter()
     for number, tree in enumerate(parse_trees(read_lines(path), path=path), 1):
         for node in _phrases(tree) if phrases else (tree,):
             if node.label not in ("0", "1", "2", "3", "4"):
                 raise DataError(f"sentiment: expected 0 to 4, got {node.label!r}.", path, number)
             if node.label not in task.treebank:
-                n_neutral += 1
+                left_out["neutral, in a task of two classes"] += 1
                 continue
             text, label = " ".join(leaves_of(node)), task.treebank[node.label]
             examples.append(TextExample((text,), label, (format_tree(node),), str(number - 1), number))
-    if not examples:
-        raise DataError("expected at least one tree with a label, got none.", path)
-    left_out = {"neutral, in a task of two classes": n_neutral} if n_neutral else {}
-    return TextSet(split, str(path), examples, left_out)
+    return text_set(examples, left_out, split, BadRows(path))
 
 
 def _phrases(tree: Tree) -> Iterator[Tree]:

@@ -70,9 +70,9 @@ def _squad_rows(path: Any) -> Iterator[Row]:
         paragraphs = chain.from_iterable(article["paragraphs"] for article in json.loads(content)["data"])
         for number, paragraph in enumerate(paragraphs, 1):
             for question in paragraph["qas"]:
-                place = content.find(json.dumps(question["id"], ensure_ascii=False), position)
-                line = line + content.count("\n", position, place) if place >= 0 else 1
-                position = place if place >= 0 else len(content)  # so none is looked for again
+                offset = content.find(json.dumps(question["id"], ensure_ascii=False), position)
+                line = line + content.count("\n", position, offset) if offset >= 0 else 1
+                position = offset if offset >= 0 else len(content)  # so none is looked for again
                 yield Row(line, {**question, "context": paragraph["context"], "paragraph": number})
     except json.JSONDecodeError as error:
         got = "JSON lines" if error.msg == "Extra data" else f"what is no JSON: {error.msg}"

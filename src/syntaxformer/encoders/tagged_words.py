@@ -70,8 +70,8 @@ def read_words(
     if learns:
         task_type = task_type.with_labels(counts, path)
         if odd := task_type.unlike_spans(counts):
-            told = "%s: tags mark spans, except %s. So words are scored, not spans by F1. Correct these."
-            _log.warning(told, path, ", ".join(map(repr, odd)))
+            message = "%s: tags mark spans, except %s. So words are scored, not spans by F1. Correct these."
+            _log.warning(message, path, ", ".join(map(repr, odd)))
     read_by: Any = task_type
     if name != "train" and task_type.labels:
         read_by = task_type.widened(counts.elements(), path)

@@ -201,7 +201,7 @@ def _check_classes(data: FinetuneData) -> None:
         for texts in (data.train, data.dev)
     )
     # Of several labels, each holds or not.
-    answers = {(*one.label,) for one in data.train.examples} if task_type.takes_lists else of_train
+    answers = {(*example.label,) for example in data.train.examples} if task_type.takes_lists else of_train
     if len(answers) < 2:
         got = f"{task_type.show(answers.pop())!r}"
         problem = f"label: expected at least two different ones to learn from, got only {got}."

@@ -12,7 +12,7 @@ import pytest
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders import own_tables
 from syntaxformer.encoders.finetune_config import load_finetune
-from syntaxformer.encoders.finetuning import _wanted, _write_rows
+from syntaxformer.encoders.finetuning import _named_or_bundled, _write_rows
 from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.tables import TableColumns, read_table
 from syntaxformer.encoders.task_data import read_finetune_data
@@ -298,7 +298,7 @@ def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path, messages):
         rows = [f"{line} {row}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines * 20)]
         options = {"task": "classify", "model": "x", "output": tmp_path, "annotation": {"annotator": named}}
         config = load_finetune({**options, "data": {"train": str(table("".join(rows)))}})
-        return _wanted(config, read_finetune_data(config), {"upos"})
+        return _named_or_bundled(config, read_finetune_data(config), {"upos"})
 
     german = "Ein Hund bellt den großen Mann an.", "Zwei Frauen laufen über die Straße."
     assert chosen("A dog barks at the tall man.", "Two women run across the street.") == "en"

@@ -118,7 +118,7 @@ def test_sentiment_that_is_none(tmp_path):
     with pytest.raises(DataError, match=":2: sentiment:"):
         read_any_split(TASKS["sst1"], tmp_path, "dev")
     (tmp_path / "dev.txt").write_text("\n")
-    with pytest.raises(DataError, match=r"expected at least one tree with a label, got none\.$"):
+    with pytest.raises(DataError, match="expected at least one example, got none"):
         read_any_split(TASKS["sst1"], tmp_path, "dev")
 
 

@@ -55,12 +55,8 @@ def blocks(rows, tag=BIO.get):
 
 
 @pytest.fixture
-def file(tmp_path):
-    def make(name, content):
-        (tmp_path / name).write_text(content)
-        return tmp_path / name
-
-    return make
+def file(table):
+    return lambda name, content: table(content, name)
 
 
 def finetune(run, folder, *options):

@@ -333,12 +333,13 @@ def test_a_key_in_the_environment(monkeypatch, tmp_path, value, key):
         ConfigError, match=r"^SYNTAXFORMER_API_KEY: expected a key or no variable, got an empty"
     ):
         serve([tmp_path])
-    (tmp_path / "key").write_text("abc\n")
-    serve([tmp_path], api_key_file=tmp_path / "key")
+    file = tmp_path / "key"
+    file.write_text("abc\n")
+    serve([tmp_path], api_key_file=file)
     assert keys == ["abc"]
-    (tmp_path / "key").write_text("abc\ndef\n")
+    file.write_text("abc\ndef\n")
     with pytest.raises(ConfigError, match=r"key, got 2 lines\. A service has one key\.$"):
-        serve([tmp_path], api_key_file=tmp_path / "key")
+        serve([tmp_path], api_key_file=file)
 
 
 def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,17 +127,14 @@ def _loading(monkeypatch, translator, classifier=None):
     """Let folders hold these; the annotator that is asked for is theirs."""
     calls = []
 
-    def load(model):
-        def loaded(folder, annotator, device, *options):
-            calls.append((annotator, device))
-            if annotator is not None:
-                model.annotator = load_annotator(annotator)
-            return model
+    def load(model, folder, annotator, device, *options):
+        calls.append((annotator, device))
+        if annotator is not None:
+            model.annotator = load_annotator(annotator)
+        return model
 
-        return loaded
-
-    monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", load(translator))
-    monkeypatch.setattr("syntaxformer.encoders.classifier.Classifier.from_folder", load(classifier))
+    monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", partial(load, translator))
+    monkeypatch.setattr("syntaxformer.encoders.classifier.Classifier.from_folder", partial(load, classifier))
     return calls
 
 
@@ -207,15 +205,10 @@ def test_a_translation_that_would_keep_others_waiting_is_refused_and_a_usual_one
 
 
 def test_a_search_ends_between_two_steps_when_nobody_waits(paced):
-    looks = []
-
-    def is_over():
-        looks.append(None)
-        return len(looks) == 3
-
+    looks = iter((False, False, True))
     with pytest.raises(TimeoutError, match="in time"):
-        paced.work(TranslateSettings(), ["a dog and a cat"], is_over)
-    assert len(looks) == 3
+        paced.work(TranslateSettings(), ["a dog and a cat"], lambda: next(looks))
+    assert not [*looks]
 
 
 def test_a_text_of_which_little_would_be_read_is_not_parsed(tiny_engines, monkeypatch):

@@ -23,8 +23,8 @@ from syntaxformer import InfusionConfig, SyntaxCollator, SyntaxExample, infuse, 
 from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders.classifier import Classifier, needed_columns
 from syntaxformer.encoders.export_onnx import export_classifier
+from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.pretrained import load_tokenizer
-from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import ClassifierInfo, find_task
 from syntaxformer.runs.loading import load_written
 

@@ -20,8 +20,8 @@ from transformers.utils import logging as hf_logging
 
 import syntaxformer as sf
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.pretrained import load_tokenizer
-from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import find_task
 
 OPEN = 9.0

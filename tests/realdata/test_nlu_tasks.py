@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from syntaxformer.encoders.classifier import annotate_examples
-from syntaxformer.encoders.task_data import read_any_split
+from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.tasks import TASKS
 
 pytestmark = pytest.mark.slow

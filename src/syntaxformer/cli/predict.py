@@ -60,7 +60,7 @@ def predict(
     from syntaxformer.base.files import atomic_text
     from syntaxformer.encoders import prediction
     from syntaxformer.encoders.classifier import Classifier
-    from syntaxformer.encoders.task_data import is_dataset
+    from syntaxformer.encoders.tables import is_dataset
     from syntaxformer.study.ablation import Ablation, ablate_classifier
 
     if source is not None and data is not None:

@@ -24,11 +24,11 @@ from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, TreeError
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, disk_errors, write_manifest
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.examples import TextExample, TextSet, raw_example
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.multi_output_tasks import WordTags
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.similarity import Similarity
-from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TYPES, ClassifierInfo, read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig

@@ -45,10 +45,11 @@ from syntaxformer.encoders.classifier import (
     needed_columns,
 )
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.examples import TextSet, fingerprints, hash_examples
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
-from syntaxformer.encoders.tables import TextSet, fingerprints, for_spreadsheet, hash_examples
+from syntaxformer.encoders.tables import for_spreadsheet
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Score, TaskType
 from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed_note
@@ -103,6 +104,11 @@ class _Inputs:
             "annotation": hashlib.sha256("\0".join(self.annotators).encode()).hexdigest(),
             **order,
         }
+
+    def save(self, folder: Path) -> None:
+        """Write the collator and the record of the task, which a model folder has beside its network."""
+        self.collator.save_pretrained(folder)
+        (folder / CLASSIFIER).write_text(self.info.model_dump_json(indent=1), "utf-8")
 
 
 def finetune(
@@ -232,19 +238,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
         best_by = config.training.best_by or "mean"
         return {**scores, **tally.take(), "score": scores.get(best_by, next(iter(scores.values())))}
 
-    trainer = FinetuneTrainer(
-        model,
-        config,
-        rate,
-        inputs.train,
-        inputs.lengths,
-        inputs.collator,
-        evaluate_dev,
-        folder,
-        inputs.class_weights and [*inputs.class_weights.values()],
-        inputs.info,
-    )
-    trainer.similarity = inputs.info.task_type if inputs.info.task_type.separate else None
+    trainer = FinetuneTrainer(model, config, rate, inputs, evaluate_dev, folder)
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
     epochs = [
@@ -319,8 +313,7 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, An
 
     def save(folder: Path) -> None:
         model.eval().save_pretrained(folder)
-        inputs.collator.save_pretrained(folder)
-        (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
+        inputs.save(folder)
         _write_rows(folder, inputs.data)
 
     run.write_model(save, report | ({"gates": gates} if gates else {}), PACKAGES)
@@ -408,7 +401,7 @@ def _report(inputs: _Inputs, trials: list[Any], best: Any, scores: dict[str, flo
     }
 
 
-def _wanted(config: FinetuneConfig, data: FinetuneData, needed: Collection[str]) -> str | None:
+def _named_or_bundled(config: FinetuneConfig, data: FinetuneData, needed: Collection[str]) -> str | None:
     """The annotator that is named, or else for a table the bundled one of its language, if one is needed.
 
     A bundled one that is named for a table of another language is warned of.
@@ -440,7 +433,7 @@ def _prepare(config: FinetuneConfig, data: FinetuneData) -> _Inputs:
     use_trees = trees and data.train.has_trees and data.dev.has_trees
     of_words = task_type.parts == "words"
     named = config.annotation.annotator if of_words and not needed else None  # finds words when it predicts
-    annotator = load_for(annotator_name(needed, _wanted(config, data, needed)) or named, needed)
+    annotator = load_for(annotator_name(needed, _named_or_bundled(config, data, needed)) or named, needed)
     # Each split has its own annotator if it has its own parses (`conllu:parsed/{split}.conllu`).
     parser = annotator if needed else None
     chosen = [
@@ -538,14 +531,13 @@ class FinetuneTrainer(RunTrainer, Trainer):
     Args:
         config: Settings of the run; parameters of an infusion may have a learning rate of their own.
         learning_rate: Learning rate of the checkpoint's parameters.
-        lengths: Number of pieces of each training example.
-        collate: Makes a batch from examples; a `SyntaxCollator`, if syntax is dropped.
+        inputs: Training examples, their lengths in pieces, the collator, weights of classes and the record of
+            the task; with the record and the collator, a checkpoint is loaded like a finished model.
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
-        class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
-        info: The record of the task; with it and the collator, a checkpoint is loaded like a finished model.
     """
 
+    class_weights: torch.Tensor | None = None
     similarity: Any = None  # the type of task, if the network does not compute its loss
 
     def __init__(
@@ -553,20 +545,16 @@ class FinetuneTrainer(RunTrainer, Trainer):
         model: PreTrainedModel,
         config: FinetuneConfig,
         learning_rate: float,
-        train: Sequence[Any],
-        lengths: Sequence[int],
-        collate: Any,
+        inputs: _Inputs,
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
-        class_weights: Sequence[float] | None = None,
-        info: ClassifierInfo | None = None,
     ) -> None:
         self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
-        batches = LengthBatches(lengths, training.batch_size, seed)
+        batches = LengthBatches(inputs.lengths, training.batch_size, seed)
         n_of_epoch = -(-len(batches) // training.accumulate)
         n_updates = n_of_epoch * training.epochs
-        self.collate, self.info = collate, info
+        self.inputs = inputs
         rate = linear(n_updates, training.warmup_frac)
         if training.decay is not None:
             rate = exponential(n_updates, training.warmup_frac, training.decay, n_of_epoch)
@@ -587,13 +575,16 @@ class FinetuneTrainer(RunTrainer, Trainer):
             average_tokens_across_devices=False,
         )
         Dropout.take_over(model)
-        weights = None if class_weights is None else torch.tensor(class_weights, device=arguments.device)
-        self.class_weights = weights
+        if inputs.class_weights is not None:
+            weights = [*inputs.class_weights.values()]
+            self.class_weights = torch.tensor(weights, device=arguments.device)
+        if inputs.info.task_type.separate:
+            self.similarity = inputs.info.task_type
         super().__init__(
             *(model, arguments, training, batches, rate, n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
-            data_collator=collate.aligned(arguments.device),
-            train_dataset=train,
+            data_collator=inputs.collator.aligned(arguments.device),
+            train_dataset=inputs.train,
             eval_dataset=[],
         )
         if training.accumulate > 1:  # hosts differ in how they use a number of items: take their means
@@ -601,9 +592,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
     def save_beside(self, folder: Path) -> None:
         """Write the collator and the record of the task."""
-        if self.info is not None:
-            self.collate.save_pretrained(folder)
-            (folder / CLASSIFIER).write_text(self.info.model_dump_json(indent=1), "utf-8")
+        self.inputs.save(folder)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of similar length; the processes share each batch."""

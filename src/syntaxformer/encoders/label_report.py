@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syntaxformer.encoders.tables import TextSet, fingerprints
+from syntaxformer.encoders.examples import TextSet, fingerprints
 from syntaxformer.encoders.task_types import Score, TaskType
 
 FEW = 5

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from syntaxformer.encoders.metrics import score_predictions
-from syntaxformer.encoders.tables import BadRows, Row, as_line
+from syntaxformer.encoders.tables import BadRows, Row, as_json, as_line
 from syntaxformer.encoders.task_types import Examples, OneLabel, Predictions, Score, Scorer, TaskType
 
 OUTSIDE = "O"
@@ -33,10 +33,7 @@ def _listed(cell: Any) -> list[Any] | Mapping[str, Any]:
     Raises:
         ValueError: It is neither.
     """
-    try:
-        content = json.loads(cell) if isinstance(cell, str) else cell
-    except ValueError:
-        content = None
+    content = as_json(cell)
     if not isinstance(content, list | Mapping):
         raise ValueError(f'label: expected a list as ["a", "b"], or several columns, got {str(cell)[:60]!r}.')
     return content

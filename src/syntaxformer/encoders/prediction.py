@@ -12,31 +12,24 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_lines, without_packing
 from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.examples import TextExample, TextSet, examples_from_rows, raw_example
 from syntaxformer.encoders.multi_output_tasks import SeveralScores
+from syntaxformer.encoders.official_data import bind_columns, read_any_split
+from syntaxformer.encoders.own_tables import read_own_table
+from syntaxformer.encoders.questions import has_questions
 from syntaxformer.encoders.similarity import Similarity
 from syntaxformer.encoders.tables import (
     BadRows,
     Source,
-    TextExample,
-    TextSet,
+    TableColumns,
     csv_quoted,
+    find_rows,
     holds_objects,
-    raw_example,
+    is_dataset,
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_data import (
-    CONLLU,
-    TableColumns,
-    bind_columns,
-    examples_from_rows,
-    find_rows,
-    has_lists,
-    has_questions,
-    is_dataset,
-    read_any_split,
-    read_own_table,
-)
+from syntaxformer.encoders.tagged_words import CONLLU, has_lists
 from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 

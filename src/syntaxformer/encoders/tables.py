@@ -1,4 +1,4 @@
-"""Reads rows (TSV, CSV, JSON lines, Parquet, `datasets`), and defines the examples that are made of rows.
+"""Reads rows of files (TSV, CSV, JSON lines, Parquet) and of data sets of the library `datasets`.
 
 The file name gives the format, compressed or not; another format is one more entry of `_FORMATS` and
 `_READERS`. Rows that cannot be used are collected in one pass. TSV is read as GLUE's files are written: a tab
@@ -9,22 +9,18 @@ those of `datasets` fill short rows without a word and know no line numbers.
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
-from syntaxformer.base.errors import BadRowsError, CheckpointError, DataError, one_line
-from syntaxformer.base.files import HELD_OUT, TRAINED_ON, max_line_bytes, read_lines, without_packing
-from syntaxformer.runs.config import FRACTION_SEED
+from syntaxformer.base.downloads import say_download
+from syntaxformer.base.errors import BadRowsError, ConfigError, DataError, one_line
+from syntaxformer.base.files import HELD_OUT, max_line_bytes, read_lines, without_packing
+from syntaxformer.runs.loading import checkpoint_errors
 
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
 _UNREAD = (".arrow", ".xlsx", ".xls", ".ods", ".pkl")
@@ -148,129 +144,9 @@ class Table:
     has_header: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TextExample:
-    """One text or pair of texts.
-
-    Args:
-        label: Class number or score, or what `TaskType.read` of another type gives; None if unknown.
-        trees: The bracketed constituency tree of each text, if the corpus has one.
-        index: The example's id in the corpus, which is the first column of a submission.
-        line: 1-based line in the file; of a question, the number of its paragraph.
-        words: The words of the text, with single spaces between them, if the file gives words.
-    """
-
-    texts: tuple[str, ...]
-    label: Any = None
-    trees: tuple[str | None, ...] = ()
-    index: str = ""
-    line: int = 0
-    words: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class TextSet:
-    """The examples of one split; `left_out` counts the rows that became none, by reason.
-
-    `rows` are the numbers of these examples among all of the split; None if they are all.
-    """
-
-    name: str
-    source: str
-    examples: Sequence[TextExample]
-    left_out: dict[str, int] = field(default_factory=dict)
-    rows: Sequence[int] | None = None
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def text_rows(self) -> Sequence[int] | None:
-        """The numbers of these texts among all of the split, in order; None if they are all."""
-        if self.rows is None:
-            return None
-        n_texts = len(self.examples[0].texts)
-        return [row * n_texts + number for row in self.rows for number in range(n_texts)]
-
-    @property
-    def has_trees(self) -> bool:
-        """Whether the data has a tree for every text."""
-        return bool(self.examples) and all(
-            example.trees and all(tree is not None for tree in example.trees) for example in self.examples
-        )
-
-    def part(self, n_rows: int | None, share: float) -> TextSet:
-        """A random share of the first rows, in order; every smaller share is part of a larger one.
-
-        In `n_rows`, all phrases of one tree count as one; None takes all rows. The share is at most 1.
-        """
-        lines = sorted({example.line for example in self.examples})[:n_rows]
-        order = np.random.default_rng(FRACTION_SEED).permutation(len(lines))
-        chosen = {lines[row] for row in order[: max(1, round(len(lines) * share))].tolist()}
-        rows = [row for row, example in enumerate(self.examples) if example.line in chosen]
-        is_all = len(rows) == len(self)
-        return self if is_all else replace(self, examples=[self.examples[row] for row in rows], rows=rows)
-
-
 def as_line(cell: Any) -> str:
     """A cell as one line, with single spaces for white space; empty for None and NaN."""
     return "" if cell is None or cell != cell else " ".join(str(cell).split())
-
-
-@lru_cache(8)  # many questions are about one text
-def in_place(text: str) -> str:
-    """The text on one line, each white space as one space, so that every character keeps its place."""
-    return re.sub(r"\s", " ", text)
-
-
-def raw_example(
-    texts: Sequence[str], line: int, source: str | None = None, index: str = "", keep_places: bool = False
-) -> TextExample:
-    """Make an example of raw texts, with single spaces for white space, unless characters keep their places.
-
-    Raises:
-        DataError: A text is empty.
-    """
-    cleaned = tuple(in_place(text) if keep_places else " ".join(text.split()) for text in texts)
-    if not all(map(str.strip, cleaned)):
-        raise DataError("text: expected one that is not empty, got ''.", source, line)
-    return TextExample(cleaned, None, (), index, line)
-
-
-def hash_examples(examples: Iterable[TextExample]) -> str:
-    """sha256 over texts, trees and labels."""
-    digest = hashlib.sha256()
-    for example in examples:
-        cells = [*example.texts, *(tree or "" for tree in example.trees), repr(example.label)]
-        digest.update("\0".join(cells).encode("utf-8", "surrogatepass"))
-        digest.update(b"\n")
-    return digest.hexdigest()
-
-
-def fingerprints(examples: Iterable[TextExample]) -> list[str]:
-    """A hash of 48 bits of the text or texts of each example, whatever its label."""
-    texts = ("\0".join(example.texts).encode("utf-8", "surrogatepass") for example in examples)
-    return [hashlib.blake2b(text, digest_size=6).hexdigest() for text in texts]
-
-
-_MOST_FINGERPRINTS = 2**28
-"""Bytes of the largest list of fingerprints that is read, of 20 million texts."""
-
-
-def n_trained_on(folder: Path, texts: TextSet) -> int:
-    """Number of examples whose texts a model was trained on; 0 if its folder has no fingerprints.
-
-    Raises:
-        CheckpointError: The list is larger than training writes it.
-    """
-    path = folder / TRAINED_ON
-    if not path.is_file():
-        return 0
-    if (size := path.stat().st_size) > _MOST_FINGERPRINTS:
-        raise CheckpointError(f"{path}: expected at most {_MOST_FINGERPRINTS} bytes, got {size}. Remove it.")
-    counts = Counter(fingerprint.encode() for fingerprint in fingerprints(texts.examples))
-    with path.open("rb") as lines:
-        return sum(counts.pop(line.strip(), 0) for line in lines)
 
 
 def number_of(cell: Any) -> float | None:
@@ -494,3 +370,114 @@ def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: S
             return name
     expected, got = " or ".join(map(repr, names)), ", ".join(map(repr, columns))
     raise DataError(f"{what}: expected a column {expected}, got {got}.", path)
+
+
+HUB = "hub:"
+"""Prefix of a name on the Hub: "hub:nyu-mll/glue:cola"."""
+
+
+_SPLITS = {
+    "train": ("train",),
+    "dev": ("validation", "validation_matched", "dev", "trial"),
+    "dev_mismatched": ("validation_mismatched",),
+    "test": ("test", "test_matched"),
+    "test_mismatched": ("test_mismatched",),
+}
+"""Our name for a split → its names in data sets."""
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Columns of an own table by name, or by number from 1 in a table without a header.
+
+    Args:
+        label: Column of the label or score, or several with commas; None if none is needed.
+        pair: Column of the second text of a pair.
+        quotes: How quotes in a TSV are read: "csv", "text", or "auto" to find out.
+    """
+
+    text: str | None = None
+    label: str | None = None
+    pair: str | None = None
+    quotes: str = "auto"
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that the user named."""
+        return [name for name in (self.text, self.pair, *(self.label or "").split(",")) if name]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text columns."""
+        return tuple(name for name in (self.text, self.pair) if name is not None)
+
+
+def open_dataset(source: str | Path) -> Any:
+    """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION".
+
+    Raises:
+        ConfigError: There is no such data set, or the Hub cannot be reached.
+    """
+    from datasets import load_dataset, load_from_disk
+
+    text = str(source)
+    with checkpoint_errors(text, "data: expected a data set"):
+        if text.startswith(HUB):
+            name, _, configuration = text.removeprefix(HUB).partition(":")
+            say_download(name, ".*", "dataset")
+            return load_dataset(name, configuration or None)
+        return load_from_disk(text)
+
+
+def split_of(dataset: Any, split: str, source: str) -> Any:
+    """A split by our name for it; one `Dataset` is itself.
+
+    Raises:
+        ConfigError: There is no such split.
+    """
+    if hasattr(dataset, "column_names") and not isinstance(dataset.column_names, dict):
+        return dataset
+    names = dict.fromkeys((split, *_SPLITS.get(split, ())))
+    for name in names:
+        if name in dataset:
+            return dataset[name]
+    got = ", ".join(map(str, dataset))
+    raise ConfigError(f"split: expected {' or '.join(names)} in {source}, got {got}.")
+
+
+def is_dataset(source: object) -> bool:
+    """Whether a path is a folder of `save_to_disk` or a name on the Hub."""
+    marks = ("dataset_dict.json", "state.json")
+    return str(source).startswith(HUB) or any((Path(str(source)) / mark).is_file() for mark in marks)
+
+
+def find_rows(source: str | Path, split: str) -> Source:
+    """A file as it is, and of a data set the split.
+
+    Raises:
+        ConfigError: There is no such data set or split.
+    """
+    if not is_dataset(source):
+        return source
+    return DatasetRows(split_of(open_dataset(source), split, str(source)), f"{source}, {split}")
+
+
+def find_dev(folder: Path | None) -> Source | None:
+    """The development split of a data set; None if it has none, or is one `Dataset` or no data set."""
+    if folder is None or not is_dataset(folder) or (folder / "state.json").is_file():
+        return None
+    has_dev = {"dev", *_SPLITS["dev"]} & {*(dataset := open_dataset(folder))}
+    return DatasetRows(split_of(dataset, "dev", str(folder)), f"{folder}, dev") if has_dev else None
+
+
+def first_cells(path: Source) -> set[str]:
+    """The cells of line 1, as far as they can be told before it is known how the file is read."""
+    return {cell.strip(' "') for cell in re.split("[\t,]", next(iter(read_lines(str(path))), ""))}
+
+
+def as_json(cell: Any) -> Any:
+    """A list or an object that JSON writes in a cell of text; other cells are themselves."""
+    try:
+        return json.loads(cell) if isinstance(cell, str) and cell[:1] in "[{" else cell
+    except ValueError:
+        return cell

@@ -131,7 +131,7 @@ def _engine(
     state = request.app.state
     engine = gate.choose(state.engines, task, name)
     parts = [side for text in texts for side in ([text] if isinstance(text, str) else text)]
-    log = {"model": engine.description.name, "texts": len(parts), "characters": gate.n_characters(parts)}
+    log = {"model": engine.description.name, "texts": len(parts), "characters": sum(map(len, parts))}
     request.state.log = {**log, "content": parts} if state.config.log_texts else log
     gate.check_texts(texts, state.config)
     return engine

@@ -344,29 +344,28 @@ def load_engine(
         ConfigError: There is no such device or annotator, the annotator cannot annotate any text, or the
             model reads the user's own factors.
     """
+    engine: Engine
     if (folder / CLASSIFIER).is_file():
         from syntaxformer.encoders.classifier import Classifier
 
-        classifier = Classifier.from_folder(folder, annotator, device, trust)
-        _try_annotator(classifier.annotator, folder)
-        return _with_parser(ClassifierEngine(name, classifier, annotator), classifier.info, folder, trust)
-    from syntaxformer.translation.translator import Translator
+        model: Any = Classifier.from_folder(folder, annotator, device, trust)
+        engine = ClassifierEngine(name, model, annotator)
+    else:
+        from syntaxformer.translation.translator import Translator
 
-    translator = Translator.load(folder, annotator, device, None, trust)
-    if factors := [factor for factor in translator.encoder.factors if factor not in FACTORS]:
-        raise ConfigError(
-            f"{folder}: expected a model that reads text alone, got one with factors of your own, "
-            f"{', '.join(factors)}, which a request cannot give. Use `syntaxformer translate` with --factor."
-        )
-    _try_annotator(translator.annotator, folder)
-    return _with_parser(TranslatorEngine(name, translator, annotator), translator.info, folder, trust)
-
-
-def _with_parser(engine: Engine, info: Any, folder: Path, trust: bool) -> Engine:
-    """The engine, which shows trees of the annotator that its folder names, if that may be loaded."""
-    with suppress(CheckpointError):
-        named: Any = trusted_annotator(info.annotator, engine.parser, folder, trust)
-        engine.parser = named
+        model = Translator.load(folder, annotator, device, None, trust)
+        if factors := [factor for factor in model.encoder.factors if factor not in FACTORS]:
+            raise ConfigError(
+                f"{folder}: expected a model that reads text alone, got one with factors of your own, "
+                f"{', '.join(factors)}, which a request cannot give. Use `syntaxformer translate` with "
+                "--factor."
+            )
+        engine = TranslatorEngine(name, model, annotator)
+    _try_annotator(model.annotator, folder)
+    with suppress(
+        CheckpointError
+    ):  # trees are shown of the annotator that the folder names, if it is trusted
+        engine.parser = trusted_annotator(model.info.annotator, annotator, folder, trust)
     return engine
 
 

@@ -161,11 +161,6 @@ _HALF = re.compile("[\ud800-\udfff]")
 TASKS = {"translation": "a translator", "classification": "a classifier"}
 
 
-def n_characters(texts: str | Sequence[str]) -> int:
-    """Number of characters in one or several texts."""
-    return len(texts) if isinstance(texts, str) else sum(map(len, texts))
-
-
 def client_of(request: Request) -> str:
     """Whose turn a request takes: the address, or with IPv6 the network of 64 bits that a client has."""
     host = request.client.host if request.client else ""
@@ -192,7 +187,7 @@ def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) ->
 
 def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
     """Check that a text to explain is not empty, and short: its matrices grow with the square of that."""
-    if (length := n_characters(texts)) > config.max_explained_characters:
+    if (length := sum(map(len, texts))) > config.max_explained_characters:
         raise Problem(
             422,
             f"text: expected at most {config.max_explained_characters} characters, got {length}. "

@@ -73,8 +73,8 @@ class TranslateSettings(_Request):
     @model_validator(mode="after")
     def _of_plain_text(self) -> TranslateSettings:
         if self.format == "html" and (self.alignments or self.show):
-            given = "alignments" if self.alignments else "show"
-            raise ValueError(f"{given}: expected none with format=html, whose tags are no words.")
+            field = "alignments" if self.alignments else "show"
+            raise ValueError(f"{field}: expected none with format=html, whose tags are no words.")
         linked = self.format == "html" or self.alignments or {"alignment", "attention"} & {*self.show}
         if self.terms is not None and linked:
             raise ValueError("terms: expected none with format=html, alignments or shown attention.")

@@ -20,7 +20,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval, bootstrap_interval
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.tables import raw_example
+from syntaxformer.encoders.examples import raw_example
 from syntaxformer.runs.loading import check_outputs, longest_input
 from syntaxformer.study.word_states import source_owners
 from syntaxformer.syntax import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from syntaxformer.base.statistics import compare_rows, difference_in_words
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.tables import TextSet, n_trained_on
+from syntaxformer.encoders.examples import TextSet, n_trained_on
 from syntaxformer.encoders.task_types import Predictions, Score, TaskType
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Heading, Paragraph, Table

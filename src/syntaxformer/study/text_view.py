@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from syntaxformer.base.errors import SyntaxformerError
 from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of
-from syntaxformer.encoders.tables import in_place
+from syntaxformer.encoders.examples import in_place
 from syntaxformer.syntax import (
     FACTORS,
     MAX_DISTANCE,

@@ -104,7 +104,7 @@ def test_recipes_say_it_of_their_tokenizer_and_of_the_encoder_of_their_tables(hu
 
 @pytest.mark.parametrize("product", ["translation", "encoders"])
 def test_data_sets_are_at_most_as_large_as_all_of_their_files(hub, said, product):
-    from syntaxformer.encoders.task_data import open_dataset
+    from syntaxformer.encoders.tables import open_dataset
     from syntaxformer.translation.corpora import CorpusConfig, _load
 
     hub.files = {"data/train.parquet": 300_000_000, "README.md": 50_000}

@@ -16,16 +16,17 @@ WORDS = (
     "the", "a", "cat", "dog", "house", "child", "sees", "likes", "sleeps", "runs", "big", "small", "not", ".",
 )  # fmt: skip
 
+QUICK = [
+    f"training.{setting}" for setting in ("precision=fp32", "batch_size=8", "max_length=32", "learning_rate=0.01")
+]  # fmt: skip
+
 
 def make_checkpoint(folder: Path, seed: int = 7, max_positions: int = 64) -> Path:
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     pieces = [*specials, *WORDS, *letters, *(f"##{letter}" for letter in letters)]
-    tokenizer = Tokenizer(
-        models.WordPiece(
-            {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}, unk_token="[UNK]"
-        )
-    )
+    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -77,18 +78,20 @@ def config_of(checkpoint, cola, tmp_path):
     """Settings of a quick run; keyword `infuse`, further arguments are overrides."""
 
     def make(*overrides: str, infuse: str = "", **options: object):
-        content = {
-            "task": "cola",
-            "model": str(checkpoint),
-            "output": tmp_path / "run",
-            "data": {"dir": cola},
-            **options,
-        }
-        quick = (
-            "training.precision=fp32", "training.batch_size=8", "training.max_length=32",
-            "training.learning_rate=0.01",
-        )  # fmt: skip
-        return load_finetune(content, infuse, [*quick, *overrides])
+        files = {"model": str(checkpoint), "output": tmp_path / "run", "data": {"dir": cola}}
+        return load_finetune({"task": "cola", **files, **options}, infuse, [*QUICK, *overrides])
+
+    return make
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Write a file of the user's; give its path."""
+
+    def make(content: str, name: str = "mine.tsv") -> Path:
+        path = tmp_path / name
+        path.write_text(content)
+        return path
 
     return make
 

@@ -12,22 +12,14 @@ import pytest
 
 from syntaxformer.base.errors import BadRowsError, DataError
 from syntaxformer.base.files import read_json
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.label_report import report_labels
-from syntaxformer.encoders.tables import BadRows, TextExample, TextSet
-from syntaxformer.encoders.task_data import TableColumns, read_own_table
+from syntaxformer.encoders.multi_output_tasks import SeveralLabels, WordTags
+from syntaxformer.encoders.own_tables import read_own_table
+from syntaxformer.encoders.tables import BadRows, TableColumns
 from syntaxformer.encoders.task_types import OneLabel
 from syntaxformer.encoders.tasks import OWN_TASKS
-
-
-@pytest.fixture
-def file(tmp_path):
-    def make(content: str, name: str = "mine.tsv"):
-        path = tmp_path / name
-        path.write_text(content)
-        return path
-
-    return make
 
 
 def read(path, task, limit=0, name="train", labels=(), **how):
@@ -59,8 +51,8 @@ FILES = [
 
 
 @pytest.mark.parametrize(("task", "name", "content", "lines"), FILES)
-def test_all_bad_rows_are_found_in_one_pass(file, task, name, content, lines):
-    path = file(content, name)
+def test_all_bad_rows_are_found_in_one_pass(table, task, name, content, lines):
+    path = table(content, name)
     with pytest.raises(BadRowsError) as caught:
         read(path, task)
     *shown, count = caught.value.problems
@@ -75,10 +67,10 @@ def test_all_bad_rows_are_found_in_one_pass(file, task, name, content, lines):
     assert not {example.line for example in texts.examples} & {*lines}
 
 
-def test_the_first_twenty_bad_rows_are_shown(file):
+def test_the_first_twenty_bad_rows_are_shown(table):
     rows = [f"text {n}\t{'ab'[n % 2]}\n" if n % 3 else "broken\n" for n in range(1, 100)]
     with pytest.raises(BadRowsError) as caught:
-        read(file("".join(rows)), "classify")
+        read(table("".join(rows)), "classify")
     *shown, count = caught.value.problems
     assert len(shown) == 20
     assert shown[-1].startswith(f"{caught.value.path}:60: row: expected 2 cells, got 1")
@@ -86,15 +78,15 @@ def test_the_first_twenty_bad_rows_are_shown(file):
     assert "--skip-bad-rows 33" in count
 
 
-def test_one_bad_row_has_an_error_of_one_line(file):
+def test_one_bad_row_has_an_error_of_one_line(table):
     with pytest.raises(DataError) as caught:
-        read(file("a\tpos\nb\n"), "classify")
+        read(table("a\tpos\nb\n"), "classify")
     assert "\n" not in str(caught.value)
     assert len(caught.value.problems) == 1
 
 
-def test_a_table_is_checked_before_torch_is_imported(file):
-    path = file("text\tlabel\nfine\ta\nfine\tb\n")
+def test_a_table_is_checked_before_torch_is_imported(table):
+    path = table("text\tlabel\nfine\ta\nfine\tb\n")
     code = (
         "import sys; from syntaxformer.cli.main import app\n"
         f"arguments = {['finetune', '--task', 'classify', '--train', str(path), '--model', 'x', '-o', 'o']}\n"
@@ -105,17 +97,16 @@ def test_a_table_is_checked_before_torch_is_imported(file):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.stdout.split("\n")[:2] == [
-        f"{path}: --label-column: expected a column 'mood', got 'text', 'label'.",
-        "False False",
-    ]
+    told, imported, _ = done.stdout.split("\n")
+    assert told.startswith(f"{path}: --label-column: expected a column 'mood'")
+    assert imported == "False False"
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
 
 
 @pytest.mark.slow
-def test_bad_rows_are_left_out_and_written(config_of, file, messages):
+def test_bad_rows_are_left_out_and_written(config_of, table, messages):
     rows = [f"the {'cat' if n % 2 else 'dog'} sleeps {n} .\t{'ab'[n % 2]}\n" for n in range(40)]
-    path = file("".join([*rows, "=broken\n", "\ta\n"]))
+    path = table("".join([*rows, "=broken\n", "\ta\n"]))
     options = {"task": "classify", "data": {"train": str(path), "skip_bad_rows": 2}}
     folder = finetune(config_of("training.epochs=1", **options))
     with (folder / "bad_rows.csv").open(newline="") as stored:
@@ -133,8 +124,8 @@ def test_bad_rows_are_left_out_and_written(config_of, file, messages):
 # Labels that training never saw.
 
 
-def test_unknown_classes_count_as_missed(file, messages):
-    path = file("one\ta\ntwo\tb\nthree\tnew\nfour\tnewer\nfive\tnew\n")
+def test_unknown_classes_count_as_missed(table, messages):
+    path = table("one\ta\ntwo\tb\nthree\tnew\nfour\tnewer\nfive\tnew\n")
     texts, _ = read(path, "classify", name="dev", labels=("a", "b"))
     gold = [example.label for example in texts.examples]
     assert gold == [0, 1, 2, 3, 2]
@@ -151,27 +142,20 @@ def test_unknown_classes_count_as_missed(file, messages):
         read(path, "classify", labels=("a", "b"))
 
 
-def test_unknown_labels_and_tags_count_as_missed(file, messages):
-    path = file(objects({"text": "x", "labels": ["a", "new"]}, {"text": "y", "labels": ["b"]}), "m.jsonl")
+def test_unknown_labels_and_tags_count_as_missed(table, messages):
+    path = table(objects({"text": "x", "labels": ["a", "new"]}, {"text": "y", "labels": ["b"]}), "m.jsonl")
     texts, _ = read(path, "multilabel", name="dev", labels=("a", "b"))
     gold = [example.label for example in texts.examples]
     assert gold == [("a", "new"), ("b",)]
-    scores = (
-        OWN_TASKS["multilabel"]
-        .model_copy(update={"labels": ("a", "b")})
-        .task_type.score((), gold, [("a",), ("b",)])
-    )
+    scores = SeveralLabels(("a", "b")).score((), gold, [("a",), ("b",)])
     assert scores["micro_f1"] == pytest.approx(2 * 2 / (3 + 2))
     assert scores["macro_f1"] == pytest.approx((1 + 1 + 0) / 3)
-    tags = file("Ann\tB-PER\nin\tO\nRome\tB-LOC\n", "t.conll")
+    tags = table("Ann\tB-PER\nin\tO\nRome\tB-LOC\n", "t.conll")
     texts, _ = read(tags, "ner", name="dev", labels=("B-PER", "O"))
     assert texts.examples[0].label == ("B-PER", "O", "B-LOC")
-    tagger = OWN_TASKS["ner"].model_copy(update={"labels": ("B-PER", "O")}).task_type
-    scores = tagger.score((), [texts.examples[0].label], [("B-PER", "O", "O")])
+    scores = WordTags(("B-PER", "O")).score((), [texts.examples[0].label], [("B-PER", "O", "O")])
     assert scores == pytest.approx({"f1": 2 / 3, "accuracy": 2 / 3, "precision": 1.0, "recall": 1 / 2})
-    assert (
-        messages.text.count("count as missed: 'new' (1)") == messages.text.count("missed: 'B-LOC' (1)") == 1
-    )
+    assert [messages.text.count(f"count as missed: {label} (1)") for label in ("'new'", "'B-LOC'")] == [1, 1]
 
 
 # What is wrong with rows that can be used.
@@ -202,21 +186,16 @@ def test_what_a_report_of_labels_says():
     assert not scores[1]  # several people may give a text several scores
 
 
-def test_data_report_of_tables(run, file):
-    train = file("text\tlabel\nx\ta\ny\tb\nx\tb\nbroken\n")
-    dev = file("text\tlabel\ny\tb\nw\tnew\n", "dev.tsv")
+def test_data_report_of_tables(run, table):
+    train = table("text\tlabel\nx\ta\ny\tb\nx\tb\nbroken\n")
+    dev = table("text\tlabel\ny\tb\nw\tnew\n", "dev.tsv")
     lines = run("data", "report", train, dev, "--task", "classify").out.split("\n")
     assert lines[0] == f"{train}: 3 rows"
     assert f"        1  33.33%  also in {dev}   lines 3" in lines
     assert any(line.startswith(f"{train}:5: row: expected 2 cells, got 1") for line in lines)
     content = json.loads(run("data", "report", train, dev, "--task", "classify", "--json").out)
     assert content["faults"]["duplicates of an earlier row"] == {"rows": 1, "share": 1 / 3, "lines": [4]}
-    problems = {
-        "--task": ["--task", "cola"],
-        "columns": ["--label-column", "x"],
-        "--all": ["--task", "ner", "--all"],
-    }
-    for key, options in problems.items():
+    for key, *options in ("--task", "--task", "cola"), ("columns", "--label-column", "x"), ("--all", "--task", "ner", "--all"):  # fmt: skip
         result = run("data", "report", train, *options)
         assert result.code == 2
         assert key in result.err

@@ -66,10 +66,8 @@ def test_raw_rows_of_a_plain_model(tokenizer, name):
     assert batch.pop("labels").tolist() == [1, 0]
     same(batch, tokenizer(TEXTS[:2], padding=True, return_tensors="pt"))
     pairs = sf.SyntaxCollator(tokenizer, "none", text=("premise", "hypothesis"))
-    same(
-        pairs([{"premise": TEXTS[0], "hypothesis": TEXTS[1]}]),
-        tokenizer(TEXTS[:1], TEXTS[1:2], return_tensors="pt"),
-    )
+    batch = pairs([{"premise": TEXTS[0], "hypothesis": TEXTS[1]}])
+    same(batch, tokenizer(TEXTS[:1], TEXTS[1:2], return_tensors="pt"))
 
 
 def test_the_first_row_that_is_cut_is_told(tokenizer, caplog):
@@ -85,17 +83,13 @@ def test_the_first_row_that_is_cut_is_told(tokenizer, caplog):
 
 def test_raw_rows_with_an_annotator(tokenizer, tmp_path):
     collate = sf.SyntaxCollator(tokenizer, NAMES, text="sentence", annotator=BY)
-    examples = [sf.SyntaxExample((one,)) for one in BY.annotate(TEXTS)]
+    examples = [sf.SyntaxExample((sentence,)) for sentence in BY.annotate(TEXTS)]
+    assert sf.SyntaxCollator(tokenizer, "pos_add", annotator="en").annotator.name == "en"
     rows = [{"sentence": text, "other": None} for text in TEXTS]
     same(collate(rows), collate(examples))
     same(collate([rows[0], examples[1], rows[2]]), collate(examples[:3]))
     collate.save_pretrained(tmp_path)
     same(sf.SyntaxCollator.from_pretrained(tmp_path, text="sentence", annotator=BY)(rows), collate(rows))
-
-
-def test_an_annotator_is_loaded_by_name(tokenizer):
-    batch = sf.SyntaxCollator(tokenizer, "pos_add", annotator="en")([{"text": "the cat sleeps ."}])
-    assert batch["factor_ids"].shape == (1, 6, 1)
 
 
 @pytest.mark.parametrize(
@@ -115,16 +109,9 @@ def test_rows_that_nobody_annotates_or_whose_text_was_dropped(tokenizer, infuse,
 def trainer(checkpoint, tokenizer, rows, folder, infuse=NAMES, wrap=lambda model: model, **options):
     model = AutoModelForSequenceClassification.from_pretrained(checkpoint)
     model = wrap(model if infuse == "none" else sf.infuse(model, infuse))
-    arguments = TrainingArguments(
-        str(folder), report_to="none", num_train_epochs=1, use_cpu=True, disable_tqdm=True, **options
-    )
-    return Trainer(
-        model,
-        arguments,
-        train_dataset=rows,
-        eval_dataset=rows,
-        data_collator=sf.SyntaxCollator(tokenizer, infuse),
-    )
+    options |= {"report_to": "none", "num_train_epochs": 1, "use_cpu": True, "disable_tqdm": True}
+    data = {"train_dataset": rows, "eval_dataset": rows, "data_collator": sf.SyntaxCollator(tokenizer, infuse)}  # fmt: skip
+    return Trainer(model, TrainingArguments(str(folder), **options), **data)
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +124,8 @@ def annotated():
 def adapter(model):
     import peft
 
-    return peft.get_peft_model(
-        model, peft.LoraConfig(r=2, target_modules=["query"], modules_to_save=["infusion"])
-    )
+    config = peft.LoraConfig(r=2, target_modules=["query"], modules_to_save=["infusion"])
+    return peft.get_peft_model(model, config)
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")
@@ -149,11 +135,14 @@ def test_trainer_as_it_is(checkpoint, tokenizer, annotated, tmp_path, wrap):
     """`remove_unused_columns` is on: `forward` of infused models names the column, also within PEFT's model."""
     run = trainer(checkpoint, tokenizer, annotated, tmp_path, wrap=wrap)
     assert run.args.remove_unused_columns
-    before = {name: one.detach().clone() for name, one in run.model.named_parameters() if one.requires_grad}
-    run.train()
-    changed = {
-        name for name, one in run.model.named_parameters() if name in before and not one.equal(before[name])
+    before = {
+        name: parameter.detach().clone()
+        for name, parameter in run.model.named_parameters()
+        if parameter.requires_grad
     }
+    run.train()
+    after = dict(run.model.named_parameters())
+    changed = [name for name, weight in before.items() if not weight.equal(after[name])]
     assert any("infusion" in name and "lisa" in name for name in changed)
     assert 0 < run.evaluate()["eval_loss"] < 5
     assert run.predict(annotated).predictions.shape == (4, 2)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, List
 
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.prediction import read_split_for, read_texts_for
 from syntaxformer.encoders.task_data import DataSettings, LabelledData, read_finetune_data
@@ -57,9 +57,7 @@ def make(folder, task, form, monkeypatch):
     elif form in ("csv", "tsv"):
         with path.open("w", newline="") as file:
             writer = csv.writer(file, delimiter="," if form == "csv" else "\t", lineterminator="\n")
-            cells = (
-                [json.dumps(c) if isinstance(c, list | dict) else c for c in row.values()] for row in rows
-            )
+            cells = ([json.dumps(c) if isinstance(c, list | dict) else c for c in row.values()] for row in rows)  # fmt: skip
             writer.writerows([list(rows[0]), *cells])
     else:
         data = Dataset.from_list(rows)
@@ -87,30 +85,22 @@ def test_every_form_gives_the_same_rows(tmp_path, monkeypatch, task, form):
         assert len(by_dir.dev) == 20
         assert by_dir.dev.source == f"{source}, dev"
     examples = sorted([*data.train.examples, *data.dev.examples], key=lambda example: example.line)
-    texts = [
-        row.get("text") or row.get("sentence1") or " ".join(row.get("tokens", ())) or row["question"]
-        for row in rows
-    ]
-    assert [example.texts[0] for example in examples] == texts
-    labels = [example.label for example in examples]
-    expected = {
-        "classify": lambda row: "ab".index(row["label"]),
-        "regress": lambda row: row["score"],
-        "similarity": lambda row: row["score"],
-        "multilabel": lambda row: tuple(sorted(row["labels"])),
-        "vector": lambda row: tuple(row["scores"]),
-        "ner": lambda row: tuple(row["tags"]),
-        "squad": lambda row: ((0, row["answers"]["text"][0]),),
+    column, expected = {
+        "classify": ("text", lambda row: "ab".index(row["label"])),
+        "regress": ("text", lambda row: row["score"]),
+        "similarity": ("sentence1", lambda row: row["score"]),
+        "multilabel": ("text", lambda row: tuple(sorted(row["labels"]))),
+        "vector": ("text", lambda row: tuple(row["scores"])),
+        "ner": ("tokens", lambda row: tuple(row["tags"])),
+        "squad": ("question", lambda row: ((0, row["answers"]["text"][0]),)),
     }[task]
-    assert labels == list(map(expected, rows))
-    columns = {
-        "text_column": data.columns.text,
-        "text_pair_column": data.columns.pair,
-        "label_column": data.columns.label,
-    }
+    texts = [" ".join(row[column]) if task == "ner" else row[column] for row in rows]
+    assert [example.texts[0] for example in examples] == texts
+    assert [example.label for example in examples] == list(map(expected, rows))
+    columns = {f"{name}_column": getattr(data.columns, name) for name in ("text", "label")}
     info = ClassifierInfo(
         task=task, type=OWN_TASKS[task].type, labels=data.task.labels, metrics=OWN_TASKS[task].metrics,
-        n_texts=len(data.task.texts), annotator=None, annotator_version=None, **columns,
+        n_texts=len(data.task.texts), annotator=None, annotator_version=None, text_pair_column=data.columns.pair, **columns,
     )  # fmt: skip
     if form in ("folder", "hub"):
         texts_to_predict = read_split_for(info, None, source, "train")[1]
@@ -121,75 +111,66 @@ def test_every_form_gives_the_same_rows(tmp_path, monkeypatch, task, form):
     ]
 
 
+PAIRS = [
+    ("ner", "tsv"),
+    ("squad", "hub"),
+    ("multilabel", "folder"),
+    *((task, "parquet") for task in OWN_TASKS),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("task", OWN_TASKS)
-def test_every_form_is_trained_predicted_served_and_exported(
+@pytest.mark.parametrize(("task", "form"), PAIRS)
+def test_every_task_is_trained_predicted_served_and_exported(
     tmp_path, checkpoint, run, monkeypatch, task, form
 ):
+    """Each task of one form, and each way to name the data; the test above reads all of them alike."""
     source, folder = make(tmp_path, task, form, monkeypatch), tmp_path / "run"
     is_set = form in ("folder", "hub")
     quick = [f"--set=training.{setting}" for setting in ("precision=fp32", "epochs=1", "max_length=32")]
-    done = run(
-        "finetune",
-        "--task",
-        task,
-        *(("--data", source) if is_set else ("--train", source)),
-        "--model",
-        checkpoint,
-        *quick,
-        "-o",
-        folder,
-    )
+    train = ("--task", task, "--data" if is_set else "--train", source, "--model", checkpoint)
+    done = run("finetune", *train, *quick, "-o", folder)
     assert done.code == 0, done.err
-    done = run(
-        "predict", folder, *(("--data", source, "--split", "train") if is_set else (source,)), "--json"
-    )
+    done = run("predict", folder, *(("--data", source, "--split", "train") if is_set else (source,)), "--json")  # fmt: skip
     assert done.code == 0, done.err
     assert json.loads(done.out)["n_rows"] == N
-    if form != "parquet":  # the folder does not depend on the form
-        return
     is_pair = task in ("squad", "similarity")
     texts = [("who sleeps ?", "the cat sleeps .")] if is_pair else ["the cat sleeps ."]
+    loaded = [Classifier.from_folder(folder)]
     done = run("export", folder, exported := tmp_path / "onnx")
     if task == "similarity":  # whose two texts go through the network one by one
         assert (done.code, "one pass over a text" in done.err) == (2, True)
-        (served,) = ClassifierEngine("mine", Classifier.from_folder(folder)).work(None, texts)
-        assert isinstance(served, Classification)
-        return
-    assert done.code == 0, done.err
-    original, graph = (Classifier.from_folder(path) for path in (folder, exported))
-    first, second = (loaded.predict(texts).labels for loaded in (original, graph))
-    if task in ("regress", "vector"):
-        assert np.allclose(first, second, atol=1e-4)
     else:
-        assert str(first)[:30] == str(second)[:30]
-    for loaded in (original, graph):
-        (served,) = ClassifierEngine("mine", loaded).work(None, texts)
+        assert done.code == 0, done.err
+        loaded.append(Classifier.from_folder(exported))
+        first, second = (classifier.predict(texts).labels for classifier in loaded)
+        if task in ("regress", "vector"):
+            assert np.allclose(first, second, atol=1e-4)
+        else:
+            assert str(first)[:30] == str(second)[:30]
+    for classifier in loaded:
+        (served,) = ClassifierEngine("mine", classifier).work(None, texts)
         assert isinstance(served, Classification)
 
 
 def test_data_sets_that_cannot_be_used(tmp_path, monkeypatch):
-    Dataset.from_list(rows_of("classify")).save_to_disk(
-        tmp_path / "one"
-    )  # without splits, a tenth is held out
-    data = read_finetune_data(DataSettings(task="classify", data=LabelledData(dir=tmp_path / "one")))
+    def read(**data):
+        return read_finetune_data(DataSettings(task="classify", data=LabelledData(**data)))
+
+    Dataset.from_list(rows_of("classify")).save_to_disk(tmp_path / "one")
+    data = read(dir=tmp_path / "one")  # without splits, a tenth is held out
     assert (len(data.train), len(data.dev)) == (36, 4)
     only_test = tmp_path / "only_test"
     DatasetDict({"test": Dataset.from_list(rows_of("classify"))}).save_to_disk(only_test)
     with pytest.raises(ConfigError, match=r"split: expected train in .*only_test, got test\."):
-        read_finetune_data(DataSettings(task="classify", data=LabelledData(dir=only_test)))
+        read(dir=only_test)
     with pytest.raises(ConfigError, match=r"data: expected a data set at hub:x/y"):
-        read_finetune_data(DataSettings(task="classify", data=LabelledData(train="hub:x/y")))
-    damaged = tmp_path / "damaged.parquet"
-    damaged.write_bytes(b"PAR1 and no more")
-    with pytest.raises(DataError, match=r"damaged\.parquet: expected a Parquet file, got: "):
-        read_finetune_data(DataSettings(task="classify", data=LabelledData(train=str(damaged))))
+        read(train="hub:x/y")
     info = ClassifierInfo(
         task="classify", type="label", labels=("a", "b"), metrics=("accuracy",), n_texts=1, annotator=None, annotator_version=None
     )  # fmt: skip
     with pytest.raises(
-        ConfigError, match=r"^--data: expected a saved data set, as the model's task is 'classify'"
+        ConfigError, match=r"^--data: expected a saved data set, as the model's task is 'clas"
     ):
         read_split_for(info, None, str(tmp_path), "dev")
     with pytest.raises(ConfigError, match=r"split: expected dev or validation .*, got test\."):

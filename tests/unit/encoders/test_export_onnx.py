@@ -23,6 +23,7 @@ from syntaxformer.encoders.export_onnx import GRAPH, ONNX, OnnxInfo, OnnxNetwork
 from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.serve.engines import ExplainSettings, load_engine
 
 PIECES = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "sees", "small", ".", "##s", "two", "run",
@@ -43,9 +44,8 @@ TEXTS = [
     "The cat sees a small dog .", "Two dogs run .", "a",
     "The small cat sees the dog and the two small dogs .",
 ]  # fmt: skip
-LONG = pytest.mark.skipif(
-    os.environ.get("SYNTAXFORMER_EXHAUSTIVE") != "1", reason="ten seconds each: make test-long"
-)
+IS_SHORT = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") != "1"
+LONG = pytest.mark.skipif(IS_SHORT, reason="ten seconds each: make test-long")
 ALL = {"masks": {}, "relation_bias": {}, "lisa": {}, "embedding": {"kind": "add"}}
 
 
@@ -79,9 +79,8 @@ def _assert_same(one, other, texts):
     for size in (1, 3):
         found, expected = other.predict(texts, size), one.predict(texts, size)
         assert found.labels == expected.labels
-        torch.testing.assert_close(
-            torch.tensor(found.probabilities), torch.tensor(expected.probabilities), atol=1e-4, rtol=0
-        )
+        sides = (torch.tensor(side.probabilities) for side in (found, expected))
+        torch.testing.assert_close(*sides, atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow
@@ -100,7 +99,7 @@ def test_the_graph_says_what_the_model_says(tmp_path, family, infusion, n_texts)
     output = export_classifier(folder, tmp_path / "onnx")
     trained, exported = Classifier.from_folder(folder), Classifier.from_folder(output)
     assert (trained.backend, exported.backend) == ("pytorch", "onnx")
-    texts = TEXTS if n_texts == 1 else [(one, other) for one in TEXTS for other in TEXTS[1:]]
+    texts = TEXTS if n_texts == 1 else [(text, other) for text in TEXTS for other in TEXTS[1:]]
     _assert_same(trained, exported, texts)
     info = read_record(output / ONNX, OnnxInfo)
     assert info.largest_difference < 1e-4
@@ -120,17 +119,12 @@ def exported(tmp_path_factory):
 
 @pytest.mark.slow
 def test_an_exported_model_in_the_service(exported):
-    from syntaxformer.serve.engines import load_engine
-
     folder, output = exported
     _assert_same(Classifier.from_folder(folder), Classifier.from_folder(output), TEXTS)
     engine = load_engine("onnx", output)
     assert (engine.description.backend, engine.description.n_layers) == ("onnx", None)
-    assert [one.label for one in engine.classify(TEXTS)] == Classifier.from_folder(folder).predict(
-        TEXTS
-    ).labels
-    from syntaxformer.serve.engines import ExplainSettings
-
+    labels = Classifier.from_folder(folder).predict(TEXTS).labels
+    assert [answer.label for answer in engine.classify(TEXTS)] == labels
     (explained,) = engine.work(ExplainSettings(), TEXTS[:1])
     assert set(explained.missing) == {"attention", "networks"}
     assert explained.missing["attention"] == "This model was exported to onnx, which does not give it."
@@ -144,12 +138,8 @@ def test_an_exported_model_in_the_service(exported):
 def test_an_export_in_eight_bits(tmp_path, infusion):
     import onnx
 
-    from syntaxformer.serve.engines import load_engine
-
     folder = make_folder(tmp_path / "model", infusion=infusion)
-    exact, rounded = (
-        export_classifier(folder, tmp_path / kind, quantization=kind) for kind in ("float32", "int8")
-    )
+    exact, rounded = (export_classifier(folder, tmp_path / kind, quantization=kind) for kind in ("float32", "int8"))  # fmt: skip
     infos = [read_record(output / ONNX, OnnxInfo) for output in (exact, rounded)]
     assert [info.quantization for info in infos] == ["float32", "int8"]
     assert infos[0].largest_difference == infos[1].largest_difference < 1e-4  # of the graph in float32
@@ -163,12 +153,6 @@ def test_an_export_in_eight_bits(tmp_path, infusion):
     assert [answer.label for answer in load_engine("int8", rounded).classify(TEXTS)] == answers.labels
 
 
-def test_an_export_of_no_such_type(tmp_path):
-    expected = r"^quantization: expected float32 or int8 for a classifier, got float16\.$"
-    with pytest.raises(ConfigError, match=expected):
-        export_classifier(tmp_path / "model", tmp_path / "x", quantization="float16")
-
-
 @pytest.mark.slow
 def test_an_older_export_is_replaced_only_where_asked(exported, tmp_path):
     folder, output = exported
@@ -180,18 +164,22 @@ def test_an_older_export_is_replaced_only_where_asked(exported, tmp_path):
 
 
 def test_what_cannot_be_a_graph_is_refused_by_name(exported, tmp_path):
-    with pytest.raises(ConfigError, match=r"model: expected a folder that `finetune` wrote, got an export, "):
-        export_classifier(exported[1], tmp_path / "x")
-    gold = make_folder(tmp_path / "gold", infusion={"lisa": {"inject": "gold"}})
-    with pytest.raises(ConfigError, match=r"^lisa\.inject:"):
-        export_classifier(gold, tmp_path / "x")
+    def refuse(folder, told, **how):
+        with pytest.raises(ConfigError, match=told):
+            export_classifier(folder, tmp_path / "x", **how)
+
+    refuse(
+        tmp_path / "model",
+        r"^quantization: expected float32 or int8 .* got float16\.$",
+        quantization="float16",
+    )
+    refuse(exported[1], "model: expected a folder that `finetune` wrote, got an export, ")
+    refuse(make_folder(tmp_path / "gold", infusion={"lisa": {"inject": "gold"}}), r"^lisa\.inject:")
     written = make_folder(tmp_path / "written", words=("bad", "good", "odd"))
-    with pytest.raises(ConfigError, match=r"^type:"):
-        export_classifier(written, tmp_path / "x")
+    refuse(written, "^type:")
     (written / "model.safetensors").rename(written / "model-00001-of-00001.safetensors")
     write_manifest(written)
-    with pytest.raises(ConfigError, match="model:"):
-        export_classifier(written, tmp_path / "x")
+    refuse(written, "model:")
     assert not (tmp_path / "x").exists()
 
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders import task_data
+from syntaxformer.encoders import own_tables
 from syntaxformer.encoders.finetune_config import load_finetune
-from syntaxformer.encoders.finetuning import _wanted, _write_rows
-from syntaxformer.encoders.tables import read_table
-from syntaxformer.encoders.task_data import TableColumns, read_any_split, read_finetune_data
+from syntaxformer.encoders.finetuning import _named_or_bundled, _write_rows
+from syntaxformer.encoders.official_data import read_any_split
+from syntaxformer.encoders.tables import TableColumns, read_table
+from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.encoders.task_types import OneLabel, Predictions
 from syntaxformer.encoders.tasks import OWN_TASKS, TASKS
-
-
-@pytest.fixture
-def table(tmp_path):
-    def make(content: str, name: str = "mine.tsv"):
-        path = tmp_path / name
-        path.write_text(content)
-        return path
-
-    return make
 
 
 @pytest.fixture
@@ -43,7 +35,7 @@ def read(tmp_path):
 def read_own_table(path, kind="classify", columns=None, labels=(), **how):
     labels = tuple(labels) if kind == "classify" else None
     task_type = OWN_TASKS[kind].model_copy(update={"labels": labels}).task_type
-    texts, columns, task_type = task_data.read_own_table(path, task_type, columns or TableColumns(), **how)
+    texts, columns, task_type = own_tables.read_own_table(path, task_type, columns or TableColumns(), **how)
     rows = [(example.texts, example.label) for example in texts.examples]
     return rows, columns, getattr(task_type, "labels", None)
 
@@ -65,10 +57,7 @@ def test_columns_that_are_known_by_themselves(table, name, content, columns):
 
 
 def test_columns_that_the_user_names(table):
-    path, columns = (
-        table("id\treview\tstars\n7\tgood film\t5\n8\tbad film\t-1\n"),
-        TableColumns("review", "stars"),
-    )
+    path, columns = table("id\treview\tstars\n7\tgood film\t5\n8\tbad film\t-1\n"), TableColumns("review", "stars")  # fmt: skip
     scored = [(("good film",), 5.0), (("bad film",), -1.0)]
     assert read_own_table(path, "regress", columns) == (scored, columns, None)
     path = table("7\tgood film\tpos\n8\tbad film\tneg\n")
@@ -77,32 +66,18 @@ def test_columns_that_the_user_names(table):
     content, columns = "Nice film\t1\nBad film\t2\n", TableColumns("1", "2")
     rows = [(("Nice film",), 0), (("Bad film",), 1)]
     assert read_own_table(table(content), columns=columns) == (rows, columns, ("1", "2"))
-    assert read_own_table(table(content), "classify", columns, ("1", "2"), labelled=False)[0] == rows
+    assert read_own_table(table(content), columns=columns, labels=("1", "2"), labelled=False)[0] == rows
     pandas = table("1,2\nNice film,1\nBad film,2\n", "pandas.csv")
     assert read_own_table(pandas, columns=columns)[0] == rows
 
 
-def test_pairs_and_quotes_over_several_lines(table):
-    path = table('sentence1,sentence2,label\n"A, b\nc",D,1\nE,F,0\n', "pairs.csv")
-    rows, columns, _ = read_own_table(path)
-    assert rows == [(("A, b c", "D"), 1), (("E", "F"), 0)]
-    assert columns.pair == "sentence2"
-
-
 @pytest.mark.parametrize(
-    "labels",
-    [
-        ("2", "9", "10"),
-        ("-1", "0.5", "1"),
-        ("False", "True"),
-        ("negative", "no", "positive", "yes"),
-        ("1", "2", "nan", "none"),
-    ],
+    "labels", ["2 9 10", "-1 0.5 1", "False True", "negative no positive yes", "1 2 nan none"]
 )
 def test_labels_are_sorted_by_name_and_numbers_by_value(table, labels):
     """`f1` judges the second of two classes, so it must be "True" and not the longer name."""
-    content = "".join(f"text {label}\t{label}\n" * 2 for label in reversed(labels))
-    assert read_own_table(table(content))[2] == labels
+    content = "".join(f"text {label}\t{label}\n" * 2 for label in reversed(labels.split()))
+    assert read_own_table(table(content))[2] == (*labels.split(),)
 
 
 def test_a_label_however_it_is_written(table):
@@ -113,8 +88,11 @@ def test_a_label_however_it_is_written(table):
     assert [label for _, label in rows] == [1, 0]
     with pytest.raises(DataError, match=r"label: expected one of 1\.10, 2, got '1\.1'"):
         read_own_table(table("a\t1.1\n"), labels=("1.10", "2"))
-    path = table('text,label\na,"very\n good"\nb,very\u00a0good\nc,bad\n', "broken.csv")
-    assert read_own_table(path)[2] == ("bad", "very good")
+    path = table(
+        'sentence1,sentence2,label\n"A, b\nc",D,"very\n good"\nb,E,very\u00a0good\nc,F,bad\n', "broken.csv"
+    )
+    rows, columns, labels = read_own_table(path)
+    assert (rows[0], columns.pair, labels) == ((("A, b c", "D"), 1), "sentence2", ("bad", "very good"))
 
 
 @pytest.mark.parametrize(
@@ -150,9 +128,8 @@ def test_a_blank_line_between_rows_that_are_counted(table, name, content, line):
     with pytest.raises(DataError, match=rf"{name}:{line}: expected a row, got a blank line"):
         read_own_table(table(content, name), labels=("neg", "pos"), labelled=False)
     path = table(content.replace("\n\n", "\n") + "\n\n", name)
-    assert (
-        len(read_own_table(path, labels=("neg", "pos"), labelled=False)[0]) == 2
-    )  # at the end they are nothing
+    rows, _, _ = read_own_table(path, labels=("neg", "pos"), labelled=False)
+    assert len(rows) == 2  # at the end they are nothing
 
 
 def test_a_header_over_scores_is_left_out_and_a_row_is_not(table, caplog):
@@ -174,7 +151,6 @@ ERRORS = [
     ("mine.tsv", "a\tpos\nb\n", "classify", (), ":2: row: expected 2 cells, got 1. Look for a tab"),
     ("mine.csv", "text,label\na,b,pos\n", "classify", (), ":2: row: expected 2 cells, got 3. Look for a comma"),
     ("mine.tsv", "a\tpos\n\tneg\n", "classify", (), ":2: column '1': expected a text, got an empty"),
-    ("mine.tsv", "a\tpos\n\t\nb\tneg\n", "classify", (), ":2: column '2': expected a label, got an empty"),
     ("mine.tsv", "a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", (), ":2: column '2': expected a label, got an empty cell."),
     ("mine.jsonl", OBJECTS + '{"text": "c", "label": NaN}\n', "classify", (), ":3: column 'label': expected a label, got an empty"),
     ("mine.tsv", "a\tpos\nb\tpos\n", "classify", (), ": column '2': expected at least two labels, got only 'pos'"),
@@ -182,7 +158,6 @@ ERRORS = [
     ("mine.tsv", "a\tpos\nb\tneg\n", "classify", ("review", "stars"), ": --text-column: expected a column 'review'"),
     ("mine.tsv", "text\tstars\na\tpos\n", "classify", ("text", "label"), ": --label-column: expected a column 'label'"),
     ("mine.tsv", "a\tb\tc\n", "classify", (), ": expected two columns, text and label"),
-    ("mine.tsv", f"review\tstars\n{MANY}", "classify", (), ":1: expected rows of text and label, got what looks like a header"),
     ("mine.tsv", f"review\tstars\n{MANY}text\tmixed\n", "classify", (), ":1: expected rows of text and label, got what looks like a header"),
     ("mine.tsv", "".join(f"pos\ttext {n}\n" for n in range(30)), "classify", (), ": column '2': expected labels that occur again, got 30"),
     ("mine.jsonl", '{"text": ["The", "dog"], "label": "a"}\n' + OBJECTS, "classify", (), ":1: column 'text': expected a text, got ['The', 'dog']"),
@@ -191,7 +166,6 @@ ERRORS = [
     ("mine.parquet", "PAR1", "classify", (), ": expected a Parquet file, got: "),
     ("mine.arrow", "ARROW1", "classify", (), ": expected TSV, CSV, JSON lines or Parquet, got .arrow"),
     ("mine.csv", "text,label,text\ngood,a,x\nbad,b,y\n", "classify", (), ": line 1: expected column 'text' once"),
-    ("mine.csv", "text,label,label\ngood,a,x\nbad,b,y\n", "classify", (), ": line 1: expected column 'label' once"),
     ("mine.csv", '"review";"mood"\n"good";"pos"\n', "classify", (), ":1: expected commas between the cells of a CSV file, got semicolons"),
     ("mine.csv", "good\tpos\nbad\tneg\n", "classify", (), ":1: expected commas between the cells of a CSV file, got tabs"),
     ("mine.csv", 'text,label\n"good,pos\nbad,neg\n', "classify", (), ": expected CSV with every quote closed"),
@@ -201,12 +175,8 @@ ERRORS = [
 @pytest.mark.parametrize(("name", "content", "kind", "columns", "problem"), ERRORS)
 def test_tables_that_cannot_be_used(table, name, content, kind, columns, problem):
     path = table(content, name)
-    with pytest.raises((DataError, ConfigError)) as caught:
+    with pytest.raises((DataError, ConfigError), match=rf"^{path}(:\d+)?{re.escape(problem)}"):
         read_own_table(path, kind, TableColumns(*columns))
-    if "quote closed" in problem:
-        assert problem in str(caught.value)
-    else:
-        assert str(caught.value).startswith(f"{path}{problem}")
 
 
 def test_columns_that_are_known_but_not_read_are_named(table, messages):
@@ -271,7 +241,9 @@ def test_a_tenth_of_each_class_is_held_out_and_the_same_one_every_time(table, re
     assert first.dev.examples == again.dev.examples
     assert _held_classes(first) == {"usual": 19, "rare": 1}
     assert len(first.train) == 180
-    assert not {one.line for one in first.dev.examples} & {one.line for one in first.train.examples}
+    assert not {example.line for example in first.dev.examples} & {
+        example.line for example in first.train.examples
+    }
     rows += [f"more {n}\tthird\n" for n in range(14)]
     assert _held_classes(read(table("".join(rows)))) == {"usual": 19, "rare": 1, "third": 1}
     assert "expected every class" not in messages.text
@@ -286,7 +258,9 @@ def test_equal_texts_are_not_held_out_from_themselves(table, read, messages):
     content = "".join(f"text {number // 3}\t{'pos' if number % 2 else 'neg'}\n" for number in range(60))
     data = read(table(content))
     assert (len(data.train), len(data.dev)) == (54, 6)
-    assert not {one.texts for one in data.train.examples} & {one.texts for one in data.dev.examples}
+    assert not {example.texts for example in data.train.examples} & {
+        example.texts for example in data.dev.examples
+    }
     assert "equal texts" not in messages.text
     few = read(table("one\tpos\ntwo\tneg\n" * 20, "few.tsv"))  # no text could be spared
     assert "few.tsv: both parts have equal texts" in messages.text
@@ -322,14 +296,9 @@ def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path, messages):
 
     def chosen(*lines, named=None):
         rows = [f"{line} {row}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines * 20)]
-        options = {
-            "task": "classify",
-            "model": "x",
-            "output": tmp_path / "out",
-            "annotation": {"annotator": named},
-        }
+        options = {"task": "classify", "model": "x", "output": tmp_path, "annotation": {"annotator": named}}
         config = load_finetune({**options, "data": {"train": str(table("".join(rows)))}})
-        return _wanted(config, read_finetune_data(config), {"upos"})
+        return _named_or_bundled(config, read_finetune_data(config), {"upos"})
 
     german = "Ein Hund bellt den großen Mann an.", "Zwei Frauen laufen über die Straße."
     assert chosen("A dog barks at the tall man.", "Two women run across the street.") == "en"
@@ -339,10 +308,8 @@ def test_the_annotator_of_a_table_is_of_its_language(table, tmp_path, messages):
     assert chosen(*german, named="de+phrases") == "de+phrases"
     assert "but the language" not in messages.text
     assert chosen(*german, named="en+phrases") == "en+phrases"
-    assert (
-        "annotation.annotator: en+phrases, but the language of the texts, says py3langid, is de"
-        in messages.text
-    )
+    told = "annotation.annotator: en+phrases, but the language of the texts, says py3langid, is de"
+    assert told in messages.text
 
 
 # Quotes.
@@ -368,19 +335,14 @@ def written(path, rows, **how):
         ([HEAD, ('"all of it"', "a"), ("plain", "b")], {}, DOUBLED),
         ([HEAD, ("a tab\tinside", "a"), ("plain", "b")], {}, ONLY_SO),
         ([HEAD, ("two\nlines", "a"), ("plain", "b")], {}, ONLY_SO),
-        (
-            [HEAD, ("plain", "a"), ("more", "b")],
-            {"quoting": csv.QUOTE_ALL},
-            "they enclose cells, also in line 1",
-        ),
+        ([HEAD, ("plain", "a"), ("more", "b")], {"quoting": csv.QUOTE_ALL}, "they enclose cells, also in line 1"),
     ],
-)
+)  # fmt: skip
 def test_a_tsv_that_is_quoted_as_csv(read, messages, tmp_path, rows, how, said):
     path = written(tmp_path / "mine.tsv", rows, **how)
     data = read(path, path)
-    assert [one.texts[0] for one in data.train.examples] == [
-        " ".join(t.split()) for t, _ in rows if t != "text"
-    ]
+    texts = [" ".join(text.split()) for text, _ in rows if text != "text"]
+    assert [example.texts[0] for example in data.train.examples] == texts
     told = f"{path}: quotes are read as in CSV, and removed: {said}. Otherwise set data.quotes=text."
     assert messages.messages.count(told) == 2  # training and development
 
@@ -398,8 +360,10 @@ def test_a_tsv_that_is_quoted_as_csv(read, messages, tmp_path, rows, how, said):
 def test_a_tsv_whose_quotes_are_text(table, read, messages, content, texts, said):
     path = table(content)
     data = read(path, path)
-    assert [one.texts[0] for one in data.train.examples] == texts
-    told = [one for one in messages.records if "quotes are read as part of the text" in one.getMessage()]
+    assert [example.texts[0] for example in data.train.examples] == texts
+    told = [
+        record for record in messages.records if "quotes are read as part of the text" in record.getMessage()
+    ]
     assert [said in one.getMessage() for one in told] == [True] * 2 * bool(said)
     assert {one.levelname == "WARNING" for one in told} <= {said == NOTHING}
 

@@ -9,13 +9,12 @@ import torch
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier, Predictions
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.prediction import submission_rows
-from syntaxformer.encoders.tables import TextExample, TextSet
 from syntaxformer.encoders.tasks import TASKS
 
-QUICK = ("--set", "training.precision=fp32", "--set", "training.batch_size=4", "--set", "training.max_length=32",
-         "--learning-rate", "0.01")  # fmt: skip
+QUICK = [f"--set=training.{setting}" for setting in ("precision=fp32", "batch_size=4", "max_length=32", "learning_rate=0.01")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +34,7 @@ def test_predict_reproduces_the_dev_score(run, cola_model, cola, tmp_path):
     folder, value = cola_model
     done = run("--quiet", "predict", folder, "--task", "cola", "--data", cola, "-o", tmp_path / "out.tsv")
     assert (done.code, done.out.splitlines()[0]) == (0, f"matthews {value:.4f}")
-    told = f"warning: {folder} was trained on 13 of these 13 rows, so its scores say little about new ones\n"
-    assert done.err == told  # the toy texts come again
+    assert done.err.startswith(f"warning: {folder} was trained on 13 of these 13 rows, ")  # texts come again
     as_json = json.loads(run("predict", folder, "--data", cola, "--json").out)
     stored = json.loads((folder / "run.json").read_text())
     assert as_json["systems"][str(folder)]["scores"] == pytest.approx(stored["dev"], abs=1e-6)
@@ -60,7 +58,7 @@ def test_a_model_computes_in_bf16_on_request(run, cola_model, cola, tmp_path):
     assert tables[0] == pytest.approx(tables[1], abs=0.02)
     assert tables[0] != tables[1]
     model = Classifier.from_folder(cola_model[0], device="cpu:bf16").model
-    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     done = run("--quiet", "predict", cola_model[0], "--data", cola, "--device", "cpu:fp8")
     assert (done.code, done.out) == (2, "")
     assert "device: expected a device of this machine, got cpu:fp8." in done.err
@@ -73,9 +71,7 @@ def test_rows_of_which_only_some_have_a_label_are_not_scored_and_that_is_said(ru
     assert (done.code, len(done.out.splitlines())) == (0, 3)
     assert "warning: 1 of 2 rows have a label; only if all have one, predictions are scored." in done.err
     done = run("predict", cola_model[0], rows, "--blank", "pos")
-    assert (done.code, done.err.splitlines()[-1]) == (
-        2, "error: --shuffle, --blank: expected labels, whose scores they compare, got rows without.",
-    )  # fmt: skip
+    assert (done.code, "error: --shuffle, --blank: expected labels" in done.err) == (2, True)
 
 
 def test_a_file_for_the_glue_server(run, cola_model, cola, tmp_path):
@@ -94,12 +90,8 @@ def test_lines_of_text(run, cola_model):
     assert done.code == 0
     assert [line.split("\t")[0] for line in done.out.splitlines()] == ["prediction", "1", "0"]
     done = run("predict", folder, "-", stdin=b"the cat sleeps .\n\n")
-    assert (done.code, done.err) == (
-        2, "error: standard input:2: text: expected one that is not empty, got ''.\n",
-    )  # fmt: skip
-    assert run("predict", folder, "-").err == (
-        "error: standard input: expected at least one text, got an empty file.\n"
-    )
+    assert (done.code, done.err.startswith("error: standard input:2: text: ")) == (2, True)
+    assert run("predict", folder, "-").err.startswith("error: standard input: expected at least one text")
 
 
 @pytest.mark.slow
@@ -108,17 +100,13 @@ def test_tables_of_the_task(run, cola_model, cola, tmp_path):
     folder, value = cola_model
     assert run("--quiet", "predict", folder, cola / "dev.tsv").out.startswith(f"matthews {value:.4f}\nclass ")
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat sees .\t1\nthe dog not runs .\t0\n")
-    assert run("predict", folder, tmp_path / "dev.tsv", "--json").out.startswith(
-        f'{{"model": "{folder}", "matthews": '
-    )
+    shown = run("predict", folder, tmp_path / "dev.tsv", "--json").out
+    assert shown.startswith(f'{{"model": "{folder}", "matthews": ')
     (tmp_path / "test.tsv").write_text("sentence\tlabel\nthe cat sees .\t-1\nthe dog not runs .\t\n")
     assert len(run("predict", folder, tmp_path / "test.tsv").out.splitlines()) == 3
     (tmp_path / "pairs.csv").write_text("sentence1,sentence2\nthe cat .,the dog .\n")
-    done = run("predict", folder, tmp_path / "pairs.csv")
-    assert done.err == (
-        f"error: {tmp_path / 'pairs.csv'}: expected 1 text columns, as the model was trained on, got 2: "
-        "'sentence1', 'sentence2'.\n"
-    )
+    told = f"error: {tmp_path / 'pairs.csv'}: expected 1 text columns, as the model was trained on, got 2: 's"
+    assert run("predict", folder, tmp_path / "pairs.csv").err.startswith(told)
 
 
 def test_a_table_with_other_columns_is_no_list_of_texts(run, cola_model, tmp_path):
@@ -126,10 +114,8 @@ def test_a_table_with_other_columns_is_no_list_of_texts(run, cola_model, tmp_pat
     other = tmp_path / "other.tsv"
     other.write_text("review\tmood\nthe cat sleeps .\t1\n")
     done = run("predict", folder, other)
-    assert (done.code, done.out, done.err) == (
-        2, "", f"error: {other}:1: expected one text on a line, or a table with the column 'sentence', got 2 cells with "
-        "tabs between them: 'review', 'mood'. Rename the columns, or remove the tabs.\n",
-    )  # fmt: skip
+    told = f"error: {other}:1: expected one text on a line, or a table with the column 'sentence', got 2"
+    assert (done.code, done.out, done.err.startswith(told)) == (2, "", True)
     assert run("predict", folder, "-", stdin=b"\tthe cat sleeps .\t\n").code == 0
 
 
@@ -140,32 +126,22 @@ def test_predictions_are_not_written_over_the_texts(run, cola_model, cola, tmp_p
     texts.write_text("the cat sleeps .\n")
     for output in (texts, tmp_path):
         done = run("predict", folder, texts, "-o", output)
-        assert (done.code, done.err) == (
-            2, f"error: -o: expected another file than the input, got {texts}.\n",
-        )  # fmt: skip
+        told = f"error: -o: expected another file than the input, got {texts}.\n"
+        assert (done.code, done.err) == (2, told)
     content = (cola / "dev.tsv").read_text()
     assert run("predict", folder, "--data", cola, "-o", cola / "dev.tsv").code == 2
     assert (texts.read_text(), (cola / "dev.tsv").read_text()) == ("the cat sleeps .\n", content)
 
 
-OWN = "".join(
-    f"the {'cat' if number % 2 else 'dog'} sleeps .\t{'pos' if number % 2 else 'neg'}\n"
-    for number in range(40)
-)
-
-
 @pytest.mark.slow
 def test_a_two_column_table_with_one_command(run, checkpoint, tmp_path):
-    (tmp_path / "mine.tsv").write_text(OWN)
+    (tmp_path / "mine.tsv").write_text("the dog sleeps .\tneg\nthe cat sleeps .\tpos\n" * 20)
     folder = tmp_path / "mine"
     done = run("--quiet", "finetune", "--task", "classify", "--train", tmp_path / "mine.tsv", "--model", checkpoint,
                "--epochs", 6, "-o", folder, *QUICK)  # fmt: skip
     told = f"warning: {tmp_path / 'mine.tsv'}: both parts have equal texts, which raises scores on dev. Give --dev.\n"
     assert (done.code, done.err) == (0, told)
     assert done.out.splitlines()[:1] == ["accuracy 1.0000"]
-    again = run("predict", folder, tmp_path / "mine.tsv", "--json")
-    scores = {"accuracy": 1.0, "macro_f1": 1.0, "mean": 1.0}
-    assert json.loads(again.out)["systems"][str(folder)]["scores"] == scores
     (tmp_path / "texts.txt").write_text("the cat sleeps .\nthe dog sleeps .\n")
     plain = run("predict", folder, tmp_path / "texts.txt").out.splitlines()
     assert plain[0] == "prediction\tp(neg)\tp(pos)"
@@ -178,10 +154,7 @@ def test_a_two_column_table_with_one_command(run, checkpoint, tmp_path):
 
 @pytest.mark.slow
 def test_pairs_scores_and_named_columns(run, checkpoint, tmp_path):
-    rows = [
-        {"a": "the cat", "b": f"the {'cat' if number % 2 else 'dog'} .", "y": number % 2 * 4.0}
-        for number in range(30)
-    ]
+    rows = [{"a": "the cat", "b": "the dog .", "y": 0.0}, {"a": "the cat", "b": "the cat .", "y": 4.0}] * 15
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     folder = tmp_path / "pairs"
@@ -269,7 +242,5 @@ def test_training_texts_that_are_cut_are_counted(config_of, messages, tmp_path, 
         file.write("x\t1\t\t" + "cat " * 10_000 + "\n")
     done = finetune(config_of("training.epochs=1", data={"dir": folder}))
     assert json.loads((done / "run.json").read_text())["n_truncated"] == {"train": 1, "dev": 0}
-    assert (
-        f"{folder / 'train.tsv'}: 1 of 41 examples are longer than 32 pieces and are cut to that (longest: 10002). "
-        "Raise training.max_length to keep more of them."
-    ) in messages.text
+    told = f"{folder / 'train.tsv'}: 1 of 41 examples are longer than 32 pieces and are cut to that (longest: 10002)."
+    assert told in messages.text

@@ -22,8 +22,8 @@ from transformers import (
 import syntaxformer as sf
 from syntaxformer.annotate.registry import GivenAnnotator, load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.encoders.examples import TextSet
 from syntaxformer.encoders.prediction import predictions_beside, read_split_for
-from syntaxformer.encoders.tables import TextSet
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.trees.sentence import Sentence
 from table_annotator import TableAnnotator
@@ -70,9 +70,8 @@ def test_names_of_classes_are_in_the_order_of_outputs(made, tmp_path, names):
 
 def test_trainer_then_save_then_pipeline(made, tmp_path):
     """Who annotated is known from the rows, which `to_dict` made; the folder of Trainer's checkpoints stays whole."""
-    model, collator = made(
-        "relation_bias,pos_add", id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1}
-    )
+    names = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}
+    model, collator = made("relation_bias,pos_add", **names)
     rows = Dataset.from_dict({"text": TEXTS, "label": [1, 0]})
     parse = TableAnnotator()
     rows = rows.map(lambda row: {"syntax": parse.annotate([row["text"]])[0].to_dict()})
@@ -81,10 +80,8 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     arguments = TrainingArguments(str(folder), max_steps=2, save_steps=1, report_to="none", use_cpu=True, disable_tqdm=True)  # fmt: skip
     # As `processing_class`, the collator is written beside each checkpoint, so that a crashed run can be loaded.
     Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=collator).train()
-    crashed, stored = (
-        sf.load(folder / "checkpoint-2"),
-        sf.SyntaxCollator.from_pretrained(folder / "checkpoint-2"),
-    )
+    last = folder / "checkpoint-2"
+    crashed, stored = sf.load(last), sf.SyntaxCollator.from_pretrained(last)
     batch = stored(rows.to_list())
     assert all(torch.equal(batch[name], tensor) for name, tensor in collator(rows.to_list()).items())
     assert torch.equal(crashed.eval()(**batch).logits, model.eval()(**batch).logits)
@@ -92,7 +89,7 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     with pytest.raises(ConfigError, match=r"annotator: .*rows by nobody"):
         sf.save(model, collator, folder)
     assert sf.save(model, collator, folder, TableAnnotator()) == folder
-    assert (folder / "checkpoint-2").is_dir()
+    assert last.is_dir()
     info = read_classifier_info(folder)
     assert (info.type, info.labels, info.annotator) == ("label", ("bad", "good"), "table+phrases")
     assert set(info.needs) == {"upos", "governors", "constituency"}
@@ -147,9 +144,9 @@ def test_a_model_of_tags_is_saved_with_who_finds_its_words(made, tmp_path, infus
     assert (info.task, info.type, info.labels) == ("ner", "tags", ("O", "B-X", "I-X"))
     found = sf.pipeline(tmp_path / "own", annotator=TableAnnotator())(TEXTS[0])
     expected = logits(model, collator, TableAnnotator(), TEXTS[0])[1:-1].softmax(-1).max(-1)  # whole words
-    assert [one["word"] for one in found] == TEXTS[0].split()
-    assert [one["entity"] for one in found] == [info.labels[place] for place in expected.indices]
-    assert [one["score"] for one in found] == pytest.approx(expected.values.tolist(), abs=1e-5)
+    assert [answer["word"] for answer in found] == TEXTS[0].split()
+    assert [answer["entity"] for answer in found] == [info.labels[place] for place in expected.indices]
+    assert [answer["score"] for answer in found] == pytest.approx(expected.values.tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +167,9 @@ def test_models_with_other_kinds_of_answer_are_not_compared(made, tmp_path):
         folder = sf.save(model, collator, tmp_path / labels[0] / str(problem), labels=labels)
         infos[folder] = read_classifier_info(folder)
     (several, one), texts = infos, TextSet("texts", "texts", [])
-    with pytest.raises(ConfigError, match="--baseline:"):
-        predictions_beside(several, infos[one], texts, (None, None, False))
-    with pytest.raises(ConfigError, match="--baseline:"):
-        predictions_beside(one, infos[several], texts, (None, None, False))
+    for folder, other in (several, one), (one, several):
+        with pytest.raises(ConfigError, match="--baseline:"):
+            predictions_beside(folder, infos[other], texts, (None, None, False))
     asked = infos[one].model_copy(update={"type": "answer", "labels": None, "n_texts": 2})
     with pytest.raises(ConfigError, match="task:"):
         read_split_for(asked, "stsb", str(tmp_path), "dev")
@@ -183,31 +179,26 @@ def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
     model, collator = made("relation_bias")
     assert sf.SyntaxCollator(collator.tokenizer, model).config == collator.config
     plain, for_plain = made("none")
-    with pytest.raises(ConfigError, match="collator:"):
-        sf.save(model, for_plain, tmp_path / "a", "en")
-    with pytest.raises(ConfigError, match="got another: nothing and relation_bias"):
-        sf.save(plain, collator, tmp_path / "a", "en")
+
+    def refuse(told, model, collator, folder="a", annotator="en", **how):
+        with pytest.raises((ConfigError, CheckpointError), match=told):
+            sf.save(model, collator, tmp_path / folder, annotator, **how)
+
+    refuse("collator:", model, for_plain)
+    refuse("got another: nothing and relation_bias", plain, collator)
     near = sf.SyntaxCollator(collator.tokenizer, sf.InfusionConfig(relation_bias={"max_distance": 5}))
-    with pytest.raises(ConfigError, match=r"another: relation_bias and relation_bias \(max_distance 5\)"):
-        sf.save(model, near, tmp_path / "a", "en")
+    refuse(r"another: relation_bias and relation_bias \(max_distance 5\)", model, near)
     kinds = [sf.InfusionConfig(embedding={"kind": "add", "factors": names}) for names in (("pos", "case"), ("case", "pos"))]  # fmt: skip
-    tagged = sf.infuse(made("none")[0], kinds[0])
-    with pytest.raises(ConfigError, match=r"factors pos case, .* factors case pos, "):
-        sf.save(tagged, sf.SyntaxCollator(collator.tokenizer, kinds[1]), tmp_path / "a", "en")
-    reader, of_reader = made("none", AutoModelForQuestionAnswering)
-    with pytest.raises(ConfigError, match="model:"):
-        sf.save(reader, of_reader, tmp_path / "a")
-    with pytest.raises(ConfigError, match="with 3 labels for 2 outputs"):
-        sf.save(plain, for_plain, tmp_path / "a", labels=["a", "b", "c"])
+    tagged, of_other = sf.infuse(made("none")[0], kinds[0]), sf.SyntaxCollator(collator.tokenizer, kinds[1])
+    refuse(r"factors pos case, .* factors case pos, ", tagged, of_other)
+    refuse("model:", *made("none", AutoModelForQuestionAnswering))
+    refuse("with 3 labels for 2 outputs", plain, for_plain, labels=["a", "b", "c"])
     assert not (tmp_path / "a").exists()
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "recipe.yaml").touch()
-    with pytest.raises(ConfigError, match=r"folder: expected a new one or Trainer's, got .*run, a run"):
-        sf.save(plain, for_plain, tmp_path / "run")
-    (tmp_path / "mixed").mkdir()
-    (tmp_path / "mixed" / "adapter_config.json").touch()
-    with pytest.raises(CheckpointError, match="expected every file that is read, got none for"):
-        sf.save(plain, for_plain, tmp_path / "mixed")
+    for folder, file in ("run", "recipe.yaml"), ("mixed", "adapter_config.json"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).touch()
+    refuse(r"folder: expected a new one or Trainer's, got .*run, a run", plain, for_plain, "run")
+    refuse("expected every file that is read, got none for", plain, for_plain, "mixed")
 
 
 def test_annotators_that_are_objects(made, tmp_path):
@@ -252,4 +243,4 @@ def test_an_annotator_of_ones_own_is_kept(made, tmp_path):
     shutil.rmtree(tmp_path / "ours")
     (tmp_path / "own").rename(tmp_path / "moved")
     found = sf.pipeline(tmp_path / "moved")("the cat sees.")
-    assert [one["word"] for one in found] == ["the", "cat", "sees", "."]
+    assert [answer["word"] for answer in found] == ["the", "cat", "sees", "."]

@@ -40,9 +40,8 @@ def test_of_trees_only_the_words_are_taken(files):
     assert "5 words of 5 in the text, 4 of them with a vector" in report
     assert report.endswith("80.0% of the running words")
     (files / "train.txt").write_text("(The dog (it barks) sleeps.)\n")
-    assert "8 words of 10 in the text" in build_scratch_encoder(
-        [files / "train.txt"], files / "prose", None, SHAPE
-    )
+    report = build_scratch_encoder([files / "train.txt"], files / "prose", None, SHAPE)
+    assert "8 words of 10 in the text" in report
 
 
 def test_the_embedding_table_holds_glove(files):
@@ -80,9 +79,8 @@ def test_pieces_are_words_at_their_places(files):
 def test_the_same_seed_gives_the_same_encoder(files):
     build(files)
     build_scratch_encoder([files / "train.txt"], files / "again", files / "glove.txt", SHAPE)
-    assert (files / "out" / "model.safetensors").read_bytes() == (
-        files / "again" / "model.safetensors"
-    ).read_bytes()
+    first, again = ((files / name / "model.safetensors").read_bytes() for name in ("out", "again"))
+    assert first == again
     assert sorted(path.name for path in (files / "out").iterdir()) == [
         *("config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     ]
@@ -168,16 +166,11 @@ def test_a_header_of_word2vec_is_skipped(write):
     [
         ("a 1 2 3\ndog 1 2\n", 2), ("a 1 2 3\nother 1 2\n", 2), ("a 1 2 3\ndog 1 2 3 4\n", 2), ("a 1 2 3\ndog 1 x 3\n", 2),
         ("dog nan 2 3\n", 1), ("dog 1e999 2 3\n", 1), ("dog 1e39 2 3\n", 1), ("just some text\n", 1), ("word\n", 1),
+        ("\n\n", None), ("2 3\n", None),
     ],
 )  # fmt: skip
 def test_wrong_files_are_refused_with_their_line(write, content, line):
-    with pytest.raises(DataError, match=f"glove.txt:{line}: word vectors:"):
-        read_word_vectors(write(content), ["dog"])
-
-
-@pytest.mark.parametrize("content", ["\n\n", "2 3\n"])
-def test_files_without_vectors_are_refused(write, content):
-    with pytest.raises(DataError, match="word vectors:"):
+    with pytest.raises(DataError, match=f"glove.txt:{line}: word vectors:" if line else "word vectors:"):
         read_word_vectors(write(content), ["dog"])
 
 

@@ -17,6 +17,7 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import _metrics, _write_rows
 from syntaxformer.encoders.multi_output_tasks import (
@@ -26,19 +27,18 @@ from syntaxformer.encoders.multi_output_tasks import (
     WordTags,
     spans_of,
 )
+from syntaxformer.encoders.own_tables import read_own_table
 from syntaxformer.encoders.prediction import predictions_beside, read_texts_for
 from syntaxformer.encoders.pretrained import load_tokenizer
-from syntaxformer.encoders.tables import TextExample, TextSet
-from syntaxformer.encoders.task_data import TableColumns, read_finetune_data, read_own_table
+from syntaxformer.encoders.tables import TableColumns
+from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.encoders.task_types import Predictions
 from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
 from syntaxformer.serve.engines import ClassifierEngine, load_engine
 from syntaxformer.trees import Sentence
 
-QUICK = (
-    "training.precision=fp32", "training.batch_size=8", "training.max_length=32",
-    "training.learning_rate=0.01",
-)  # fmt: skip
+from .conftest import QUICK
+
 BIO = {"cat": "B-ANIMAL", "dog": "B-ANIMAL", "house": "I-PLACE"}
 TAGS = ("B-ANIMAL", "I-PLACE", "O")
 
@@ -55,18 +55,12 @@ def blocks(rows, tag=BIO.get):
 
 
 @pytest.fixture
-def file(tmp_path):
-    def make(name, content):
-        (tmp_path / name).write_text(content)
-        return tmp_path / name
-
-    return make
+def file(table):
+    return lambda name, content: table(content, name)
 
 
 def finetune(run, folder, *options):
-    return run(
-        "finetune", "-o", folder, *(part for one in QUICK for part in ("--set", one)), *map(str, options)
-    )
+    return run("finetune", "-o", folder, *(f"--set={setting}" for setting in QUICK), *map(str, options))
 
 
 def read(path, kind, labelled=True, **columns):
@@ -92,27 +86,21 @@ def test_tags_from_conll_to_answers(run, file, checkpoint, tmp_path, messages):
     report = run("compare", tmp_path / "ner", tmp_path / "ner", "--data", train).out
     assert "The answers differ on 0 rows" in report
     texts = file("new.txt", "the cat  sees the house.\n")
-    assert run("predict", tmp_path / "ner", texts).out == (
-        "the\tO\ncat\tB-ANIMAL\nsees\tO\nthe\tO\nhouse\tI-PLACE\n.\tO\n\n"
-    )
+    tagged = "the\tO\ncat\tB-ANIMAL\nsees\tO\nthe\tO\nhouse\tI-PLACE\n.\tO\n\n"
+    assert run("predict", tmp_path / "ner", texts).out == tagged
     tagger = sf.pipeline(tmp_path / "ner")
     found = tagger("the cat  sees.")
-    assert [(one["entity"], one["start"], one["end"]) for one in found][1:3] == [
-        ("B-ANIMAL", 4, 7),
-        ("O", 9, 13),
-    ]
+    shown = [(word["entity"], word["start"], word["end"]) for word in found]
+    assert shown[1:3] == [("B-ANIMAL", 4, 7), ("O", 9, 13)]
     (served,) = ClassifierEngine("ner", tagger.classifier).work(None, ["the cat  sees."])
     assert served.tags == found
     given = read_texts_for(tagger.classifier.info, str(file("new.jsonl", '{"tokens": ["the", "cat."]}\n')))
-    assert [one["word"] for one in tagger.classifier.predict_set(given).labels[0]] == [
-        "the",
-        "cat.",
-    ]  # as given
+    words = [word["word"] for word in tagger.classifier.predict_set(given).labels[0]]
+    assert words == ["the", "cat."]  # as given
     bad = file("bad.conll", "the _ O\ncat _ B-TREE\n")
     assert read_texts_for(tagger.classifier.info, str(bad)).examples[0].label == ("O", "B-TREE")
-    assert (
-        messages.text.count("bad.conll: labels that training did not have count as missed: 'B-TREE' (1)") == 1
-    )
+    told = "bad.conll: labels that training did not have count as missed: 'B-TREE' (1)"
+    assert messages.text.count(told) == 1
 
 
 @pytest.mark.parametrize(
@@ -154,16 +142,14 @@ CONLLU = """# sent_id = 1
 def test_columns_of_conllu_and_lists_of_json(file):
     texts, columns, kind = read(file("a.conllu", CONLLU), WordTags(()))
     assert (columns.text, columns.label) == ("form", "upos")
-    assert [(one.words, one.label) for one in texts.examples] == [
-        (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN"))
-    ]
+    (example,) = texts.examples
+    assert (example.words, example.label) == (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN"))
     assert kind.labels == ("ADP", "DET", "NOUN", "PROPN")
     assert read(file("a.conllu", CONLLU), WordTags(()), label="xpos")[2].labels == ("APPR", "ART", "NE", "NN")
     for known in ((), ("0", "1")):  # an older model has numbers as names
         tags = "[1, 0]" if known else '["1", "0"]'
-        texts, _, kind = read(
-            file("a.jsonl", f'{{"words": ["a", "b"], "ner_tags": {tags}}}\n'), WordTags(known)
-        )
+        path = file("a.jsonl", f'{{"words": ["a", "b"], "ner_tags": {tags}}}\n')
+        texts, _, kind = read(path, WordTags(known))
         assert (texts.examples[0].label, kind.labels) == (("1", "0"), ("0", "1"))
 
 
@@ -197,9 +183,7 @@ def test_a_tag_that_marks_no_span_among_those_that_do(file, caplog):
     assert not caplog.text
     _, _, wrong = read(file("a.conll", "a\tB-X\nb\tx-X\nc\tO\n"), WordTags(()))
     assert not wrong.is_bio
-    assert (
-        "tags mark spans, except 'x-X'. So words are scored, not spans by F1. Correct these." in caplog.text
-    )
+    assert "tags mark spans, except 'x-X'. So words are scored, not spans by F1." in caplog.text
     caplog.clear()
     for tags in ("NOUN VERB O", "O PER O O LOC", "O O KEY O"):  # no span is marked, whatever most words have
         rows = "".join(f"w\t{tag}\n" for tag in tags.split())
@@ -212,9 +196,9 @@ def test_free_comments_before_a_sentence(file, name):
     """Any line with # is a comment in CoNLL-U, and with tabs a line without one; else # may be a word."""
     content = f"# some words\n\n# more: of them\n#\n{CONLLU}# the end"
     texts, _, _ = read(file(name, content), WordTags(()))
-    assert [one.words for one in texts.examples] == [("Zu", "dem", "U.S.", "Haus")]
+    assert [example.words for example in texts.examples] == [("Zu", "dem", "U.S.", "Haus")]
     texts, _, _ = read(file(name, "# some words\n#\tO\nGo\tO\n"), WordTags(("O",)))
-    assert [one.words for one in texts.examples] == [("#", "Go")]
+    assert [example.words for example in texts.examples] == [("#", "Go")]
     with pytest.raises(DataError, match=":1: row:"):
         read(file(name, "# some words\nGo O\n"), WordTags(("O",)))
 
@@ -232,9 +216,7 @@ def tagger(words, tags):
 def test_columns_of_training_are_those_of_its_kind_of_file(file):
     """Those of CoNLL-U were numbers, by which tags in other files were read as words."""
     conllu, pairs = file("a.conllu", CONLLU), file("a.conll", "dem\tDET\nHaus\tNOUN\n")
-    lists, named = (
-        file(f"{key}.jsonl", json.dumps({key: ["dem"], "upos": ["DET"]})) for key in ("tokens", "form")
-    )
+    lists, named = (file(f"{key}.jsonl", json.dumps({key: ["dem"], "upos": ["DET"]})) for key in ("tokens", "form"))  # fmt: skip
     of_conllu, older, of_pairs = tagger("form", "upos"), tagger("2", "4"), tagger("1", "2")
     whole, short = (("Zu", "dem", "U.S.", "Haus"), ("ADP", "DET", "PROPN", "NOUN")), (("dem",), ("DET",))
     for info, path, expected in (
@@ -247,10 +229,7 @@ def test_columns_of_training_are_those_of_its_kind_of_file(file):
     ):
         (example,) = read_texts_for(info, str(path)).examples
         assert (example.words, example.label) == expected
-    for info, path, told in (
-        (of_conllu, pairs, "1 to 2 .*form and upos"),
-        (of_pairs, conllu, "1 to 10 .*1 and 2"),
-    ):
+    for info, path, told in (of_conllu, pairs, "1 to 2 .*form and upos"), (of_pairs, conllu, "1 to 10 .*1 and 2"):  # fmt: skip
         with pytest.raises(DataError, match=f"columns: expected two from {told}"):
             read_texts_for(info, str(path))
 
@@ -262,13 +241,11 @@ def test_raw_text_with_blank_lines_is_no_file_of_columns(file, content):
     with pytest.raises(DataError, match=r"a.txt:"):
         read_texts_for(tagger("1", "2"), str(file("a.txt", content)))
     texts = read_texts_for(tagger("1", "2"), str(file("b.txt", "Two\ndogs\n\nGo\n")))
-    assert [one.words for one in texts.examples] == [("Two", "dogs"), ("Go",)]
+    assert [example.words for example in texts.examples] == [("Two", "dogs"), ("Go",)]
     for first in ("", "-DOCSTART- -X-\n\n"):
-        texts = read_texts_for(
-            tagger("1", "2"), str(file("eng.testb", f"{first}Two DET\ndogs NOUN\n\nGo NOUN\n"))
-        )
-        assert [one.words for one in texts.examples] == [("Two", "dogs"), ("Go",)]
-        assert [one.label for one in texts.examples] == [("DET", "NOUN"), ("NOUN",)]
+        path = file("eng.testb", f"{first}Two DET\ndogs NOUN\n\nGo NOUN\n")
+        examples = [(each.words, each.label) for each in read_texts_for(tagger("1", "2"), str(path)).examples]
+        assert examples == [(("Two", "dogs"), ("DET", "NOUN")), (("Go",), ("NOUN",))]
 
 
 def test_syntax_is_that_of_the_given_words():
@@ -283,9 +260,7 @@ def test_syntax_is_that_of_the_given_words():
 @pytest.mark.parametrize(("tagged", "expected"), [("first", [1, 2, -100, -100, 3]), ("all", [1, 2, 2, 2, 3])])
 def test_pieces_that_learn_a_tag(checkpoint, tagged, expected):
     collator = SyntaxCollator(load_tokenizer(str(checkpoint), 11), "none", max_length=11, tags=tagged)
-    raw = replace(
-        Sentence.from_words(["the", "fox", "runs"]), text="the fox  runs", offsets=((0, 3), (4, 7), (9, 13))
-    )
+    raw = Sentence("the fox  runs", ("the", "fox", "runs"), ((0, 3), (4, 7), (9, 13)))
     batch = collator([SyntaxExample((raw,), (1, 2, 3))])
     assert batch["labels"].tolist() == [[-100, *expected, -100]]
 
@@ -359,7 +334,7 @@ def test_questions_about_one_text_are_held_out_together(file, caplog):
         config = {"task": "squad", "model": "x", "output": "x", "data": {"train": str(train)}}
         found = read_finetune_data(load_finetune(config))
         assert (len(found.train), len(found.dev)) == (54, 6)
-        train, dev = ({one.texts[1] for one in part.examples} for part in (found.train, found.dev))
+        train, dev = ({example.texts[1] for example in part.examples} for part in (found.train, found.dev))
         return train & dev
 
     assert held(lambda n: n % 20) == set()
@@ -390,10 +365,8 @@ def test_scores_of_answers_as_squads_script_has_them(gold, found, f1, same):
 
 
 def _squad(**changes):
-    question = {"id": "q1", "question": "who ?", "answers": [{"text": "cat", "answer_start": 4}]}
-    return json.dumps(
-        {"data": [{"paragraphs": [{"context": "the cat", "qas": [{**question, **changes}]}]}]}, indent=1
-    )
+    question = {"id": "q1", "question": "who ?", "answers": [{"text": "cat", "answer_start": 4}], **changes}
+    return json.dumps({"data": [{"paragraphs": [{"context": "the cat", "qas": [question]}]}]}, indent=1)
 
 
 @pytest.mark.parametrize(
@@ -428,9 +401,8 @@ def test_the_best_window_answers_and_none_where_none_is_better(checkpoint):
     kind = AnswerSpan(longest_answer=7, unanswerable=True)
     text = SyntaxExample((Sentence("who", (), ()), Sentence("the cat sees", (), ())))
     windows = [[(3.0, 9.0, 0.0, 3.0, 9.0), (4.0, 1.0, 4.0, 7.0, 4.0 + math.log(4))]]
-    assert kind.decide(kind.joined(windows), [text]) == [
-        {"answer": "cat", "start": 4, "end": 7, "score": pytest.approx(0.25)}
-    ]
+    expected = {"answer": "cat", "start": 4, "end": 7, "score": pytest.approx(0.25)}
+    assert kind.decide(kind.joined(windows), [text]) == [expected]
     assert kind.decide(kind.joined([[(4.0, 4.5, 4.0, 7.0, 5.0)]]), [text])[0]["answer"] == ""
     kind = replace(kind, unanswerable=False)
     assert kind.decide(kind.joined([[(4.0, 4.5, 4.0, 7.0, 5.0)]]), [text])[0]["answer"] == "cat"
@@ -440,9 +412,8 @@ def test_the_score_of_an_answer_is_its_probability_among_those_of_the_text(check
     """Whatever stands beside it in the batch, and whether the answer is empty; other pieces count for nothing."""
     collator = SyntaxCollator(load_tokenizer(str(checkpoint), 32), "none", max_length=32, stride=2)
     asked = Sentence("who", (), ())
-    short, long = (
-        SyntaxExample((asked, Sentence(text, (), ()))) for text in ("the cat sees", "the cat sees a big dog")
-    )
+    texts = (Sentence(text, (), ()) for text in ("the cat sees", "the cat sees a big dog"))
+    short, long = (SyntaxExample((asked, text)) for text in texts)
     kind = AnswerSpan(longest_answer=7, unanswerable=True)
     logits = torch.randn(2, 12, 2, generator=torch.manual_seed(3))
 
@@ -454,13 +425,8 @@ def test_the_score_of_an_answer_is_its_probability_among_those_of_the_text(check
     logits[0, 5] += 3
     alone, both = score([short], logits[:1, :9]), score([short, long], logits)
     starts, ends = logits[0, [0, 5, 6, 7]].softmax(0).unbind(1)
-    assert alone == {
-        "answer": "the",
-        "start": 0,
-        "end": 3,
-        "score": pytest.approx(float(starts[1] * ends[1])),
-    }
-    assert both == alone
+    score_of_the = pytest.approx(float(starts[1] * ends[1]))
+    assert alone == both == {"answer": "the", "start": 0, "end": 3, "score": score_of_the}
     logits[0, 0] += 15
     logits[0, 1] += 20  # a piece of the question
     none = score([short, long], logits)
@@ -506,15 +472,13 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
     assert [example.label for example in texts.examples] == [tuple(labels) for _, labels in rows]
     options = ("--task", "multilabel", "--model", checkpoint, "--epochs", "8")
     named = ("--train", columns, "--dev", lists, "--label-column", "animal,place")
-    assert (
-        "m.jsonl: --label-column: expected a column 'animal'"
-        in finetune(run, tmp_path / "m", *named, *options).err
-    )
+    refused = finetune(run, tmp_path / "m", *named, *options)
+    assert "m.jsonl: --label-column: expected a column 'animal'" in refused.err
     result = finetune(run, tmp_path / "m", "--train", lists, "--dev", lists, "--seed", "2", *options)
     assert "micro_f1 1.0000\nmacro_f1 1.0000" in result.out, result.err
     assert "micro_f1 1.0000" in run("predict", tmp_path / "m", lists).out
     answers = sf.pipeline(tmp_path / "m")(["the cat sees the house .", "the dog sees ."])
-    assert [[one["label"] for one in labels] for labels in answers] == [["animal", "place"], []]
+    assert [[answer["label"] for answer in labels] for labels in answers] == [["animal", "place"], []]
     (every,) = sf.pipeline(tmp_path / "m")(["the dog sees ."], top_k=None)
     assert {one["label"] for one in every} == {"animal", "place"}
     assert every[0]["score"] >= every[1]["score"]
@@ -549,12 +513,11 @@ def test_a_column_of_something_else_than_0_and_1(file):
 
 def test_labels_however_they_are_written(file):
     """Columns as pandas writes them, and names with spaces around."""
-    texts, _, known = read(
-        file("a.csv", "text,x,y\na,0.0,True\nb,1.0,False\n"), SeveralLabels(()), label="x,y"
-    )
-    assert (known.labels, [one.label for one in texts.examples]) == (("x", "y"), [("y",), ("x",)])
-    _, _, known = read(file("a.jsonl", '{"text": "a", "label": ["x"]}\n{"text": "b", "label": ["x ", "y"]}\n'),
-                       SeveralLabels(()))  # fmt: skip
+    path = file("a.csv", "text,x,y\na,0.0,True\nb,1.0,False\n")
+    texts, _, known = read(path, SeveralLabels(()), label="x,y")
+    assert (known.labels, [example.label for example in texts.examples]) == (("x", "y"), [("y",), ("x",)])
+    path = file("a.jsonl", '{"text": "a", "label": ["x"]}\n{"text": "b", "label": ["x ", "y"]}\n')
+    _, _, known = read(path, SeveralLabels(()))
     assert known.labels == ("x", "y")
     assert SeveralLabels(("1", "2")).read([1.0]) == ("1",)
 
@@ -562,7 +525,10 @@ def test_labels_however_they_are_written(file):
 def test_scores_of_json_objects_are_taken_by_name(file):
     rows = '{"text": "a", "label": {"x": 1, "y": 2}}\n{"text": "b", "label": {"y": 3, "x": 4}}\n'
     texts, _, kind = read(file("a.jsonl", rows), SeveralScores())
-    assert (kind.labels, [one.label for one in texts.examples]) == (("x", "y"), [(1.0, 2.0), (4.0, 3.0)])
+    assert (kind.labels, [example.label for example in texts.examples]) == (
+        ("x", "y"),
+        [(1.0, 2.0), (4.0, 3.0)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -582,9 +548,8 @@ def test_rows_held_out_from_json_can_be_read_again(file, tmp_path, kind, labels)
     _write_rows(tmp_path, found)
     texts, _, again = read(tmp_path / "held_out.csv", OWN_TASKS[kind].task_type)
     assert again.names == found.task.task_type.names
-    assert [(one.texts, one.label) for one in texts.examples] == [
-        (one.texts, one.label) for one in found.dev.examples
-    ]
+    stored, held_out = ([(each.texts, each.label) for each in side.examples] for side in (texts, found.dev))
+    assert stored == held_out
     assert "True" in (tmp_path / "held_out.csv").read_text()  # as a label of `classify` would be read
 
 
@@ -599,21 +564,20 @@ def test_models_whose_scores_have_another_order_are_compared_by_name(monkeypatch
 
 @pytest.mark.slow
 def test_several_scores_from_columns_to_answers(run, file, checkpoint, tmp_path):
-    rows = [
-        (" ".join(words), 100 + 10 * (words[1] == "cat"), float("house" in words)) for words in sentences(40)
-    ]
-    table = file("v.csv", "text,x,y\n" + "\n".join(f"{text},{x},{y}" for text, x, y in rows))
-    options = (
-        "--task", "vector", "--train", table, "--dev", table, "--label-column", "x,y", "--model", checkpoint,
-        "--epochs", "8",
-    )  # fmt: skip
-    result = finetune(run, tmp_path / "v", *options)
+    rows = (f"{' '.join(words)},{100 + 10 * (words[1] == 'cat')},{float('house' in words)}" for words in sentences(40))  # fmt: skip
+    table = file("v.csv", "text,x,y\n" + "\n".join(rows))
+    data = ("--train", table, "--dev", table, "--label-column", "x,y")
+    options = ("--task", "vector", "--model", checkpoint, "--epochs", "8")
+    result = finetune(run, tmp_path / "v", *data, *options)
     scores = dict(line.split() for line in result.out.splitlines() if line.startswith(("pearson", "mse")))
     assert float(scores["pearson"]) > 0.9, result.err
     (found,) = sf.pipeline(tmp_path / "v")(["the cat sees the house ."])
-    assert [one["label"] for one in found] == ["x", "y"]
+    assert [answer["label"] for answer in found] == ["x", "y"]
     assert found[0]["score"] == pytest.approx(110, abs=4)
     assert run("predict", tmp_path / "v", file("new.txt", "the cat sees .\n")).out.startswith("x\ty\n1")
+
+
+def test_scales_of_several_scores():
     kind = SeveralScores(labels=("x", "y")).fit([(1.0, 5.0), (3.0, 5.0)])
     assert kind.target((3.0, 5.0)) == [1.0, 0.0]
     assert kind.score_scale == (2.0, 5.0, 1.0, 1.0)

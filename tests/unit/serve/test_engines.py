@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,11 +64,7 @@ def test_texts_are_translated_sentence_by_sentence():
     assert (several.text, several.n_sentences, several.truncated) == ("joined", 2, True)
     assert several.source.pieces == [str(piece) for piece in range(7)]
     assert (single.n_sentences, single.source.pieces) == (None, ["7"])
-    for settings, split in (
-        ({}, "auto"),
-        ({"prefix": "x"}, "never"),
-        ({"split_sentences": "never"}, "never"),
-    ):
+    for settings, split in ({}, "auto"), ({"prefix": "x"}, "never"), ({"split_sentences": "never"}, "never"):
         engine.work(TranslateSettings(**settings), ["a"])
         assert translator.split == split
     for settings in ({"prefix": "x"}, {"show": ["alignment"]}):
@@ -81,9 +78,8 @@ def test_texts_are_translated_sentence_by_sentence():
 
 def test_beginnings_and_lengths_reach_the_search():
     engine = TranslatorEngine("one", translator := CountingTranslator())
-    engine.work(
-        TranslateSettings(prefix="Ein", min_length=3, max_length_factor=4.0, coverage_penalty=0.5), ["a", "b"]
-    )
+    bounds = {"min_length": 3, "max_length_factor": 4.0, "coverage_penalty": 0.5}
+    engine.work(TranslateSettings(prefix="Ein", **bounds), ["a", "b"])
     assert translator.prefixes == ["Ein", "Ein"]
     assert translator.settings.max_length_factor == 4.0
     assert (translator.bounds["min_length"], translator.bounds["coverage_penalty"]) == (3, 0.5)
@@ -92,12 +88,11 @@ def test_beginnings_and_lengths_reach_the_search():
 @pytest.mark.parametrize("name", ["masked", "tagged-pairs", "bare"])
 def test_classified_texts_that_were_cut_are_marked(tiny_engines, name):
     long, short = "a dog . " * 13 + "a", "a dog ."  # 40 pieces, and two or three specials of 41
-    texts = (
-        [(short, short), (short, long), (short, short)] if name == "tagged-pairs" else [short, long, short]
-    )
-    classifications = tiny_engines[name].classify(texts)
-    assert [classification.truncated for classification in classifications] == [False, True, False]
-    assert [classification.truncated for classification in tiny_engines[name].classify(texts[:1])] == [False]
+    texts = [short, long, short]
+    if name == "tagged-pairs":
+        texts = [(short, text) for text in texts]
+    assert [answer.truncated for answer in tiny_engines[name].classify(texts)] == [False, True, False]
+    assert [answer.truncated for answer in tiny_engines[name].classify(texts[:1])] == [False]
 
 
 def test_settings_and_what_is_shown():
@@ -132,29 +127,23 @@ def _loading(monkeypatch, translator, classifier=None):
     """Let folders hold these; the annotator that is asked for is theirs."""
     calls = []
 
-    def load(model):
-        def loaded(folder, annotator, device, *options):
-            calls.append((annotator, device))
-            if annotator is not None:
-                model.annotator = load_annotator(annotator)
-            return model
+    def load(model, folder, annotator, device, *options):
+        calls.append((annotator, device))
+        if annotator is not None:
+            model.annotator = load_annotator(annotator)
+        return model
 
-        return loaded
-
-    monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", load(translator))
-    monkeypatch.setattr("syntaxformer.encoders.classifier.Classifier.from_folder", load(classifier))
+    monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", partial(load, translator))
+    monkeypatch.setattr("syntaxformer.encoders.classifier.Classifier.from_folder", partial(load, classifier))
     return calls
 
 
 def test_factors_of_ones_own_are_refused_when_the_model_is_loaded(monkeypatch, tmp_path):
     encoder = SimpleNamespace(factors=("pos", "tone"))
     _loading(monkeypatch, SimpleNamespace(encoder=encoder, annotator=None))
-    with pytest.raises(ConfigError) as caught:
+    told = f"^{tmp_path}: expected a model that reads text alone, got one with factors of your own, tone, "
+    with pytest.raises(ConfigError, match=told):
         load_engine("one", tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}: expected a model that reads text alone, got one with factors of your own, tone, which a "
-        "request cannot give. Use `syntaxformer translate` with --factor."
-    )
 
 
 @pytest.mark.parametrize("task", ["translation", "classification"])
@@ -170,12 +159,9 @@ def test_an_annotator_of_given_lines_is_refused_when_the_model_is_loaded(
     calls = _loading(monkeypatch, translator, classifier)
     if task == "classification":
         (tmp_path / "classifier.json").touch()
-    with pytest.raises(
-        ConfigError, match="expected an annotator of any text, got one that fails on 'a': "
-    ) as caught:
+    told = f"^{tmp_path}: expected an annotator of any text, got one that fails on 'a': .* --annotator"
+    with pytest.raises(ConfigError, match=told):
         load_engine("one", tmp_path)
-    assert str(caught.value).startswith(f"{tmp_path}: ")
-    assert str(caught.value).endswith(" Give another with --annotator.")
     engine = load_engine("one", tmp_path, "cpu", "en")
     assert (engine.description.task, engine.description.annotator) == (task, "en")
     assert calls == [(None, None), ("en", "cpu")]
@@ -213,22 +199,16 @@ def test_a_translation_that_would_keep_others_waiting_is_refused_and_a_usual_one
     assert seconds == 1.5
     assert most * (2 + most / 100) >= 50 > (most - 2) * (2 + (most - 2) / 100)
     assert paced.limits(2, 1, 64)[1] == 129  # with the model's own beams
+    source, decoding = paced.translator.encode(["a dog"]), DecodingConfig(beam_size=5)
     with pytest.raises(TimeoutError, match=r"at most 2 pieces with 5 beams"):
-        paced.translator.search(
-            ["a dog"], paced.translator.encode(["a dog"]), DecodingConfig(beam_size=5), max_pieces=2
-        )
+        paced.translator.search(["a dog"], source, decoding, max_pieces=2)
 
 
 def test_a_search_ends_between_two_steps_when_nobody_waits(paced):
-    looks = []
-
-    def is_over():
-        looks.append(None)
-        return len(looks) == 3
-
+    looks = iter((False, False, True))
     with pytest.raises(TimeoutError, match="in time"):
-        paced.work(TranslateSettings(), ["a dog and a cat"], is_over)
-    assert len(looks) == 3
+        paced.work(TranslateSettings(), ["a dog and a cat"], lambda: next(looks))
+    assert not [*looks]
 
 
 def test_a_text_of_which_little_would_be_read_is_not_parsed(tiny_engines, monkeypatch):

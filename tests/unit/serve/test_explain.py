@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,12 +36,6 @@ def _explain(client, **body):
     return response.json()
 
 
-def _refused(client, **body):
-    response = client.post("/v1/explain", json=body)
-    assert response.status_code == 422, response.text
-    return response.json()["error"]["message"]
-
-
 def test_a_translation_with_all_that_is_known_of_it(client, tiny_engines):
     explanation = _explain(client, text=TEXT, model="sit", layer=1, head=1)
     translated = client.post("/v1/translate", json={"texts": [TEXT], "model": "sit", "show": ["tags"]}).json()
@@ -61,12 +54,7 @@ def test_a_translation_with_all_that_is_known_of_it(client, tiny_engines):
     attention = explanation["attention"]
     expected = cross_attention(tiny_engines["sit"].translator, TEXT).weights[1, 1]
     np.testing.assert_allclose(attention["weights"], expected, atol=1e-5)
-    assert (attention["kind"], attention["n_layers"], attention["layer"], attention["head"]) == (
-        "cross",
-        3,
-        1,
-        1,
-    )
+    assert attention.items() >= {"kind": "cross", "n_layers": 3, "layer": 1, "head": 1}.items()
     assert explanation["missing"] == {"networks": "This model was trained without masks."}
 
 
@@ -77,9 +65,8 @@ def test_factors_are_those_of_the_models_annotator(tiny_engines, monkeypatch):
     translator, parser = tiny_engines["sit"].translator, parser_for(None, "en", "en", False)
 
     def tag(lines):
-        return [
-            replace(sentence, upos=("X",) * len(sentence)) for sentence in parser.annotator.annotate(lines)
-        ]
+        parsed = parser.annotator.annotate(lines)
+        return [replace(sentence, upos=("X",) * len(sentence)) for sentence in parsed]
 
     monkeypatch.setattr(translator, "annotator", SimpleNamespace(annotate=tag))
     view = translator_text(translator, TEXT, parser)
@@ -146,10 +133,8 @@ def test_sub_networks_of_a_translators_encoder(masked_translator):
 
 def test_a_pair_is_counted_through(client):
     view = _explain(client, text=["The cat sees .", "A dog ."], model="tagged-pairs")
-    assert [sentence["words"] for sentence in view["sentences"]] == [
-        ["The", "cat", "sees", "."],
-        ["A", "dog", "."],
-    ]
+    words = [sentence["words"] for sentence in view["sentences"]]
+    assert words == [["The", "cat", "sees", "."], ["A", "dog", "."]]
     assert view["pieces"]["texts"] == ["[CLS]", "the", "cat", "sees", ".", "[SEP]", "a", "dog", ".", "[SEP]"]
     assert view["pieces"]["words"] == [-1, 0, 1, 2, 3, -1, 4, 5, 6, -1]
     assert view["pieces"]["factors"]["pos"][:3] == ["<none>", "DET", "NOUN"]
@@ -162,29 +147,30 @@ def test_a_pair_is_counted_through(client):
 
 def test_an_encoder_that_tells_nothing_is_refused(tiny_engines, monkeypatch):
     classifier = tiny_engines["bare"].classifier
-    monkeypatch.setattr(
-        type(classifier.model.base_model), "forward", lambda *_, **__: SimpleNamespace(attentions=())
-    )
-    expected = r"^model: expected an encoder that returns its attention, got BertModel, which does not\.$"
-    with pytest.raises(ConfigError, match=expected):
+    silent = SimpleNamespace(attentions=())
+    monkeypatch.setattr(type(classifier.model.base_model), "forward", lambda *_, **__: silent)
+    with pytest.raises(
+        ConfigError, match=r"^model: expected an encoder that returns its attention, got Bert"
+    ):
         encoder_attention(classifier, TEXT)
 
 
 def test_what_cannot_be_shown_says_what_to_change(client):
-    assert _refused(client, text=" ") == "text: expected one that is not empty, got ''."
-    assert _refused(client, text="x" * 1001) == (
-        "text: expected at most 1000 characters, got 1001. Send a part of it, because the answer grows with the square "
-        "of the length."
-    )
-    assert _refused(client, text=TEXT, model="none") == (
-        "model: expected one of sit, base, masked, tagged-pairs, bare, got 'none'. See GET /v1/models."
-    )
-    assert _refused(client, text=["a", "b"]) == "text: expected a text for sit, got a pair."
-    assert _refused(client, text=TEXT, layer=3) == "layer: expected at most 2 in this model, got 3."
-    assert _refused(client, text=TEXT, head=2) == "head: expected at most 1 in this model, got 2."
-    unknown = _refused(client, text=TEXT, model="masked", network="dependency parnet 1")
-    assert unknown.startswith("network: unknown sub-network 'dependency parnet 1'.")
-    assert "max_distance" in _refused(client, text=TEXT, max_distance=85)
+    for body, told in (
+        ({"text": " "}, "text: expected one that is not empty, got ''."),
+        ({"text": "x" * 1001}, "text: expected at most 1000 characters, got 1001."),
+        ({"model": "none"}, "model: expected one of sit, base, masked, tagged-pairs, bare, got 'none'."),
+        ({"text": ["a", "b"]}, "text: expected a text for sit, got a pair."),
+        ({"layer": 3}, "layer: expected at most 2 in this model, got 3."),
+        ({"head": 2}, "head: expected at most 1 in this model, got 2."),
+        (
+            {"model": "masked", "network": "dependency parnet 1"},
+            "network: unknown sub-network 'dependency parnet",
+        ),
+        ({"max_distance": 85}, "max_distance: "),
+    ):
+        response = client.post("/v1/explain", json={"text": TEXT, **body})
+        assert (response.status_code, response.json()["error"]["message"][: len(told)]) == (422, told)
 
 
 def test_layers_without_masks_have_no_sub_network(tiny_engines):
@@ -198,33 +184,23 @@ def test_layers_without_masks_have_no_sub_network(tiny_engines):
 def test_an_exported_translator_gives_what_it_can(tiny_engines):
     engine = tiny_engines["sit"]
     info = engine.translator.info.model_copy(update={"backend": "ctranslate2"})
-    exported = SimpleNamespace(
-        info=info, longest=1024, annotator=engine.translator.annotator, encoder=engine.translator.encoder
-    )  # fmt: skip
-    explanation = explain_translation(
-        SimpleNamespace(
-            translator=exported,
-            description=engine.description,
-            parser=engine.parser,
-            translate=lambda settings, lines, is_over: [SimpleNamespace(text="ein Text")],
-        ),
-        TEXT,
-        ExplainSettings(),
-    )
+    model = {"annotator": engine.translator.annotator, "encoder": engine.translator.encoder}
+    exported = SimpleNamespace(info=info, longest=1024, **model)
+    about = {"description": engine.description, "parser": engine.parser, "translator": exported}
+    served = SimpleNamespace(**about, translate=lambda *_: [SimpleNamespace(text="ein Text")])
+    explanation = explain_translation(served, TEXT, ExplainSettings())
     assert (explanation.translation, explanation.attention) == ("ein Text", None)
-    assert re.fullmatch(
-        r"This model was exported to ctranslate2, which gives no attention\. .*",
-        explanation.missing["attention"],
-    )
+    told = "This model was exported to ctranslate2, which gives no attention. "
+    assert explanation.missing["attention"].startswith(told)
     assert explanation.pieces.factors["pos"][0] == "DET"
 
 
 def test_without_a_parser_words_are_what_stands_between_spaces(tiny_engines):
     parser = parser_for(None, None, "xx", False)
-    assert parser.lacks == (
-        "--annotator: expected an annotator's name, as source_language=xx names no language to choose one by, "
-        "got none. Set --annotator=NAME."
+    told = (
+        "--annotator: expected an annotator's name, as source_language=xx names no language to choose one by"
     )
+    assert parser.lacks.startswith(told)
     view = translator_text(tiny_engines["base"].translator, "  the  cat", parser)
     assert view.sentences[0].words == ("the", "cat")
     assert view.relations == {}

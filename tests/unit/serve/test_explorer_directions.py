@@ -1,4 +1,4 @@
-"""Parts of the page in node, with stand-ins for the browser: models of one direction, rows, large matrices."""
+"""Parts of the page in node, with stand-ins for the browser: models of one direction, rows, cards, large matrices."""
 
 from __future__ import annotations
 
@@ -172,3 +172,34 @@ console.log(JSON.stringify([cells(relations), cells(attention), count(networks, 
 def test_matrices_of_long_texts_are_drawn():
     """400 words have more pairs than a call in JavaScript takes arguments."""
     assert _run(LARGE, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/"}) == [1, 1, 400, 160_000]
+
+
+CARDS = (
+    BROWSER
+    + """
+const { answerCards } = await import(ROOM + "answers.js");
+const { resultOf } = await import(ROOM + "history.js");
+function shown(one) {
+  const inside = (one?.children ?? []).map((child) => (typeof child === "string" ? child : shown(child))).join("|");
+  return one.tag === "mark" ? `<${inside}>` : one.class === "chosen" ? `*${inside}` : inside;
+}
+const model = { name: "m", task: "classification", backend: "pytorch" };
+const answers = ANSWERS.map((classification) => ({ classification, sentences: [{ text: "who ?" }, { text: "the dog runs" }] }));
+console.log(JSON.stringify(answers.map((answer) => [shown(answerCards([{ model, answer }])[0].children[2]), resultOf(answer)])));
+"""
+)
+CARDS_OF = [
+    ({"tags": [{"word": "the", "entity": "DET"}, {"word": "dog", "entity": "B-X"}]}, "DET|the|B-X|dog", "the/DET dog/B-X"),
+    ({"answer": {"answer": "dog", "start": 4, "end": 7, "score": 0.9}}, "the |<dog>| runs", "dog"),
+    ({"answer": {"answer": "", "start": 0, "end": 0, "score": 0.1}}, "The text does not answer this.", "(no answer)"),
+    ({"labels": ["b"], "probabilities": {"a": 0.2, "b": 0.9}}, "*b||90.0 %|a||20.0 %", "b"),
+    ({"scores": {"x": 1.5, "y": 2}}, "x 1.500, y 2.000", "x 1.500, y 2.000"),
+    ({"score": 3.14159}, "3.142", "3.1416"),
+    ({"label": "b", "probabilities": {"a": 0.2, "b": 0.8}}, "*b||80.0 %|a||20.0 %", "b (80.0 %)"),
+]  # fmt: skip
+
+
+def test_cards_and_results_of_all_kinds_of_answer():
+    answers = [classification for classification, *_ in CARDS_OF]
+    shown = _run(CARDS, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/", "ANSWERS": answers})
+    assert shown == [expected for _, *expected in CARDS_OF]

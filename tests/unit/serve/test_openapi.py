@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -17,6 +19,7 @@ HOLD = [
     not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
     checks.response_schema_conformance, checks.response_headers_conformance,
 ]  # fmt: skip
+POSITIVE, NEGATIVE = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 WITH_BODY = ("/v1/translate", "/v1/score", "/v1/classify")
 OPERATIONS = (*WITH_BODY, "/v1/models", "/healthz", "/readyz", "/metrics")
 QUICK = settings(
@@ -44,16 +47,14 @@ def _send(app, path, mode):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "mode"),
-    [(path, GenerationMode.POSITIVE) for path in OPERATIONS]
-    + [(path, GenerationMode.NEGATIVE) for path in WITH_BODY],
+    ("path", "mode"), [*product(OPERATIONS, [POSITIVE]), *product(WITH_BODY, [NEGATIVE])]
 )
 def test_no_request_is_answered_by_an_error_of_ours(make_app, path, mode):
     _send(make_app(), path, mode)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("mode", [POSITIVE, NEGATIVE])
 def test_no_text_to_look_into_is_answered_by_an_error_of_ours(make_app, tiny_engines, mode):
     """The same with real models: nothing that is a string breaks them."""
     _send(make_app(*tiny_engines.values()), "/v1/explain", mode)
@@ -79,9 +80,8 @@ def test_the_document_has_examples_and_all_errors(make_app):
     assert "security" not in post
     example = document["components"]["schemas"]["TranslateRequest"]["examples"][0]
     assert example == {"texts": ["A man is standing on a ladder."]}
-    assert post["responses"]["422"]["content"]["application/json"]["schema"] == {
-        "$ref": "#/components/schemas/ErrorBody"
-    }
+    schema = post["responses"]["422"]["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/ErrorBody"}
 
 
 def test_a_key_is_in_the_document(make_app):
@@ -89,10 +89,7 @@ def test_a_key_is_in_the_document(make_app):
     with TestClient(make_app(api_key="secret")) as client:
         document = client.get("/openapi.json").json()
     assert document["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
-    secured = {
-        path
-        for path, methods in document["paths"].items()
-        if any("security" in each for each in methods.values())
-    }
+    paths = document["paths"].items()
+    secured = {path for path, methods in paths if any("security" in each for each in methods.values())}
     assert secured == {"/v1/translate", "/v1/score", "/v1/classify", "/v1/explain", "/v1/models"}
     assert "421" in document["paths"]["/healthz"]["get"]["responses"]

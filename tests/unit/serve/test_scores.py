@@ -16,9 +16,8 @@ def test_scores_are_the_translators(make_app, tiny_engines):
         response = client.post("/v1/score", json={"texts": PAIRS, "pieces": True})
         short = client.post("/v1/score", json={"texts": PAIRS[:1]}).json()["scores"]
     lines, texts = zip(*PAIRS, strict=True)
-    expected = [
-        score for (score,) in engine.translator.score([line.replace("\n", " ") for line in lines], texts)
-    ]
+    lines = [line.replace("\n", " ") for line in lines]
+    expected = [score for (score,) in engine.translator.score(lines, texts)]
     assert response.json()["model"] == "sit"
     for answer, score in zip(response.json()["scores"], expected, strict=True):
         assert answer["pieces"] == list(score.pieces)
@@ -43,13 +42,9 @@ def test_a_translation_too_long_is_refused(make_app, tiny_engines, error_of, mon
 def test_a_pair_costs_as_much_as_one_beam(tiny_engines, monkeypatch):
     engine = tiny_engines["base"]
     monkeypatch.setattr(engine, "paces", (1.0, 1.0))
-    monkeypatch.setattr(
-        engine, "_pieces", engine.translator.encoder.tokenizer.backend_tokenizer, raising=False
-    )
-    (pair,), (line,) = (
-        engine.costs(ScoreSettings(), [["a", "b"]]),
-        engine.costs(TranslateSettings(), [["a", "b"]]),
-    )
+    pieces = engine.translator.encoder.tokenizer.backend_tokenizer
+    monkeypatch.setattr(engine, "_pieces", pieces, raising=False)
+    (pair,), (line,) = (engine.costs(kind(), [["a", "b"]]) for kind in (ScoreSettings, TranslateSettings))
     assert pair * engine.n_beams == line
 
 

@@ -22,9 +22,9 @@ from syntaxformer.base.config import corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, write_text
 from syntaxformer.base.languages import choose_annotator, language_of_side
+from syntaxformer.encoders.examples import TextSet, hash_examples
 from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
-from syntaxformer.encoders.tables import TextSet, hash_examples
-from syntaxformer.encoders.task_data import read_any_split
+from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch

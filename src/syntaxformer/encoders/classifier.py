@@ -19,7 +19,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from syntaxformer.annotate.annotator import BatchedAnnotator, annotator_for, check_lines
+from syntaxformer.annotate.annotator import BatchedAnnotator, annotator_for, check_lines, short_enough
 from syntaxformer.annotate.registry import WithPhrases, keep_annotator, stored_name, trusted_annotator
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, TreeError
@@ -186,6 +186,8 @@ class Classifier:
         self, examples: Sequence[TextExample], annotator: Annotator | None, size: int
     ) -> Tensor:
         """Parse the next batches in a second thread while the network computes one."""
+        lines = [text for example in examples for text in example.texts]
+        list(short_enough(lines))  # whose message has the number of the line among all
         rows = sorted(range(len(examples)), key=lambda row: -sum(map(len, examples[row].texts)))
 
         def read(of_batch: list[int]) -> list[SyntaxExample]:

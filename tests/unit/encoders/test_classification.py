@@ -163,6 +163,9 @@ def test_texts_are_parsed_in_a_second_thread_in_the_batches_of_the_model(config_
     texts = [f"{'the old ' * n}dog sees a cat ." for n in (2, 0, 5, 1, 3)]
     batched = classifier.predict(texts, 2)
     assert parsed == [(False, 2), (False, 2), (False, 1)]
+    with pytest.raises(DataError, match="100,001") as raised:
+        classifier.predict(["a cat .", "a " * 100_001, "a dog ."], 1)
+    assert raised.value.line == 2
     monkeypatch.setattr("syntaxformer.encoders.classifier._takes_any_order", lambda _: False)
     assert classifier.predict(texts, 2) == batched
 

@@ -14,9 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from syntaxformer.base.files import read_lines
-from syntaxformer.translation.ctranslate2_decoder import read_export
-from syntaxformer.translation.decoding import Search
-from syntaxformer.translation.export_ctranslate2 import difference_on, export_translator
+from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.scoring import score_translations
 from syntaxformer.translation.translator import Translator
@@ -36,12 +34,12 @@ def encoding_seconds(translator, lines):
     return time.process_time() - start
 
 
-def log_prob_difference(trained, exported, folder, lines):
+def log_prob_difference(trained, exported, lines, translations):
     """The largest difference of a piece's log-probability, over the trained model's own translations."""
-    source = trained.encode(lines)
-    found = trained.decoder.decode(source, range(len(lines)), Search(**trained.info.decoding.model_dump()))
-    targets = [best[0].pieces for best in found]
-    return difference_on(source, targets, trained.model, exported.encoder, folder, read_export(folder))
+    scores = (system.score(lines, translations) for system in (trained, exported))
+    rows = (zip(*of_line, strict=True) for of_line in zip(*scores, strict=True))
+    pairs = (zip(one.log_probs, other.log_probs, strict=True) for row in rows for one, other in row)
+    return max(abs(one - other) for pair in pairs for one, other in pair)
 
 
 def main():
@@ -73,7 +71,7 @@ def main():
             scores = score_translations(found, references)
             same = sum(one == other for one, other in zip(found, texts["pytorch"], strict=True))
             print(f"{kind}: BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}, {same} lines as PyTorch's")
-        difference = log_prob_difference(systems["pytorch"], systems["float32"], folders["float32"], lines)
+        difference = log_prob_difference(systems["pytorch"], systems["float32"], lines, texts["pytorch"])
         print(f"float32: log-probabilities of pieces within {difference:.1e}")
     median = {kind: statistics.median(taken) for kind, taken in seconds.items()}
     for kind, taken in seconds.items():

@@ -87,7 +87,7 @@ def host_of(kind: str, bert: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     }  # fmt: skip
 
 
-def write_bert(folder: Path) -> None:
+def write_bert(folder: Path, n_positions: int = 40) -> None:
     """Write a checkpoint of a BERT that classifies, with a tokenizer of ten pieces."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "is", "fine", "poor", "a", "b"]
     tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, "[UNK]"))
@@ -95,5 +95,5 @@ def write_bert(folder: Path) -> None:
     names = {f"{word[1:-1].lower()}_token": word for word in words[:4]}
     hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
     shape = {"hidden_size": 12, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 17}
-    config = hf.BertConfig(vocab_size=len(words), max_position_embeddings=40, **shape)
+    config = hf.BertConfig(vocab_size=len(words), max_position_embeddings=n_positions, **shape)
     hf.BertForSequenceClassification(config).save_pretrained(folder)

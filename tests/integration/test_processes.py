@@ -56,6 +56,31 @@ torch.distributed.barrier()  # one that leaves while the other connects resets t
 """
 
 
+SHARDED = """
+from types import SimpleNamespace
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+from syntaxformer.infusion import InfusionConfig, infuse
+from syntaxformer.runs.processes import process_team
+from syntaxformer.runs.trainer import shard
+
+process_team()
+shape = dict(hidden_size=24, num_attention_heads=2, num_hidden_layers=3, intermediate_size=31)
+model = BertForSequenceClassification(BertConfig(vocab_size=101, **shape))
+infuse(model, InfusionConfig(masks={}))
+n_parameters = sum(parameter.numel() for parameter in model.parameters())
+shard(SimpleNamespace(args=SimpleNamespace(world_size=2), model=model))
+optimizer = torch.optim.AdamW(model.parameters())
+for parameter in model.parameters():
+    parameter.grad = torch.ones_like(parameter)
+optimizer.step()
+moments = [tensor for state in optimizer.state.values() for name, tensor in state.items() if name != "step"]
+tensors = [*model.parameters(), *(parameter.grad for parameter in model.parameters()), *moments]
+print(n_parameters, sum(tensor.to_local().nbytes for tensor in tensors))
+torch.distributed.barrier()
+"""
+
+
 @pytest.fixture(scope="module")
 def unbroken(digits, tmp_path_factory):
     """What one process trains in 45 updates, without a launcher."""
@@ -194,3 +219,10 @@ def test_processes_take_the_precision_that_the_first_measured():
 def test_processes_wait_for_the_first_one_as_long_as_it_annotates():
     """PyTorch's own half an hour is over before a large text is annotated."""
     assert _printed_by_two(PATIENT) == ["7\n", "7\n"]
+
+
+def test_a_parameter_takes_sixteen_bytes_over_all_shards():
+    """As docs/guides/processes.md says, for an infused model as well."""
+    (n_parameters, first), (_, second) = (map(int, said.split()) for said in _printed_by_two(SHARDED))
+    assert first + second == 16 * n_parameters
+    assert max(first, second) < 9 * n_parameters

@@ -51,7 +51,7 @@ def test_commands_are_verbs_and_recipes_exist() -> None:
 
 FOREIGN = {
     "--echo", "--standalone", "--nproc-per-node", "--cpu", "--num_processes", "--use_fsdp", "--mixed_precision",
-    "--index-url", "--exclude",
+    "--index-url", "--exclude", "--nnodes", "--rdzv-backend", "--rdzv-endpoint",
 }  # fmt: skip
 """Options of `sacrebleu`, `torchrun`, `accelerate launch`, pip and tar."""
 

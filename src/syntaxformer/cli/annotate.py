@@ -79,6 +79,7 @@ def annotate(
     annotator, *more = sorted(chosen)
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
+    options.spare_torch([], annotator)
     if output is None:
         _print(inputs, annotator, processes, form or "conllu")
         return

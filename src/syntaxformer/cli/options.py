@@ -292,18 +292,19 @@ def check_factor_names(names: Collection[str], translators: Iterable[Translator]
 
 
 def spare_torch(models: Iterable[Path], annotator: str | None) -> None:
-    """Import spaCy without torch for exports: thinc, below spaCy, would import it for nothing, in 1.5 s.
+    """Import spaCy without torch for exports, or no model: thinc, below spaCy, would import it for nothing.
 
     Only a verb whose process loads no other annotator may do so: thinc looks for torch once.
     """
-    from syntaxformer.base.languages import BUNDLED
+    from syntaxformer.base.languages import BUNDLED, PHRASES
     from syntaxformer.translation.model_folder import read_info
 
     with suppress(SyntaxformerError, ImportError):  # `Translator.load` says what is wrong
         infos = [read_info(model) for model in models]
         are_exports = all(info.backend != "pytorch" for info in infos)
-        names = {annotator or info.annotator for info in infos}
-        if infos and are_exports and names <= {*BUNDLED} and "torch" not in sys.modules:
+        names = [annotator] if annotator else [info.annotator for info in infos]
+        are_bundled = all((name or "").removesuffix(PHRASES) in BUNDLED for name in names)
+        if names and are_exports and are_bundled and "torch" not in sys.modules:
             sys.modules["torch"] = None  # type: ignore[assignment]
             import spacy  # noqa: F401
     if sys.modules.get("torch", sys) is None:

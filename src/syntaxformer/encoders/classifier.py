@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,11 +19,12 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from syntaxformer.annotate.annotator import annotator_for, check_lines
-from syntaxformer.annotate.registry import keep_annotator, stored_name, trusted_annotator
+from syntaxformer.annotate.annotator import BatchedAnnotator, annotator_for, check_lines, short_enough
+from syntaxformer.annotate.registry import WithPhrases, keep_annotator, stored_name, trusted_annotator
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, TreeError
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, disk_errors, write_manifest
+from syntaxformer.base.progress import map_ahead
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.examples import TextExample, TextSet, raw_example
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
@@ -53,6 +55,9 @@ Text = str | tuple[str, str]
 _SPACE = re.compile(r"\s")
 _WORD = re.compile(r"\w(?:\S*\w)?|\S")
 """A word where no annotator says what one is: what spaces separate, without the marks at its ends."""
+
+
+_BATCHES_AHEAD = 2
 
 
 class Classifier:
@@ -167,12 +172,33 @@ class Classifier:
         annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator
         # A table may have some labels.
         unlabelled = [replace(example, label=None) for example in texts.examples]
-        examples = self.read(unlabelled, annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
-        size = batch_size or self.info.eval_batch_size
-        outputs = batch_outputs(self.model, self.collator, examples, size, self.task_type)
+        size, examples = batch_size or self.info.eval_batch_size, list[SyntaxExample]()
+        if cached or use_trees or self.task_type.parts or not _takes_any_order(annotator):
+            examples = self.read(unlabelled, annotator, use_trees, cache, cached=cached)
+            outputs = batch_outputs(self.model, self.collator, examples, size, self.task_type)
+        else:
+            outputs = self._outputs_while_parsing(unlabelled, annotator, size)
         predictions = self.task_type.predictions(outputs, self.collator.n_truncated, examples)
         return replace(predictions, ids=[example.index for example in texts.examples])
+
+    def _outputs_while_parsing(
+        self, examples: Sequence[TextExample], annotator: Annotator | None, size: int
+    ) -> Tensor:
+        """Parse the next batches in a second thread while the network computes one."""
+        lines = [text for example in examples for text in example.texts]
+        list(short_enough(lines))  # whose message has the number of the line among all
+        rows = sorted(range(len(examples)), key=lambda row: -sum(map(len, examples[row].texts)))
+
+        def read(of_batch: list[int]) -> list[SyntaxExample]:
+            return self.read([examples[row] for row in of_batch], annotator, False, cached=False)
+
+        batches = (rows[start : start + size] for start in range(0, len(rows), size))
+        outputs = [
+            batch_outputs(self.model, self.collator, batch, size, self.task_type)
+            for batch in map_ahead(ThreadPoolExecutor(1), read, batches, _BATCHES_AHEAD)
+        ]
+        return torch.cat(outputs)[torch.tensor(rows).argsort()]
 
     def read(
         self, examples: Sequence[TextExample], annotator: Annotator | None, *how: Any, **options: Any
@@ -210,6 +236,12 @@ class Classifier:
             expected = "one text" if self.info.n_texts == 1 else "a pair of texts"
             raise DataError(f"text: expected {expected}, got {strange or len(parts)}.", line=number)
         return raw_example(parts, number, keep_places=bool(self.task_type.parts))
+
+
+def _takes_any_order(annotator: Annotator | None) -> bool:
+    """Whether an annotator is a parser; a file, a control or a user's object may need the lines in order."""
+    parser = annotator.annotator if isinstance(annotator, WithPhrases) else annotator
+    return isinstance(parser, BatchedAnnotator)
 
 
 @torch.no_grad()

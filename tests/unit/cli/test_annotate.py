@@ -1,5 +1,7 @@
 import gzip
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,15 @@ def test_what_only_other_annotators_can_do(app, annotator, tmp_path, option, nam
         f"{named}: expected an annotator that takes any line, got {annotator}, which is read in order. "
         "Leave it out."
     )
+
+
+@pytest.mark.slow
+def test_a_bundled_annotator_needs_no_torch(tmp_path):
+    (source := tmp_path / "in.en").write_text("It works.\n")
+    code = "import sys; from syntaxformer.cli.main import app; app(sys.argv[1:], standalone_mode=False); "
+    code += "print(*{'torch', 'transformers'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "annotate", source], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("# text = It works.\n1\tIt\t")
+    assert done.stdout.endswith("\n\n\n")

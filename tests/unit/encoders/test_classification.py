@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -150,6 +151,26 @@ def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     alone, twice = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
     assert alone == pytest.approx(twice, abs=1e-6)
     assert sum(alone) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_texts_are_parsed_in_a_second_thread_in_the_batches_of_the_model(config_of, monkeypatch):
+    classifier = Classifier.from_folder(finetune(config_of("training.epochs=1", infuse="masks")))
+    parser, parsed = classifier.annotator.annotator.parser, []
+
+    def parse_lines(lines, parse=parser.parse_lines):
+        parsed.append((threading.current_thread() is threading.main_thread(), len(lines)))
+        return parse(lines)
+
+    monkeypatch.setattr(parser, "parse_lines", parse_lines)
+    texts = [f"{'the old ' * n}dog sees a cat ." for n in (2, 0, 5, 1, 3)]
+    batched = classifier.predict(texts, 2)
+    assert parsed == [(False, 2), (False, 2), (False, 1)]
+    with pytest.raises(DataError, match="100,001") as raised:
+        classifier.predict(["a cat .", "a " * 100_001, "a dog ."], 1)
+    assert raised.value.line == 2
+    monkeypatch.setattr("syntaxformer.encoders.classifier._takes_any_order", lambda _: False)
+    assert classifier.predict(texts, 2) == batched
 
 
 @pytest.mark.slow

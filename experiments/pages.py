@@ -22,7 +22,13 @@ from matplotlib.figure import Figure
 from scipy.stats import t as student_t
 
 from syntaxformer.study.document import Table, to_markdown
-from syntaxformer.study.experiments.groups import compare_groups, group_runs, metric_names, paper_gain
+from syntaxformer.study.experiments.groups import (
+    compare_groups,
+    group_runs,
+    metric_names,
+    paper_gain,
+    shown_p,
+)
 from syntaxformer.study.experiments.report import write_report
 from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.study.experiments.store import RunStore, tuned
@@ -154,7 +160,7 @@ def with_table(text: str, found: Sequence[Contrast]) -> str:
             f"{one.gain:+.2f} {one.unit}",
             f"{one.gain - one.half:+.2f} to {one.gain + one.half:+.2f}",
             str(one.n),
-            f"{one.p:.3f}",
+            shown_p(one.p),
             "–" if one.paper is None else f"{one.paper:+.2f}",
         ]
         for one in found
@@ -177,18 +183,19 @@ def write_page(name: str, results: Path) -> Path:
         Its report.md.
     """
     store, page = PAGES[name]
-    report = write_report(load_spec(HERE / f"{name}.yaml"), RunStore(HERE / "stores" / store), results / page)
+    spec = load_spec(HERE / f"{name}.yaml")
+    report = write_report(spec, RunStore(HERE / "stores" / store), results / page)
     (results / page / "report.html").unlink()
     report.write_text(without_plans(report.read_text("utf-8"), name), "utf-8")
     return report
 
 
 def without_plans(text: str, name: str) -> str:
-    """A report without its rows of runs that wait."""
+    """A report without its rows of runs that wait; `name` is the path of its experiment in this folder."""
     text = re.sub(r"(?m)^\|.*\| (?:0 of \d+ \|.*|waiting \|  \|)\n", "", text)
     text = re.sub(r"## Not measured\n\n\| run .*\n\| --- .*\n\n", "", text)
     listed = rf"\1 `experiments/{name}.yaml` lists those that wait."
-    return re.sub(rf"(?m)^(Experiment `{name}` has .* waiting\.)$", listed, text)
+    return re.sub(r"(?m)^(Experiment `\S+` has .* waiting\.)$", listed, text)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def tables(page: Path) -> list[tuple[str, list[str], list[list[str]]]]:
     found, heading, lines = [], "", []
     for line in [*page.read_text("utf-8").splitlines(), ""]:
         if line.startswith("|"):
-            lines.append([cell.strip() for cell in line.strip("|").split(" | ")])
+            lines.append([cell.strip().replace("\\<", "<") for cell in line.strip("|").split(" | ")])
             continue
         if lines:
             found.append((heading, lines[0], lines[2:]))
@@ -144,6 +144,11 @@ def interval(pairs: list[tuple[list[str], list[str]]], references: list[str]) ->
         gains.append(by_seed[rng.integers(0, len(by_seed), len(by_seed))].mean())
     low, high = np.percentile(gains, [2.5, 97.5])
     return float(low), float(high)
+
+
+def shown_p(p: float) -> str:
+    """A p-value as pages print it."""
+    return f"{p:.3f}" if p >= 0.0005 else "<0.001"
 
 
 def matthews(gold: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -215,11 +220,14 @@ class Page:
         """All tables of results and of controls."""
         report = self.spec.get("report", {})
         for heading, header, rows in tables(self.page):
-            if heading == "Results":
+            if heading.startswith("Results"):
                 against = report.get("baseline", {})
             elif heading == EFFECTS:
                 for row in rows:
                     self.compare_effect(dict(zip(header, row, strict=True)))
+                continue
+            elif heading == "The comparisons that were planned":
+                self.compare_planned_rows([dict(zip(header, row, strict=True)) for row in rows])
                 continue
             elif heading.startswith("Against "):
                 against = next(
@@ -232,7 +240,7 @@ class Page:
             axes = [name for name in header if name in self.spec["axes"]]
             for row in rows:
                 self.compare_row(dict(zip(header, row, strict=True)), axes, against)
-            if heading == "Results":
+            if heading.startswith("Results"):
                 self.compare_number(axes, {tuple(row[: len(axes)]) for row in rows})
         self.compare_planned()
 
@@ -267,12 +275,47 @@ class Page:
         if seeds is not None:
             test = ttest_rel(second, first)
             ends = test.confidence_interval(0.95)
-            self.check("planned, p", p, f"{test.pvalue:.3f}")
+            self.check("planned, p", p, shown_p(test.pvalue))
             self.check(
                 "planned, interval", seeds, f"{ends.low * self.scale:+.2f} to {ends.high * self.scale:+.2f}"
             )
         if both is not None:
             self.compare_sentences("planned", {"95 % interval": both}, base, runs, shared, metric)
+
+    def compare_planned_rows(self, rows: list[dict[str, str]]) -> None:
+        """The table of several planned comparisons: exact p over all signs of the differences, and Holm's."""
+        report = self.spec["report"]
+        contrasts = [report["primary"], *report.get("secondary", [])]
+        p_values = []
+        for row, contrast in zip(rows, contrasts, strict=True):
+            base, runs = (runs_of(self.spec, self.store, contrast[side]) for side in ("against", "cell"))
+            seeds = [seed for seed in base if seed in runs]
+            if not seeds:
+                self.check(f"planned, {row['comparison']}", row["Δ"], "–")
+                p_values.append(1.0)
+                continue
+            first, second = (
+                np.asarray([side[seed]["metrics"][row["metric"]] for seed in seeds]) for side in (base, runs)
+            )
+            gains, sums = (second - first) * self.scale, np.zeros(1)
+            for gain in gains:
+                sums = np.concatenate([sums + gain, sums - gain])
+            observed = {"greater": gains.sum(), "less": -gains.sum(), "either": abs(gains.sum())}
+            sums = np.abs(sums) if row["direction"] == "either" else sums
+            p_values.append(float((sums >= observed[row["direction"]] - 1e-9).mean()))
+            drawn = gains[np.random.default_rng(1).integers(0, len(gains), (10_000, len(gains)))].mean(1)
+            self.check(f"planned, {row['comparison']}, seeds", row["seeds"], str(len(seeds)))
+            self.check(f"planned, {row['comparison']}, Δ", row["Δ"], f"{gains.mean():+.2f}")
+            self.check(f"planned, {row['comparison']}, p", row["p"], shown_p(p_values[-1]))
+            if row["95 % interval"] != "–":
+                ends = np.percentile(drawn, [2.5, 97.5])
+                self.compare_interval(f"planned, {row['comparison']}", row["95 % interval"], *ends)
+        corrected = 0.0
+        for rank, number in enumerate(np.argsort(p_values, kind="stable")):
+            corrected = max(corrected, min(1.0, (len(rows) - rank) * p_values[number]))
+            if rows[number]["p (Holm)"] != "–":
+                where = f"planned, {rows[number]['comparison']}, p (Holm)"
+                self.check(where, rows[number]["p (Holm)"], shown_p(corrected))
 
     def compare_effect(self, row: dict[str, str]) -> None:
         """One effect: along its axes the differences from the first levels, along the others the mean."""
@@ -299,7 +342,7 @@ class Page:
         if row["p (seeds)"] != "–":
             test = ttest_1samp(scores, 0)
             ends = test.confidence_interval(0.95)
-            self.check(f"{row['effect']}, p (seeds)", row["p (seeds)"], f"{test.pvalue:.3f}")
+            self.check(f"{row['effect']}, p (seeds)", row["p (seeds)"], shown_p(test.pvalue))
             interval = f"{ends.low:+.2f} to {ends.high:+.2f}"
             self.check(f"{row['effect']}, interval", row["95 % over seeds"], interval)
 
@@ -332,7 +375,8 @@ class Page:
         where, runs = ", ".join(labels.values()), runs_of(self.spec, self.store, labels)
         if "seeds" in row:
             printed = re.match(r"\d*", row["seeds"])[0]
-            self.check(f"{where}, seeds", printed, str(len(runs)))
+            shared = runs_of(self.spec, self.store, {**labels, **against}) if "minutes" not in row else runs
+            self.check(f"{where}, seeds", printed, str(len(runs.keys() & shared)))
         for metric in (name for name in row if any(name in run["metrics"] for run in runs.values())):
             values = [run["metrics"].get(metric) for run in runs.values()]
             values = np.asarray([value for value in values if value is not None])
@@ -347,7 +391,7 @@ class Page:
         first, second = (np.asarray([one[seed]["metrics"][metric] for seed in both]) for one in (base, runs))
         self.check(f"{where}, Δ", row[f"Δ {metric}"], f"{(second - first).mean() * self.scale:+.2f}")
         if row["p (seeds)"] != "–":
-            self.check(f"{where}, p (seeds)", row["p (seeds)"], f"{ttest_rel(second, first).pvalue:.3f}")
+            self.check(f"{where}, p (seeds)", row["p (seeds)"], shown_p(ttest_rel(second, first).pvalue))
         self.compare_sentences(where, row, base, runs, both, metric)
 
     def compare_sentences(
@@ -369,7 +413,7 @@ class Page:
         references = (HERE.parent / self.spec["test"]["ref"]).read_text("utf-8").splitlines()
         if "p (sentences)" in wanted and row["p (sentences)"] != "seeds disagree":
             found = max(sentence_p(*pair, references) for pair in texts)
-            self.check(f"{where}, p (sentences)", row["p (sentences)"], f"{found:.3f}")
+            self.check(f"{where}, p (sentences)", row["p (sentences)"], shown_p(found))
         if "95 % interval" in wanted:
             self.compare_interval(where, row["95 % interval"], *interval(texts, references))
 
@@ -422,7 +466,7 @@ def compare_contrasts(page: Path) -> tuple[int, list[str]]:
             gain = scale * float(np.mean(second) - np.mean(first))
             what = f"[{labels['system']}, {' '.join([data, *levels[1:]])}]({folder}/report.md)"
             found = [f"{gain:+.2f} {unit}", f"{ends.low * scale:+.2f} to {ends.high * scale:+.2f}"]
-            found += [str(len(seeds)), f"{test.pvalue:.3f}"]
+            found += [str(len(seeds)), shown_p(test.pvalue)]
             n_rows += 1
             if printed.get(what) != found:
                 problems.append(f"results, {what}: the page has {printed.get(what)}, the store gives {found}")

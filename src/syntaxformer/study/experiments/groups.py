@@ -357,7 +357,9 @@ def _bootstrap_texts(spec: Spec, store: RunStore, pairs: Sequence[Sequence[Store
 
 def shown_p(value: float) -> str:
     """A p-value in a table."""
-    return NONE if math.isnan(value) else f"{value:.3f}"
+    if math.isnan(value):
+        return NONE
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
 def shown_interval(interval: tuple[float, float], scale: float) -> str:

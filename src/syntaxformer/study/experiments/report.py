@@ -383,7 +383,7 @@ def _columns(
         if gain is not None:
             row[:2] = f"{gain.mean * scale:+.2f}", shown_p(gain.p_seeds)
             if gain.p_sentences:
-                row[2] = f"{max(gain.p_sentences):.3f}" if gain.agree else "seeds disagree"
+                row[2] = shown_p(max(gain.p_sentences)) if gain.agree else "seeds disagree"
             if gain.interval:
                 row[-1] = shown_interval(gain.interval, scale)
         rows.append(row)

@@ -29,7 +29,6 @@ from tokenizers import Tokenizer
 
 from syntaxformer.base.errors import needs_extra, panics
 from syntaxformer.base.files import read_json
-from syntaxformer.base.languages import language_of_side
 from syntaxformer.syntax import (
     SUBWORD_POSITIONS,
     FactorVocabulary,
@@ -127,6 +126,8 @@ class TextPreparation:
     @classmethod
     def of_side(cls, settings: Any, ending: str, symbols: tuple[str, ...]) -> TextPreparation:
         """That of the side with this ending, by a recipe's data section or what a folder stores of it."""
+        from syntaxformer.base.languages import language_of_side  # needs langcodes, and batches do not
+
         language = language_of_side(settings, ending).code or ending
         lowercase = settings.lowercase is True or (settings.lowercase == "source" and ending == settings.src)
         options = (settings.tokenized, settings.unescape, settings.moses, lowercase)

@@ -47,6 +47,7 @@ PAGES = {
     "pretrained_multi30k": ("pretrained", "pretrained_multi30k"),
     "pretrained_news": ("pretrained", "pretrained_news"),
     "trial_sst": ("sst", "trial_sst"),
+    "structure/question": ("structure", "structure_question"),
 }
 """Experiment → its store, and its page."""
 

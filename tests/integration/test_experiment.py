@@ -80,8 +80,14 @@ def test_the_gallery(digits, gallery, tmp_path, monkeypatch):
     assert (tmp_path / "attention_1.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_named_tests_along_a_training_of_a_share(digits, tmp_path):
-    """Gold trees of all lines serve the share; each evaluation and the end are scored line by line."""
+@pytest.mark.parametrize(
+    "syntax", [{"infusion.preset": "paper", "masks.max_distance": 2}, {"lisa.weight": 0.1}], ids=["masks", "LISA"]
+)
+def test_named_tests_along_a_training_of_a_share(syntax, digits, tmp_path):
+    """Gold trees of all lines serve the share; each evaluation and the end are scored line by line.
+
+    LISA needs trees in training alone.
+    """
     folder = tmp_path / "data"
     folder.mkdir()
     for split, new in (("train", "train"), ("dev", "dev"), ("test", "unseen")):
@@ -96,8 +102,8 @@ def test_named_tests_along_a_training_of_a_share(digits, tmp_path):
     )
     content = {
         "name": "digits", "verb": "train", "recipe": "tiny",
-        "settings": {**SETTINGS, "data.dir": str(folder), "data.fraction": 0.5, "infusion.preset": "paper",
-                     "masks.max_distance": 2, "annotation.annotator": f"conllu:{folder}/{{split}}.conllu",
+        "settings": {**SETTINGS, "data.dir": str(folder), "data.fraction": 0.5, **syntax,
+                     "annotation.annotator": f"conllu:{folder}/{{split}}.conllu",
                      "decoding.max_length_factor": 0.1},
         "axes": {"seed": [1, 2]},
         "tests": {"unseen": {"src": str(folder / "unseen.en"), "ref": str(folder / "unseen.de"), "along": True,

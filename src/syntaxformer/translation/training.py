@@ -235,7 +235,8 @@ class _Evaluations(TrainerCallback):
         """Call it with a translator of the current weights."""
         info, was_training = self.data.info, model.training
         encoder = replace(self.data.encoder, syntax=info.syntax)  # without what is only learned
-        self.at_evaluation(Translator(model.eval(), encoder, info, self.data.annotator), state.global_step)
+        annotator = self.data.annotator if encoder.needs_words else None
+        self.at_evaluation(Translator(model.eval(), encoder, info, annotator), state.global_step)
         model.train(was_training)
 
 

@@ -81,7 +81,9 @@ def test_the_gallery(digits, gallery, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "syntax", [{"infusion.preset": "paper", "masks.max_distance": 2}, {"lisa.weight": 0.1}], ids=["masks", "LISA"]
+    "syntax",
+    [{"infusion.preset": "paper", "masks.max_distance": 2}, {"lisa.weight": 0.1}],
+    ids=["masks", "LISA"],
 )
 def test_named_tests_along_a_training_of_a_share(syntax, digits, tmp_path):
     """Gold trees of all lines serve the share; each evaluation and the end are scored line by line.

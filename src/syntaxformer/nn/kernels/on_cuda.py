@@ -6,7 +6,8 @@ tables of coefficients by relation. A sum by relation is a product `[heads, keys
 matrix of zeros and ones, made from the relation ids in registers, which the tensor cores compute exactly:
 they take weights cut into parts of eight bits. The second looks the coefficients up for each pair of pieces.
 Nothing but a block of logits and weights is in memory, and the backward pass is left one number a row: it
-computes all sums again. The formulas are those of `syntax_kernel.Block`. Sums have a fixed order.
+computes all sums again. The formulas are those of `syntax_kernel.Block`. Sums have a fixed order. Two small
+kernels stand for a dozen operations around these, since a training step in bf16 waits for its launches.
 """
 
 from __future__ import annotations
@@ -29,8 +30,43 @@ SUM_KEYS, SUM_WARPS, SUM_STAGES, SUM_REGISTERS = 32, 4, 2, 128
 """Of the kernel that sums: keys at a time, warps of a program, stages of its loads, registers of a thread."""
 PAIR_KEYS, PAIR_WARPS, GROUP = 128, 1, 16
 """Of the kernel for pairs: keys of a program, its warps, and its queries."""
+STATE_KEYS = 64
+"""Of the kernels for states `[batch, heads, keys, d_head]`: keys at a time."""
 _BLOCK = 1 << 25
 """Heads · queries · keys of a block, of which two fp32 arrays and two of the inputs' type are in memory."""
+
+_variants: dict[tuple[Any, ...], Any] = {}
+
+
+def _launch(kernel: Any, grid: tuple[int, ...], arguments: Sequence[Any], **constants: Any) -> None:
+    """Launch a kernel on the device of its first argument; constants are its own, then the compiler's options.
+
+    Triton's own launch binds and examines every argument to find the compiled variant, which took the host
+    some 150 microseconds. Here the variant is found by what Triton specialises on.
+    """
+    with torch.cuda.device_of(arguments[0]):
+        key = kernel.__name__, arguments[0].get_device(), *map(_kind, arguments), *constants.values()
+        if (variant := _variants.get(key)) is not None:
+            of_kernel = [constants[name] for name in kernel.arg_names[len(arguments) :]]
+            variant[(*grid, 1, 1)[:3]](*arguments, *of_kernel)
+        elif (variant := kernel[grid](*arguments, **constants)) is not None:  # as it is in the interpreter
+            _variants[key] = variant
+
+
+def _kind(argument: Any) -> Any:
+    """What Triton specialises on: types and alignment, and of numbers whether they are 1, multiples of 16, or long."""
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.data_ptr() % 16 == 0
+    return (
+        argument
+        if argument == 1
+        else (argument % 16 == 0, argument > _LONGEST)
+        if isinstance(argument, int)
+        else None
+    )
+
+
+_LONGEST = 2**31 - 1
 
 
 @triton.jit
@@ -89,7 +125,7 @@ def _sum_rows(
     logits, bias, y, valid, relations, networks, gate, seeds, d_weights, shifts,  # inputs
     tables, rows,  # outputs
     n_heads, n_queries, n_keys, first_sentence, first_query, scaling, full_bias, network_scale, dropout,
-    relation_stride, tree_stride, query_stride, bias_stride, bias_head_stride,
+    relation_stride, tree_stride, query_stride, bias_stride, bias_head_stride, gate_stride,
     MULTIPLICATIVE: tl.constexpr, FULL_ON_EMPTY: tl.constexpr, HAS_BIAS: tl.constexpr,
     HAS_DROPOUT: tl.constexpr, BACKWARD: tl.constexpr, HEADROOM: tl.constexpr, SMALLEST: tl.constexpr,
     N_TREES: tl.constexpr, N_IDS: tl.constexpr, HEADS: tl.constexpr, IDS: tl.constexpr, KEYS: tl.constexpr,
@@ -106,7 +142,7 @@ def _sum_rows(
     query, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
     head, column = tl.arange(0, HEADS)[:, None], tl.arange(0, IDS)[None, :]
     is_head = head < n_heads
-    of_head = tl.load(gate + head, is_head, 0.0)
+    of_head = tl.load(gate + head * gate_stride, is_head, 0.0)
     network_bias = tl.load(networks + column)
     pair = sentence * n_heads * n_queries * n_keys + (head * n_queries + query) * n_keys
     bias += sentence * bias_stride + head * bias_head_stride + query * n_keys
@@ -272,22 +308,68 @@ def _weigh_pairs(
         tl.store(d_y + group.to(tl.int64) * n_keys + key, tl.where(sees, d_of_key, 0.0), inside)
 
 
+@triton.jit
+def _gather_states(
+    query, key, value, topical_query, gathered, y, n_heads, n_keys, d_head, size,
+    query_stride, query_head, query_key, key_stride, key_head, key_key, value_stride, value_head, value_key,
+    KEYS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Q, K and V of a head, each `[batch, heads, keys, d_head]` as strides say, one after the other; y = V u."""
+    sentence_head = tl.program_id(0)
+    sentence, head = (sentence_head // n_heads).to(tl.int64), sentence_head % n_heads
+    row = tl.program_id(1) * KEYS + tl.arange(0, KEYS)[:, None]
+    column = tl.arange(0, WIDTH)[None, :]
+    inside = (row < n_keys) & (column < d_head)
+    gathered += (sentence_head.to(tl.int64) * n_keys + row) * d_head + column
+    query += sentence * query_stride + head * query_head + row * query_key + column
+    key += sentence * key_stride + head * key_head + row * key_key + column
+    value += sentence * value_stride + head * value_head + row * value_key + column
+    tl.store(gathered, tl.load(query, inside), inside)
+    tl.store(gathered + size, tl.load(key, inside), inside)
+    of_value = tl.load(value, inside, 0.0)
+    tl.store(gathered + size + size, of_value, inside)
+    topical = tl.load(topical_query + head * d_head + column, column < d_head, 0.0).to(tl.float32)
+    of_key = tl.sum(of_value.to(tl.float32) * topical, 1, keep_dims=True)
+    tl.store(y + sentence_head.to(tl.int64) * n_keys + row, of_key, row < n_keys)
+
+
+@triton.jit
+def _add_topical(
+    d_value, value, topical_query, d_y, d_topical, n_heads, n_keys, d_head,
+    KEYS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Through y = V u: adds to the gradient of V; that of u is `[batch, heads, d_head]`."""
+    sentence_head, column = tl.program_id(0), tl.arange(0, WIDTH)[None, :]
+    start = sentence_head.to(tl.int64) * n_keys
+    topical = tl.load(topical_query + sentence_head % n_heads * d_head + column, column < d_head, 0.0)
+    total = tl.zeros([KEYS, WIDTH], tl.float32)
+    for first in range(0, n_keys, KEYS):
+        row = first + tl.arange(0, KEYS)[:, None]
+        inside, place = (row < n_keys) & (column < d_head), (start + row) * d_head + column
+        of_key = tl.load(d_y + start + row, row < n_keys, 0.0)
+        total += of_key * tl.load(value + place, inside, 0.0).to(tl.float32)
+        gradient = tl.load(d_value + place, inside, 0.0).to(tl.float32) + of_key * topical.to(tl.float32)
+        tl.store(d_value + place, gradient.to(d_value.dtype.element_ty), inside)
+    to = d_topical + sentence_head * d_head + column
+    tl.store(to, tl.sum(total, 0, keep_dims=True), column < d_head)
+
+
 class FusedSyntaxAttention(torch.autograd.Function):
     """`syntax_kernel.SyntaxKernel` without α: the same tensors and options, and the heads' outputs."""
 
     @staticmethod
     def forward(ctx: Any, *tensors_and_options: Any) -> Tensor:
         """Attend."""
-        *tensors, options = tensors_and_options
+        *states, topical_query, bias, gate, options = tensors_and_options
         seed = None
         if options.dropout:  # drawn on the device, so that nothing waits
-            seed = torch.randint(2**62, (1,), device=tensors[0].device)
-        with without_autocast(tensors[0].device):
-            value, topical_query = tensors[2:4]
-            y = (value * topical_query.float()[:, None]).sum(-1).contiguous()
+            seed = torch.randint(2**62, (1,), device=states[0].device)
+        with without_autocast(states[0].device):
+            ctx.types = [tensor if tensor is None else tensor.dtype for tensor in tensors_and_options[:-1]]
+            tensors = *_gathered(states, topical_query.contiguous()), topical_query.contiguous(), bias, gate
             ctx.options, ctx.seed = options, seed
-            output, rows = _Rows((*tensors, y), options, seed).forward()
-            ctx.save_for_backward(*tensors, y, *rows)
+            output, rows = _Rows(tensors, options, seed).forward()
+            ctx.save_for_backward(*tensors, *rows)
             return output
 
     @staticmethod
@@ -299,22 +381,38 @@ class FusedSyntaxAttention(torch.autograd.Function):
             batch = _Rows(saved[:7], ctx.options, ctx.seed)
             gradients = batch.backward(grad, saved[7:], ctx.needs_input_grad[4])
         return *(
-            gradient.to(tensor.dtype) if needed else None
-            for tensor, gradient, needed in zip(saved[:6], gradients, ctx.needs_input_grad, strict=False)
+            gradient.to(dtype) if needed else None
+            for dtype, gradient, needed in zip(ctx.types, gradients, ctx.needs_input_grad, strict=False)
         ), None
+
+
+def _gathered(states: Sequence[Tensor], topical_query: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Query, key and value in the type of the value, contiguous in memory, and y `[batch, heads, keys]`."""
+    value = states[2]
+    batch, n_heads, n_keys, d_head = value.shape
+    states = [
+        one.to(value.dtype) if one.stride(3) == 1 else one.to(value.dtype).contiguous() for one in states
+    ]
+    gathered = value.new_empty(3, batch, n_heads, n_keys, d_head)
+    y = value.new_empty(batch, n_heads, n_keys, dtype=torch.float32)
+    keys = min(STATE_KEYS, max(16, triton.next_power_of_2(n_keys)))
+    strides = [step for one in states for step in one.stride()[:3]]
+    sizes = n_heads, n_keys, d_head, value.numel()
+    _launch(
+        _gather_states, (batch * n_heads, triton.cdiv(n_keys, keys)), (*states, topical_query, gathered, y, *sizes, *strides),
+        KEYS=keys, WIDTH=triton.next_power_of_2(d_head),
+    )  # fmt: skip
+    return *gathered.unbind(0), y
 
 
 class _Rows:
     """The tensors of a batch, in the types in which they are computed, and the launches of the kernels."""
 
     def __init__(self, tensors: Sequence[Any], options: KernelOptions, seed: Tensor | None) -> None:
-        query, key, value, self.topical_query, self.bias, gate, self.y = tensors
+        self.query, self.key, self.value, self.y, self.topical_query, self.bias, gate = tensors
         self.options, self.seed = options, seed
-        self.query, self.key, self.value = (
-            tensor.to(value.dtype).contiguous() for tensor in (query, key, value)
-        )
-        self.gate = self.y.new_ones(value.shape[1]) if gate is None else gate.float().contiguous()
-        self.places = list(places(*value.shape[:3], _BLOCK))
+        self.gate = self.y.new_ones(1).expand(self.value.shape[1]) if gate is None else gate.float()
+        self.places = list(places(*self.value.shape[:3], _BLOCK))
 
     def forward(self) -> tuple[Tensor, list[Tensor]]:
         """`[batch, heads, keys, d_head]`, stored with heads after keys, and the numbers of all rows."""
@@ -322,7 +420,7 @@ class _Rows:
         output, rows = self.value.new_empty(batch, n_keys, n_heads, d_head).transpose(1, 2), []
         for block in self.places:
             logits = exact_product(self.query[block.heads], self.key[block.batch].mT, torch.float32)
-            weights, block_rows = self._launch(block, logits)
+            weights, block_rows = self._pairs(block, logits)
             output[block.heads] = weights @ self.value[block.batch]
             rows.append(block_rows[0])
         return output, rows
@@ -330,6 +428,7 @@ class _Rows:
     def backward(self, grad: Tensor, rows: Sequence[Tensor], needs_bias: bool) -> tuple[Tensor | None, ...]:
         """Gradients in the order of the operation's arguments, with what `forward` returned of each row."""
         grad = grad.to(self.value.dtype).contiguous()
+        batch, n_heads, n_keys, d_head = self.value.shape
         d_query, d_key, d_value = (torch.empty_like(tensor) for tensor in (self.query, self.key, self.value))
         d_y, d_gates = torch.empty_like(self.y), []
         d_bias = torch.zeros_like(self.bias, dtype=torch.float32) if needs_bias else None
@@ -337,9 +436,8 @@ class _Rows:
             logits = exact_product(self.query[block.heads], self.key[block.batch].mT, torch.float32)
             d_weights = exact_product(grad[block.heads], self.value[block.batch].mT, torch.float32)
             d_logits = torch.empty_like(logits, dtype=torch.float32 if needs_bias else self.value.dtype)
-            batch, n_heads, n_queries, n_keys = logits.shape
-            d_y_part = logits.new_empty(batch, n_heads, triton.cdiv(n_queries, GROUP), n_keys)
-            weights, block_rows = self._launch(block, logits, d_weights, shifts, d_logits, d_y_part)
+            d_y_part = logits.new_empty(*logits.shape[:2], triton.cdiv(logits.shape[2], GROUP), n_keys)
+            weights, block_rows = self._pairs(block, logits, d_weights, shifts, d_logits, d_y_part)
             d_gates.append(block_rows[5].sum((0, 2)))
             if d_bias is not None:
                 here = block.of_bias(d_bias)
@@ -351,11 +449,16 @@ class _Rows:
             _add_product(d_query[block.heads], d_logits, self.key[block.batch], 0, scaling)
             _add_product(d_key[block.batch], d_logits.mT, self.query[block.heads], others, scaling)
             _add_product(d_value[block.batch], weights.mT, grad[block.heads], others, 1.0)
-        d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query.float()[:, None])
-        of_values = exact_product(d_y.to(self.value.dtype).unsqueeze(2), self.value, torch.float32)
-        return d_query, d_key, d_value, of_values.sum((0, 2)), d_bias, sum(d_gates[1:], d_gates[0])
+        d_topical = d_y.new_empty(batch, n_heads, d_head)
+        tensors = d_value, self.value, self.topical_query, d_y, d_topical
+        keys = min(STATE_KEYS, max(16, triton.next_power_of_2(n_keys)))
+        _launch(
+            _add_topical, (batch * n_heads,), (*tensors, n_heads, n_keys, d_head),
+            KEYS=keys, WIDTH=triton.next_power_of_2(d_head),
+        )  # fmt: skip
+        return d_query, d_key, d_value, d_topical.sum(0), d_bias, sum(d_gates[1:], d_gates[0])
 
-    def _launch(self, block: Any, logits: Tensor, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def _pairs(self, block: Any, logits: Tensor, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Weights of a block and the numbers of its rows, and backward its gradients.
 
         `gradients` are those of the weights, c of the rows, and those of the logits and y, which are written.
@@ -375,24 +478,28 @@ class _Rows:
         pairs = logits, bias, self.y[block.batch], index.key_mask[block.batch].view(torch.uint8), relations
         sizes = n_heads, n_queries, n_keys, block.batch.start, block.queries.start, options.scaling
         strides = *relations.stride()[:3], bias.stride(0) if len(bias) > 1 else 0, bias.stride(1)
-        common: dict[str, Any] = {
-            "MULTIPLICATIVE": options.multiplicative, "HAS_BIAS": self.bias is not None,
-            "HAS_DROPOUT": options.dropout > 0, "BACKWARD": bool(gradients), "SMALLEST": SMALLEST,
-            "N_TREES": n_trees, "N_IDS": n_ids, "IDS": len(networks),
+        shared = {"N_TREES": n_trees, "N_IDS": n_ids, "IDS": len(networks)}
+        kinds = {
+            "HAS_BIAS": self.bias is not None, "HAS_DROPOUT": options.dropout > 0, "BACKWARD": bool(gradients)
         }  # fmt: skip
         size = max(16, triton.next_power_of_2(n_keys))
-        _sum_rows[n_queries, batch](
-            *pairs, networks, self.gate, seed, d_weights, shifts, tables, rows, *sizes, options.full_bias,
-            options.network_scale, options.dropout, *strides, FULL_ON_EMPTY=options.full_on_empty,
-            HEADROOM=HEADROOM, HEADS=max(16, triton.next_power_of_2(n_heads)), KEYS=min(SUM_KEYS, size),
+        of_rows = options.full_bias, options.network_scale, options.dropout, *strides, self.gate.stride(0)
+        _launch(
+            _sum_rows, (n_queries, batch),
+            (*pairs, networks, self.gate, seed, d_weights, shifts, tables, rows, *sizes, *of_rows),
+            MULTIPLICATIVE=options.multiplicative, FULL_ON_EMPTY=options.full_on_empty, **kinds,
+            HEADROOM=HEADROOM, SMALLEST=SMALLEST, **shared, HEADS=max(16, triton.next_power_of_2(n_heads)),
+            KEYS=min(SUM_KEYS, size),
             PARTS=3 if self.value.dtype == torch.float32 else 2,  # one is too few where sums cancel
             PRODUCT=tl.bfloat16 if logits.is_cuda else tl.float32,  # the interpreter multiplies no bf16
-            num_warps=SUM_WARPS, num_stages=SUM_STAGES, maxnreg=SUM_REGISTERS, **common,
+            num_warps=SUM_WARPS, num_stages=SUM_STAGES, maxnreg=SUM_REGISTERS,
         )  # fmt: skip
         keys = min(PAIR_KEYS, size)
-        _weigh_pairs[triton.cdiv(n_keys, keys) * triton.cdiv(n_queries, GROUP) * batch * n_heads,](
-            *pairs, tables, rows, seed, d_weights, weights, d_logits, d_y, *sizes, options.dropout, *strides,
-            KEYS=keys, GROUP=GROUP, num_warps=PAIR_WARPS, **common,
+        _launch(
+            _weigh_pairs, (triton.cdiv(n_keys, keys) * triton.cdiv(n_queries, GROUP) * batch * n_heads,),
+            (*pairs, tables, rows, seed, d_weights, weights, d_logits, d_y, *sizes, options.dropout, *strides),
+            MULTIPLICATIVE=options.multiplicative, **kinds, SMALLEST=SMALLEST, **shared, KEYS=keys, GROUP=GROUP,
+            num_warps=PAIR_WARPS,
         )  # fmt: skip
         return weights, rows
 
@@ -464,8 +571,9 @@ def biases_of(relations: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
     (n_trees, n_ids, n_heads), (batch, _, n_keys, _) = table.shape, relations.shape
     biases = table.new_empty(batch, n_heads, n_keys, n_keys, dtype=dtype)
     relations = relations.contiguous()
-    _gather_biases[n_keys, batch](
-        biases, table.contiguous(), relations, n_heads, n_keys, n_keys, *relations.stride()[:2],
+    _launch(
+        _gather_biases, (n_keys, batch),
+        (biases, table.contiguous(), relations, n_heads, n_keys, n_keys, *relations.stride()[:2]),
         N_TREES=n_trees, N_IDS=n_ids, HEADS=triton.next_power_of_2(n_heads),
         KEYS=min(256, triton.next_power_of_2(n_keys)),
     )  # fmt: skip
@@ -478,11 +586,12 @@ def sums_of(relations: Tensor, grad: Tensor, n_ids: int) -> Tensor:
     n_trees, relations, n_groups = relations.shape[1], relations.contiguous(), triton.cdiv(n_keys, 16)
     ids = max(16, triton.next_power_of_2(n_trees * n_ids))
     sums = grad.new_empty(batch * n_groups, n_heads, ids, dtype=torch.float32)
-    _sum_biases[n_groups, batch](
-        sums, grad.contiguous(), relations, n_heads, n_keys, n_keys, *relations.stride()[:2], N_TREES=n_trees,
-        N_IDS=n_ids, HEADS=max(16, triton.next_power_of_2(n_heads)), IDS=ids,
-        KEYS=min(64, max(16, triton.next_power_of_2(n_keys))), GROUP=16,
+    _launch(
+        _sum_biases, (n_groups, batch),
+        (sums, grad.contiguous(), relations, n_heads, n_keys, n_keys, *relations.stride()[:2]),
+        N_TREES=n_trees, N_IDS=n_ids, HEADS=max(16, triton.next_power_of_2(n_heads)), IDS=ids,
+        KEYS=min(64, max(16, triton.next_power_of_2(n_keys))),
         PARTS={torch.bfloat16: 1, torch.float16: 2}.get(grad.dtype, 3),
-        PRODUCT=tl.bfloat16 if grad.is_cuda else tl.float32,
+        PRODUCT=tl.bfloat16 if grad.is_cuda else tl.float32, GROUP=16,
     )  # fmt: skip
     return sums.sum(0)[:, : n_trees * n_ids].view(n_heads, n_trees, n_ids).permute(1, 2, 0)

@@ -111,6 +111,7 @@ class SyntaxBatch:
         wants_attention: Whether layers also return their collapsed attention; each then attends twice.
         seen: What the forward pass records.
         outputs: W_O of each layer of a foreign host at the time of the call.
+        directions: W_K q_task / √d of each topical attention, computed once for all layers that share it.
         with_gradient: Whether the forward pass records gradients.
     """
 
@@ -122,6 +123,7 @@ class SyntaxBatch:
     wants_attention: bool
     seen: ForwardRecord
     outputs: tuple[nn.Module, ...] = ()
+    directions: Mapping[TopicalAttention, Tensor] = field(default_factory=dict)
     with_gradient: bool = field(default_factory=torch.is_grad_enabled)
     _local_index: RelationIndex | None = None
 
@@ -340,6 +342,9 @@ class Infusion(nn.Module):
             wants_attention=wants_attention,
             seen=seen,
             outputs=outputs,
+            directions={
+                cast("TopicalAttention", topical): topical("direction") for topical in self.topical.values()
+            },
         )
 
     def _check_batch(self, tensors: Mapping[str, Tensor | None], shape: torch.Size) -> None:

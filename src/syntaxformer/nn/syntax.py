@@ -181,6 +181,10 @@ def linear_map(module: nn.Module, like: Tensor, **options: Any) -> tuple[Tensor,
     return (of_units - bias).T, bias[0]
 
 
+def _is_short_on_cuda(states: Tensor) -> bool:
+    return states.dtype.itemsize == 2 and takes_cuda_path(states)
+
+
 class TopicalAttention(nn.Module):
     """H^O = softmax(q_task (H W_K)ᵀ / √d) H W_V over the outputs H of all sub-networks, for each piece.
 
@@ -208,26 +212,35 @@ class TopicalAttention(nn.Module):
         self.key.copy_(torch.randn(d_model, d_model) * self.init_std)
         self.value.copy_(torch.eye(d_model))
 
-    def forward(self) -> tuple[Float[Tensor, " d_model"], Float[Tensor, "d_model d_model"]]:
-        """W_K q_task and W_V, the only uses of the parameters, which only a forward pass may read."""
-        return self.key @ self.task_query, self.value
+    def forward(self, part: Literal["direction", "value"]) -> Tensor:
+        """W_K q_task / √d `[d_model]`, or W_V: all uses of the parameters, which only this may read."""
+        if part == "value":
+            return self.value
+        return self.key @ self.task_query * len(self.task_query) ** -0.5
 
-    def head_queries(self, output_weight: Float[Tensor, "d_model d_heads"]) -> Float[Tensor, "heads d_head"]:
+    def head_queries(
+        self,
+        output_weight: Float[Tensor, "d_model d_heads"],
+        direction: Float[Tensor, " d_model"] | None = None,
+    ) -> Float[Tensor, "heads d_head"]:
         """Query u = W_O W_K q_task / √d, cut into heads, for `syntax_attention`.
 
         A sub-network's topical logit is q_task · (concat_h(A_h) W_O W_K) / √d = Σ_h u_h · A_h. Biases are the
         same for all sub-networks and drop out of the softmax. `output_weight` is that of the attention's
-        output layer, as `nn.Linear` stores it: W_Oᵀ.
+        output layer, as `nn.Linear` stores it: W_Oᵀ. `direction` is W_K q_task / √d where it is known.
         """
-        direction, _ = self()
-        query = output_weight.T.to(direction.dtype) @ direction * len(direction) ** -0.5
-        return query.view(self.n_heads, -1)
+        direction = self("direction") if direction is None else direction
+        return (output_weight.T.to(direction.dtype) @ direction).view(self.n_heads, -1)
 
     def map(
         self, states: Float[Tensor, "*axes d_model"], gate: Float[Tensor, ""] | None = None
     ) -> Float[Tensor, "*axes d_model"]:
         """H W_V, or H ((1 - g) I + g W_V) behind a gate g, after the output layer."""
-        _, value = self()
+        value = self("value")
+        if _is_short_on_cuda(states):  # where each conversion is a launch
+            is_converted = torch.is_autocast_enabled(states.device.type)  # once for all layers
+            mapped = states @ (value if is_converted else value.to(states.dtype))
+            return mapped if gate is None else states.lerp(mapped, gate.to(states.dtype))
         exact = states.to(value.dtype)
         mapped = (exact @ value).to(exact.dtype)  # under autocast it has another
         return (mapped if gate is None else exact.lerp(mapped, gate)).to(states.dtype)
@@ -242,9 +255,12 @@ class TopicalAttention(nn.Module):
         """Apply the output layer, then W_V as `map` does, in the cheaper of two ways.
 
         Folding W_V into the layer costs one product of d³, applying it to the states one of pieces · d². In
-        training, and if a graph is recorded for all sizes, it is always folded. `weight` is W_Oᵀ, as
-        `nn.Linear` stores it; `heads` are the outputs of all heads, side by side.
+        training, and if a graph is recorded for all sizes, it is always folded, but for 16-bit states on
+        CUDA, where the fold's many small operations take longer. `weight` is W_Oᵀ, as `nn.Linear` stores it;
+        `heads` are the outputs of all heads, side by side.
         """
+        if _is_short_on_cuda(heads) and (gate is None or gate.ndim == 0):
+            return self.map(F.linear(heads, weight, bias), gate)
         is_recorded = torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing()
         # The size is asked for last, since that would bind a graph to it.
         if is_recorded or (gate is not None and gate.ndim) or heads.shape[:-1].numel() >= len(weight):
@@ -273,7 +289,7 @@ class TopicalAttention(nn.Module):
 
     def _behind(self, gate: Float[Tensor, ""] | None) -> Float[Tensor, "d_model d_model"]:
         """(1 - g) I + g W_V: exactly I for g = 0; W_V without a gate."""
-        _, value = self()
+        value = self("value")
         return value if gate is None else gate * value + torch.diag((1 - gate).expand(len(value)))
 
 

@@ -39,7 +39,7 @@ _variants: dict[tuple[Any, ...], Any] = {}
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], arguments: Sequence[Any], **constants: Any) -> None:
-    """Launch a kernel on the device of its first argument; constants are its own, then the compiler's options.
+    """Launch a kernel where its first argument is; constants are its own, then the compiler's options.
 
     Triton's own launch binds and examines every argument to find the compiled variant, which took the host
     some 150 microseconds. Here the variant is found by what Triton specialises on.
@@ -54,19 +54,12 @@ def _launch(kernel: Any, grid: tuple[int, ...], arguments: Sequence[Any], **cons
 
 
 def _kind(argument: Any) -> Any:
-    """What Triton specialises on: types and alignment, and of numbers whether they are 1, multiples of 16, or long."""
+    """What Triton specialises on: types, alignment, and numbers that are 1, multiples of 16, or long."""
     if isinstance(argument, Tensor):
         return argument.dtype, argument.data_ptr() % 16 == 0
-    return (
-        argument
-        if argument == 1
-        else (argument % 16 == 0, argument > _LONGEST)
-        if isinstance(argument, int)
-        else None
-    )
-
-
-_LONGEST = 2**31 - 1
+    if isinstance(argument, float):
+        return None
+    return argument == 1, argument % 16 == 0, argument >= 2**31
 
 
 @triton.jit
@@ -314,7 +307,7 @@ def _gather_states(
     query_stride, query_head, query_key, key_stride, key_head, key_key, value_stride, value_head, value_key,
     KEYS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Q, K and V of a head, each `[batch, heads, keys, d_head]` as strides say, one after the other; y = V u."""
+    """Some keys of a head: Q, K and V, whose strides are given, one after the other, and y = V u."""
     sentence_head = tl.program_id(0)
     sentence, head = (sentence_head // n_heads).to(tl.int64), sentence_head % n_heads
     row = tl.program_id(1) * KEYS + tl.arange(0, KEYS)[:, None]
@@ -390,16 +383,16 @@ def _gathered(states: Sequence[Tensor], topical_query: Tensor) -> tuple[Tensor, 
     """Query, key and value in the type of the value, contiguous in memory, and y `[batch, heads, keys]`."""
     value = states[2]
     batch, n_heads, n_keys, d_head = value.shape
-    states = [
-        one.to(value.dtype) if one.stride(3) == 1 else one.to(value.dtype).contiguous() for one in states
-    ]
+    states = [tensor.to(value.dtype) for tensor in states]
+    states = [tensor if tensor.stride(3) == 1 else tensor.contiguous() for tensor in states]
     gathered = value.new_empty(3, batch, n_heads, n_keys, d_head)
     y = value.new_empty(batch, n_heads, n_keys, dtype=torch.float32)
     keys = min(STATE_KEYS, max(16, triton.next_power_of_2(n_keys)))
-    strides = [step for one in states for step in one.stride()[:3]]
+    strides = [stride for tensor in states for stride in tensor.stride()[:3]]
     sizes = n_heads, n_keys, d_head, value.numel()
     _launch(
-        _gather_states, (batch * n_heads, triton.cdiv(n_keys, keys)), (*states, topical_query, gathered, y, *sizes, *strides),
+        _gather_states, (batch * n_heads, triton.cdiv(n_keys, keys)),
+        (*states, topical_query, gathered, y, *sizes, *strides),
         KEYS=keys, WIDTH=triton.next_power_of_2(d_head),
     )  # fmt: skip
     return *gathered.unbind(0), y
@@ -497,9 +490,10 @@ class _Rows:
         keys = min(PAIR_KEYS, size)
         _launch(
             _weigh_pairs, (triton.cdiv(n_keys, keys) * triton.cdiv(n_queries, GROUP) * batch * n_heads,),
-            (*pairs, tables, rows, seed, d_weights, weights, d_logits, d_y, *sizes, options.dropout, *strides),
-            MULTIPLICATIVE=options.multiplicative, **kinds, SMALLEST=SMALLEST, **shared, KEYS=keys, GROUP=GROUP,
-            num_warps=PAIR_WARPS,
+            (*pairs, tables, rows, seed, d_weights, weights, d_logits, d_y, *sizes, options.dropout,
+             *strides),
+            MULTIPLICATIVE=options.multiplicative, **kinds, SMALLEST=SMALLEST, **shared,
+            KEYS=keys, GROUP=GROUP, num_warps=PAIR_WARPS,
         )  # fmt: skip
         return weights, rows
 

@@ -22,6 +22,7 @@ from transformers import masking_utils
 
 import syntaxformer as sf
 from syntaxformer.nn.kernels.on_cpu import plain_operations
+from syntaxformer.runs.step_graphs import StepGraphs
 from tiny_hosts import BERT
 
 DEVICE = torch.device(os.environ.get("SYNTAXFORMER_DEVICE", "cpu"))
@@ -137,6 +138,29 @@ if DEVICE.type == "cuda":  # nothing else tells what waits
         finally:
             torch.cuda.set_sync_debug_mode("default")
         assert any(one.grad is not None for one in model.parameters())
+
+    @pytest.mark.usefixtures("_no_question_of_the_host")
+    def test_a_recorded_step_is_that_of_the_launches(subject) -> None:
+        """With dropout, whose random numbers are the same; the batch of the replay is another one."""
+        results = []
+        for is_recorded in (False, True):
+            model = subject.model().to(DEVICE).train()
+            graphs, parameters = StepGraphs([*model.parameters()]), dict(model.named_parameters())
+
+            def step(batch, model=model):
+                loss = model(**batch).loss
+                loss.backward()
+                return loss.detach(), {}
+
+            torch.manual_seed(4)
+            for turn in range(4):
+                model.zero_grad()
+                batch = {name: one.to(DEVICE).roll(turn, 0) for name, one in subject.batch().items()}
+                loss, _ = graphs.run(step, batch) if is_recorded else step(batch)
+            assert len(graphs._recorded) == is_recorded
+            gradients = {name: one.grad for name, one in parameters.items() if one.grad is not None}
+            results.append({"loss": loss, **gradients})
+        torch.testing.assert_close(*results)
 
 
 def test_a_step_reads_nothing_from_the_device(subject) -> None:

@@ -23,6 +23,7 @@ import syntaxformer as sf
 from syntaxformer import SyntaxTransformer
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.nn import plan_widths
+from syntaxformer.translation.batches import rounded_up
 from syntaxformer.translation.model_config import SyntaxTransformerConfig
 from tiny_hosts import EXHAUSTIVE
 
@@ -657,3 +658,19 @@ def test_padding_has_no_influence(subject):
     if "roberta" not in subject.name:  # numbers its positions by padding's id
         wider["input_ids"][:, 7:] = 9
         assert_close(subject.scores(model, wider), expected, atol=1e-5, rtol=0)
+
+
+def test_a_rounded_batch_has_the_gradients_of_the_batch(translator):
+    """More padding and rows without a loss change neither the sum of the losses, the gradients nor the answers."""
+    results = []
+    for is_rounded in (False, True):
+        model, batch = translator.model(dropout=0.0, attention_dropout=0.0).train(), translator.batch()
+        n_items = (batch["labels"] != -100).sum()
+        if is_rounded:
+            batch = rounded_up(batch, model.config.pad_token_id)
+            assert all(size % 8 == 0 for size in (*batch["labels"].shape, *batch["input_ids"].shape))
+        output = model(**batch, num_items_in_batch=n_items)
+        output.loss.backward()
+        gradients = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+        results.append((output.loss.detach(), output.tallies, gradients))
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)

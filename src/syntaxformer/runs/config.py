@@ -34,6 +34,9 @@ class RunTraining(Section):
         False,
         description="train through torch.compile: needs a C++ compiler, and a minute before the first update",
     )
+    cuda_graphs: bool = Field(
+        False, description="on a GPU, record the step of each shape of batch and replay it: faster in bf16"
+    )
     workers: int = Field(
         0, ge=0, le=1024, description="processes that prepare batches beside training; pays on a GPU"
     )

@@ -23,7 +23,7 @@ from syntaxformer.base.errors import BackendMissingError, ConfigError, one_line
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-    from syntaxformer.runs.config import RunTraining
+    from syntaxformer.runs.config import RunConfig, RunTraining
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -88,6 +88,27 @@ def check_compiler(training: RunTraining) -> None:
             "training.compile: a C++ compiler (g++, or that of CXX) with headers of Python",
             "apt-get install g++ python3-dev, or set training.compile=false.",
         ) from error
+
+
+def check_graphs(settings: RunConfig, n_processes: int) -> None:
+    """Check that nothing stands against `training.cuda_graphs`.
+
+    Raises:
+        ConfigError: There is no GPU, there are several processes, layers run twice or are compiled, or some
+            batches have another task.
+    """
+    training = settings.training
+    reasons = {
+        "without a GPU": not torch.cuda.is_available(),
+        f"with {n_processes} processes": n_processes > 1,
+        "with training.compile": training.compile,
+        "with training.activation_checkpointing": training.activation_checkpointing,
+        "with parse_task": getattr(settings, "parse_task", None) is not None,
+    }
+    if against := [reason for reason, holds in reasons.items() if holds]:
+        raise ConfigError(
+            f"training.cuda_graphs: expected false {' and '.join(against)}, got true. Set it to false."
+        )
 
 
 def one_device(arguments: TrainingArguments) -> TrainingArguments:

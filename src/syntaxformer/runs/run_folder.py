@@ -46,7 +46,7 @@ from syntaxformer.infusion.model_card import write_card
 from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
-from syntaxformer.runs.processes import check_compiler, pick_precision, process_team
+from syntaxformer.runs.processes import check_compiler, check_graphs, pick_precision, process_team
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -79,7 +79,8 @@ NO_EFFECT = {
 """Settings that do not change results: places of files, and how work is shown and distributed."""
 
 FREE_ON_RESUME = NO_EFFECT | {
-    *("training.max_steps", "training.patience", "training.average", "training.compile")
+    *("training.max_steps", "training.patience", "training.average", "training.compile"),
+    "training.cuda_graphs",
 }
 """Settings that may change between an interruption and its resumption."""
 
@@ -173,6 +174,8 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     settings = settle_precision(settings, resume)
     if settings.training.compile:
         check_compiler(settings.training)
+    if settings.training.cuda_graphs:
+        check_graphs(settings, n_processes)
     if team.is_main_process:
         check_run(settings, resume, overwrite)
     if resume and not (settings.output / RECIPE).exists():

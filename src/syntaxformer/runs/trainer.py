@@ -53,6 +53,7 @@ from syntaxformer.runs.checkpoints import (
 )
 from syntaxformer.runs.config import RunTraining
 from syntaxformer.runs.processes import one_device, pick_precision
+from syntaxformer.runs.step_graphs import StepGraphs, Tallies
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -111,6 +112,10 @@ class RunTrainer:
         if config.sharded:
             shard(self)
         self.remove_callback(PrinterCallback)
+        self.tallies = TallyBook()
+        self.graphs: StepGraphs | None = None
+        if config.cuda_graphs:
+            self.graphs = StepGraphs([one for one in self.model.parameters() if one.requires_grad])
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this run, collated; workers begin anew in each epoch, to know its number."""
@@ -158,6 +163,26 @@ class RunTrainer:
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.rate)
             self._created_lr_scheduler = True
         return self.lr_scheduler
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """Gradients of a batch, by a graph if graphs are recorded; its loss."""
+        if self.graphs is None:
+            return super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
+        inputs, n_items = self._prepare_inputs(inputs), "num_items_in_batch"  # type: ignore[attr-defined]
+        if num_items_in_batch is not None:
+            inputs = {**inputs, n_items: torch.as_tensor(num_items_in_batch, device=self.args.device)}
+        accumulate = self.current_gradient_accumulation_steps  # type: ignore[attr-defined]
+
+        def step(tensors: dict[str, Tensor]) -> tuple[Tensor, Tallies]:
+            kept, self.tallies = self.tallies, TallyBook()
+            items = tensors.pop(n_items, None)
+            loss = super(RunTrainer, self).training_step(model, tensors, items)  # type: ignore[misc]
+            of_step, self.tallies = self.tallies, kept
+            return loss, of_step.sums
+
+        loss, tallies = self.graphs.run(step, inputs, accumulate)
+        self.tallies.add(tallies)
+        return loss
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Return 0: the estimate would cost more than it is worth."""
@@ -431,18 +456,18 @@ class TallyBook:
     """Sums of right answers and of all answers for each accuracy; they stay on the device until `take`."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, tuple[Any, Any]] = {}
+        self.sums: dict[str, tuple[Any, Any]] = {}
 
     def add(self, tallies: Mapping[str, tuple[Tensor, Tensor]] | None) -> None:
         """Add the answers of one batch."""
         for name, (right, total) in (tallies or {}).items():
-            old_right, old_total = self._sums.get(name, (0, 0))
-            self._sums[name] = (old_right + right, old_total + total)
+            old_right, old_total = self.sums.get(name, (0, 0))
+            self.sums[name] = (old_right + right, old_total + total)
 
     def take(self) -> dict[str, float]:
         """Return the accuracies since the last call and reset the sums."""
-        rates = {name: int(right) / max(int(total), 1) for name, (right, total) in self._sums.items()}
-        self._sums.clear()
+        rates = {name: int(right) / max(int(total), 1) for name, (right, total) in self.sums.items()}
+        self.sums.clear()
         return rates
 
 

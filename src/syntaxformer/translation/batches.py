@@ -184,12 +184,16 @@ class EncodedPairs(Dataset[int]):
 
 @dataclass(frozen=True)
 class TranslationCollator:
-    """Builds a batch; in training with the parse task in a share of the batches."""
+    """Builds a batch; in training with the parse task in a share of the batches.
+
+    With `rounded`, batches have few different shapes: see `rounded_up`.
+    """
 
     pairs: EncodedPairs
     pad_id: int
     parse_share: float = 1.0
     draws: EpochDraws | None = None
+    rounded: bool = False
 
     def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
         """Pad the rows on the right.
@@ -212,4 +216,39 @@ class TranslationCollator:
         draw = None if self.draws is None else self.draws.uniform(BATCH, rows[0], len(rows))[0]
         if written and (draw is None or draw < self.parse_share):
             batch["parse"] = torch.from_numpy(written.padded(IGNORED_LABEL, rows))
-        return batch
+        return rounded_up(batch, self.pad_id) if self.rounded else batch
+
+
+_STEP = 8
+"""Numbers of rows and lengths of rounded batches are multiples of this."""
+
+_NOTHING = dict.fromkeys(("labels", "target_tags", "parse"), IGNORED_LABEL) | {
+    "governors": -1,
+    "first_pieces": 0,
+}
+"""What a piece without a loss has; other tensors have 0, and pieces that of padding."""
+
+_ALONG = {"factor_ids": (1,), "syntax": (2, 3), "syntax_settings": ()}
+"""Axes along the pieces; in other tensors this is axis 1."""
+
+
+def rounded_up(batch: dict[str, Tensor], pad_id: int) -> dict[str, Tensor]:
+    """The batch with more padding, and with its first row again as often as rows are missing, without a loss.
+
+    The sum of the losses, the gradients and the answers that count stay the same but for rounding.
+    """
+    n_rows, pieces = len(batch["labels"]), batch["input_ids"]
+    batch = {"attention_mask": torch.ones_like(pieces), **batch}
+    rounded = {}
+    for name, tensor in batch.items():
+        blank = pad_id if name == "input_ids" else _NOTHING.get(name, 0)
+        axes = _ALONG.get(name, (1,))
+        shape = [
+            -(-size // _STEP) * _STEP if axis in (0, *axes) else size
+            for axis, size in enumerate(tensor.shape)
+        ]
+        to = rounded[name] = tensor.new_full(shape, blank)
+        to[tuple(map(slice, tensor.shape))] = tensor
+        if name not in _NOTHING:
+            to[n_rows:] = to[:1]
+    return rounded

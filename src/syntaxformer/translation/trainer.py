@@ -79,7 +79,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         dev_bleu: Callable[[], dict[str, float]] | None = None,
     ) -> None:
         config, arguments = recipe.training, training_arguments(recipe)
-        self.pad_id, self.dev_bleu, self.tallies = pad_id, dev_bleu, TallyBook()
+        self.pad_id, self.dev_bleu = pad_id, dev_bleu
         self.is_hosted = not isinstance(model, SyntaxTransformer)
         self.languages = list(recipe.data.directions)
         self._most_rows = sys.maxsize  # pairs that fit in memory
@@ -104,7 +104,9 @@ class SyntaxTrainer(RunTrainer, Trainer):
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
             best_by=config.best_by,
-            data_collator=TranslationCollator(train_pairs, pad_id, share, EpochDraws(recipe.seed, batches)),
+            data_collator=TranslationCollator(
+                *(train_pairs, pad_id, share, EpochDraws(recipe.seed, batches), config.cuda_graphs)
+            ),
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
         )

@@ -15,6 +15,7 @@ import torch
 from transformers import TrainerCallback
 
 import own_process
+from recorder import Recorder
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.runs.checkpoints import complete_checkpoints
 from syntaxformer.runs.processes import one_device, process_team
@@ -488,3 +489,26 @@ def test_a_compiled_run_is_the_same_run_and_resumes(tmp_path):
     for name in ("compiled", "resumed"):
         for losses, expected in zip(found[name], found["eager"], strict=True):
             assert losses == pytest.approx(expected, abs=1e-5)
+
+
+def test_recorded_steps_train_as_others_do(tiny_trainer, monkeypatch):
+    """Batches are rounded up; without dropout, losses and weights are those of a run without graphs."""
+    runs = {}
+    for is_recorded in (False, True):
+        trainer = tiny_trainer(training__cuda_graphs=is_recorded, model__dropout=0, training__max_steps=29)
+        if is_recorded:
+            recorder = Recorder(None, trainer.graphs.parameters).installed(monkeypatch)
+            run = trainer.graphs.run
+
+            def noted(step, inputs, *settings, run=run, recorder=recorder):
+                assert {size % 8 for name in ("input_ids", "labels") for size in inputs[name].shape} == {0}
+                recorder.step = step
+                return run(recorder, inputs, *settings)
+
+            trainer.graphs.run = noted
+        trainer.train()
+        weights = _weights(trainer)  # those of keys have no gradient but rounding, which Adam enlarges
+        runs[is_recorded] = _losses(trainer), {name: weights[name] for name in weights if "key" not in name}
+    assert list(runs[True][0]) == list(range(1, 30))
+    torch.testing.assert_close(runs[True], runs[False], rtol=1e-3, atol=1e-4)
+    assert {"run", "recorded", "replayed"} == {*recorder.calls}

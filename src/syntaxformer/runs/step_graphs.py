@@ -1,0 +1,107 @@
+"""Steps of training as CUDA graphs: all launches of a batch's passes are recorded for its shape and replayed.
+
+In 16 bits a GPU computes a small network faster than a program can start its operations one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from syntaxformer.base.errors import one_line
+
+_log = logging.getLogger("syntaxformer.training")
+
+Tallies = dict[str, tuple[Tensor, Tensor]]
+"""Right answers and all answers, by the name of their accuracy."""
+
+Step = Callable[[dict[str, Tensor]], tuple[Tensor, Tallies]]
+"""Adds the gradients of a batch to those of the parameters; returns the loss, and answers that it counted."""
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A step of one shape: it reads `inputs` and writes `results`, both always at the same place."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: dict[str, Tensor]
+    results: tuple[Tensor, Tallies]
+
+
+@dataclass
+class StepGraphs:
+    """Runs the first batch of a shape as usual, records the second, and replays that for all others.
+
+    Gradients stay at the same place from update to update. Random numbers are those of steps that are not
+    recorded. A step that cannot be recorded, since it waits for the device, say, is told of once; from then
+    on all run as usual.
+
+    Args:
+        parameters: All that the step adds gradients to.
+        most: Shapes that are recorded; batches of further ones run as usual.
+    """
+
+    parameters: Iterable[torch.nn.Parameter]
+    most: int = 256
+    _seen: set[Any] = field(default_factory=set)
+    _recorded: dict[Any, _Recorded] = field(default_factory=dict)
+    _gradients: dict[torch.nn.Parameter, Tensor] = field(default_factory=dict)
+    _pool: Any = None
+    _is_off: bool = False
+
+    def run(self, step: Step, inputs: Mapping[str, Tensor], *settings: Any) -> tuple[Tensor, Tallies]:
+        """The results of a step on a batch; `settings` are other values that it depends on."""
+        self._put_gradients()
+        key = (*((name, tensor.dtype, *tensor.shape) for name, tensor in inputs.items()), *settings)
+        is_new = key not in self._seen or len(self._recorded) >= self.most
+        self._seen.add(key)
+        if key not in self._recorded and (is_new or self._is_off or not self._record(step, inputs, key)):
+            results = step(dict(inputs))
+            self._gradients |= {one: one.grad for one in self.parameters if one.grad is not None}
+            return results
+        recorded = self._recorded[key]
+        for name, tensor in inputs.items():
+            recorded.inputs[name].copy_(tensor, non_blocking=True)
+        recorded.graph.replay()
+        loss, tallies = recorded.results
+        return loss.clone(), {name: (right.clone(), n.clone()) for name, (right, n) in tallies.items()}
+
+    def _put_gradients(self) -> None:
+        """Where an optimizer has let go of gradients, put them back, set to 0."""
+        cleared = [one for one in self._gradients if one.grad is None]
+        for parameter in cleared:
+            parameter.grad = self._gradients[parameter]
+        if cleared:
+            torch._foreach_zero_([self._gradients[one] for one in cleared])
+
+    def _record(self, step: Step, inputs: Mapping[str, Tensor], key: Any) -> bool:
+        """Record a step; whether it could be."""
+        kept = {name: tensor.clone() for name, tensor in inputs.items()}
+        try:
+            self._pool = (
+                self._pool or torch.cuda.graph_pool_handle()
+            )  # steps of all shapes share their memory
+            graph = torch.cuda.CUDAGraph()
+            # Other threads may pin memory meanwhile.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                results = step(dict(kept))
+            if new := [one for one in self.parameters if one.grad is not self._gradients.get(one)]:
+                for parameter in new:
+                    parameter.grad = self._gradients.get(parameter)
+                raise RuntimeError(f"{len(new)} parameters have gradients in some batches alone")
+        except RuntimeError as error:
+            self._is_off = True
+            self._recorded.clear()
+            _log.warning(
+                "training.cuda_graphs: expected a step that can be recorded, got one that cannot (%s). "
+                "Training goes on without graphs. Set it to false.",
+                one_line(error, 200),
+            )
+            return False
+        self._recorded[key] = _Recorded(graph, kept, results)
+        return True

@@ -1,0 +1,54 @@
+"""A stand-in for CUDA's graphs: what is recorded changes nothing, and a replay runs the step again."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import torch
+
+
+class Recorder:
+    """A step that notes its calls, and stands for `torch.cuda.graph` and `torch.cuda.CUDAGraph`."""
+
+    def __init__(self, step, parameters):
+        self.step, self.parameters = step, parameters
+        self.calls, self.graphs, self.is_recording = [], [], False
+
+    def installed(self, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", self.made)
+        monkeypatch.setattr(torch.cuda, "graph", self.graph)
+        return self
+
+    def __call__(self, batch):
+        self.calls.append("recorded" if self.is_recording else "run")
+        results = self.step(dict(batch))
+        if self.is_recording:
+            self.graphs[-1].work = batch, results
+        return results
+
+    @contextmanager
+    def graph(self, graph, pool, capture_error_mode):
+        kept = [None if one.grad is None else one.grad.clone() for one in self.parameters]
+        self.graphs.append(graph)
+        self.is_recording = True
+        yield
+        self.is_recording = False
+        for parameter, gradient in zip(self.parameters, kept, strict=True):
+            if gradient is not None:
+                parameter.grad.copy_(gradient)
+
+    def made(self):
+        recorder = self
+
+        class Graph:
+            def replay(self):
+                recorder.calls.append("replayed")
+                batch, (loss, tallies) = self.work
+                new_loss, new_tallies = recorder.step(dict(batch))
+                loss.copy_(new_loss)
+                for name, numbers in tallies.items():
+                    for old, new in zip(numbers, new_tallies[name], strict=True):
+                        old.copy_(new)
+
+        return Graph()

@@ -58,6 +58,7 @@ from torch import Tensor  # noqa: E402
 from syntaxformer.infusion import InfusionConfig, infuse  # noqa: E402
 from syntaxformer.infusion.cost import twins  # noqa: E402
 from syntaxformer.nn import plan_widths  # noqa: E402
+from syntaxformer.runs.step_graphs import StepGraphs  # noqa: E402
 from syntaxformer.syntax import TreeOptions  # noqa: E402
 from syntaxformer.translation.batches import (  # noqa: E402
     EncodedPairs,
@@ -288,17 +289,52 @@ def encoders(sizes: Sizes, device: torch.device) -> Rows:
         "ratio",
         "peak, MiB",
         "ratio",
+        "recorded step, ms",
+        "ratio",
     )
     for n_pieces in sizes.lengths:
         n_rows = max(1, sizes.cells // n_pieces)
         for dtype in (FP32, BF16):
-            found = compare(models, n_rows, n_pieces, sizes.rounds, dtype)
+            found: dict[str, Any] = compare(models, n_rows, n_pieces, sizes.rounds, dtype)
+            batches = {name: random_batch(model, n_rows, n_pieces) for name, model in models.items()}
+            found["recorded_s"] = _recorded(models, batches, dtype, sizes.rounds)
             for name in names:
                 cells = []
-                for key, factor in (("step_s", 1000), ("use_s", 1000), ("peak_mib", 1)):
+                for key, factor in (("step_s", 1000), ("use_s", 1000), ("peak_mib", 1), ("recorded_s", 1000)):
                     value, plain = found[key][name], found[key]["none"]
                     cells += [f"{factor * value:,.2f}", f"{value / plain:.2f}"] if value else ["–", "–"]
                 yield n_pieces, n_rows, _short(dtype), name, *cells
+
+
+def _recorded(
+    models: dict[str, Any], batches: dict[str, Any], dtype: torch.dtype, rounds: int
+) -> dict[str, float | None]:
+    """Median seconds of training steps whose passes are recorded, as with `training.cuda_graphs`."""
+    device = next(iter(models.values())).device
+    if device.type != "cuda":
+        return dict.fromkeys(models)
+
+    def made(model: Any, batch: dict[str, Tensor]) -> Callable[[], Tensor]:
+        work, graphs = Work(model, batch, dtype), StepGraphs([*model.parameters()])
+
+        def passes(inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+            with torch.autocast("cuda", dtype, enabled=dtype != FP32):
+                loss = model(**inputs).loss
+            loss.backward()
+            return loss.detach(), {}
+
+        def step() -> Tensor:
+            model.train()
+            loss, _ = graphs.run(passes, batch)
+            work.optimizer.step()
+            work.optimizer.zero_grad()
+            return loss
+
+        for _ in range(2):  # the second is recorded
+            step()
+        return step
+
+    return {**medians({name: made(models[name], batches[name]) for name in models}, device, rounds)}
 
 
 def translators(sizes: Sizes, device: torch.device) -> Rows:
@@ -307,19 +343,31 @@ def translators(sizes: Sizes, device: torch.device) -> Rows:
     n_rows = max(1, sizes.cells // sizes.line // 2)
     models = {name: sizes.own(name).to(device) for name in names}
     batches = {name: random_batch(model, n_rows, sizes.line) for name, model in models.items()}
-    yield "infused with", "trained, fp32", "trained, bf16", "written by beam search, fp32", "bf16"
+    yield (
+        "infused with",
+        "trained, fp32",
+        "trained, bf16",
+        "trained by recorded steps, fp32",
+        "bf16",
+        "written by beam search, fp32",
+        "bf16",
+    )
     speeds: dict[str, list[float]] = {name: [] for name in names}
     for dtype in (FP32, BF16):
         steps = {name: Work(models[name], batches[name], dtype).step for name in names}
         for name, seconds in medians(steps, device, sizes.rounds).items():
             speeds[name].append(n_rows * sizes.line / seconds)
     for dtype in (FP32, BF16):
+        for name, seconds in _recorded(models, batches, dtype, sizes.rounds).items():
+            speeds[name].append(n_rows * sizes.line / seconds if seconds else 0.0)
+    for dtype in (FP32, BF16):
         written = {
             name: partial(_write, models[name].eval(), batches[name], sizes.line, dtype) for name in names
         }
         for name, seconds in medians(written, device, 1).items():
             speeds[name].append(n_rows * sizes.line / seconds)
-    yield from ((name, *(f"{one:,.0f}" for one in found)) for name, found in speeds.items())
+    for name, found in speeds.items():
+        yield name, *(f"{speed:,.0f}" if speed else "–" for speed in found)
 
 
 @torch.inference_mode()

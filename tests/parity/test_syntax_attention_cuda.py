@@ -51,7 +51,11 @@ def _inputs(
         "position_bias": (1 if n_trees == 2 else batch, HEADS, keys, keys),
         "gate": (HEADS,),
     }
-    tensors = {name: torch.randn(size).to(dtype).requires_grad_() for name, size in sizes.items()}
+    tensors = {name: torch.randn(size).to(dtype) for name, size in sizes.items()}
+    for name in ("query", "key"):  # stored with heads after keys, as a layer gives them
+        tensors[name] = tensors[name].transpose(1, 2).contiguous().transpose(1, 2)
+    for tensor in tensors.values():
+        tensor.requires_grad_()
     padding = torch.arange(keys) < torch.tensor(lengths)[:, None]
     return {"relations": ids, "max_distance": MAX_DISTANCE, "key_mask": padding, **tensors}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from syntaxformer.nn import SyntaxGate, TopicalAttention, syntax_attention
+from syntaxformer.nn import SyntaxGate, TopicalAttention, syntax, syntax_attention
 from syntaxformer.nn.syntax import summed_weight
 
 BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 2, 3, 7, 5, 2
@@ -144,3 +144,34 @@ def test_the_folded_bias_has_the_mean_of_the_gates():
     torch.nn.init.normal_(topical.value)
     _, folded = topical.output_layer(torch.randn(6, 6), bias, gate)
     torch.testing.assert_close(folded, 0.3 * (bias @ topical.value) + 0.7 * bias)
+
+
+@pytest.mark.parametrize("gate", [None, 0.0, 0.3])
+@pytest.mark.parametrize("is_autocast", [False, True])
+def test_in_16_bits_on_cuda_w_v_takes_the_states(gate, is_autocast, monkeypatch):
+    """As on the device; the gradient of every parameter is that of the folded layer but for rounding."""
+    results = []
+    for is_on_cuda in (False, True):
+        topical, output = _topical(), _output_layer()
+        module = SyntaxGate()
+        torch.nn.init.constant_(module.weight, gate or 0.0)
+        monkeypatch.setattr(syntax, "takes_cuda_path", lambda _, there=is_on_cuda: there)
+        heads = torch.randn(KEYS, output.in_features, generator=torch.Generator().manual_seed(3))
+        if is_on_cuda:
+            heads = heads.bfloat16()
+        weight, bias = output.weight, output.bias
+        if is_on_cuda and not is_autocast:
+            weight, bias = weight.bfloat16(), bias.bfloat16()
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast and is_on_cuda):
+            states = topical.project(heads, weight, bias, None if gate is None else module())
+        assert states.dtype == heads.dtype
+        states.float().square().sum().backward()
+        gradients = [output.weight.grad, output.bias.grad, topical.value.grad]
+        if gate is not None:
+            gradients.append(module.weight.grad)
+        results.append([states.detach().float(), *gradients])
+        if gate == 0.0:
+            plain = nn.functional.linear(heads, weight.to(heads.dtype), bias.to(heads.dtype))
+            assert torch.equal(states, plain)
+    for expected, fast in zip(*results, strict=True):
+        assert float((fast - expected).norm() / expected.norm().clamp(min=1e-3)) < 2e-2

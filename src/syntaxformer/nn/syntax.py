@@ -7,7 +7,7 @@ that it replaces.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -229,7 +229,7 @@ class TopicalAttention(nn.Module):
         same for all sub-networks and drop out of the softmax. `output_weight` is that of the attention's
         output layer, as `nn.Linear` stores it: W_Oᵀ. `direction` is W_K q_task / √d where it is known.
         """
-        direction = self("direction") if direction is None else direction
+        direction = cast("Tensor", self("direction") if direction is None else direction)
         return (output_weight.T.to(direction.dtype) @ direction).view(self.n_heads, -1)
 
     def map(

@@ -379,7 +379,7 @@ class FusedSyntaxAttention(torch.autograd.Function):
         ), None
 
 
-def _gathered(states: Sequence[Tensor], topical_query: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _gathered(states: Sequence[Tensor], topical_query: Tensor) -> tuple[Tensor, ...]:
     """Query, key and value in the type of the value, contiguous in memory, and y `[batch, heads, keys]`."""
     value = states[2]
     batch, n_heads, n_keys, d_head = value.shape

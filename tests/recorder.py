@@ -20,6 +20,20 @@ class Recorder:
         monkeypatch.setattr(torch.cuda, "graph", self.graph)
         return self
 
+    @classmethod
+    def of_trainer(cls, trainer, monkeypatch):
+        """Record the steps of a trainer whose graphs are on; `inputs` are the batches."""
+        recorder, run = cls(None, trainer.graphs.parameters).installed(monkeypatch), trainer.graphs.run
+        recorder.inputs = []
+
+        def noted(step, inputs, *settings):
+            recorder.step = step
+            recorder.inputs.append(inputs)
+            return run(recorder, inputs, *settings)
+
+        trainer.graphs.run = noted
+        return recorder
+
     def __call__(self, batch):
         self.calls.append("recorded" if self.is_recording else "run")
         results = self.step(dict(batch))

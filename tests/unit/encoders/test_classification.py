@@ -28,6 +28,7 @@ from transformers import (
 )
 
 import syntaxformer as sf
+from recorder import Recorder
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import verify_manifest
@@ -563,27 +564,35 @@ def test_a_control_changes_the_trees_of_the_data():
     assert sentence.constituency == "( (2 a) ( (2 b) ( (2 c) (2 d))))"
 
 
+def _small_trainer(config_of, output, infuse, *settings):
+    """Sixteen examples, no dropout, and SGD, which shows the gradient itself."""
+    config = config_of(*settings, infuse=infuse, output=output)
+    inputs = classification._prepare(config, read_finetune_data(config))
+    model = classification._build(config, inputs)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    trainer = FinetuneTrainer(
+        *(model, config, 1.0, replace(inputs, train=inputs.train[:16], lengths=[9] * 16)),
+        *(lambda _: {"score": 0.0}, output / "checkpoints" / "1"),
+    )
+    trainer.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return trainer
+
+
 @pytest.mark.parametrize("infuse", ["", "relation_bias"])
 def test_an_update_of_two_batches_is_that_of_one_large_batch(config_of, tmp_path, infuse):
-    """Every batch is full, so the mean of the means is the mean; SGD shows the gradient itself."""
+    """Every batch is full, so the mean of the means is the mean."""
 
     def trained(batch_size, accumulate):
         settings = (f"training.batch_size={batch_size}", f"training.accumulate={accumulate}")
-        config = config_of(*settings, "training.epochs=1", infuse=infuse, output=tmp_path / f"of{accumulate}")
-        inputs = classification._prepare(config, read_finetune_data(config))
-        model = classification._build(config, inputs)
-        for module in model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-        trainer = FinetuneTrainer(
-            *(model, config, 1.0, replace(inputs, train=inputs.train[:16], lengths=[9] * 16)),
-            *(lambda _: {"score": 0.0}, tmp_path / f"of{accumulate}" / "checkpoints" / "1"),
+        trainer = _small_trainer(
+            config_of, tmp_path / f"of{accumulate}", infuse, *settings, "training.epochs=1"
         )
-        trainer.optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
         gradients = []
 
         def keep(*_):
-            gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+            gradients.append([p.grad.clone() for p in trainer.model.parameters() if p.grad is not None])
 
         trainer.optimizer.register_step_pre_hook(keep)
         trainer.train()
@@ -593,6 +602,22 @@ def test_an_update_of_two_batches_is_that_of_one_large_batch(config_of, tmp_path
     assert one == two == [1, 1]
     for first, second in zip(of_one[0], of_two[0], strict=True):
         assert torch.allclose(first, second, atol=1e-6)
+
+
+@pytest.mark.parametrize("infuse", ["", "masks,lisa"])
+def test_recorded_steps_fine_tune_as_others_do(config_of, tmp_path, infuse, monkeypatch):
+    """The last update of an epoch has one batch, not two, and so another divisor."""
+    weights = []
+    for is_recorded in (False, True):
+        settings = ("training.batch_size=4", "training.accumulate=3", "training.epochs=4")
+        graphs = f"training.cuda_graphs={is_recorded}".lower()
+        trainer = _small_trainer(config_of, tmp_path / str(is_recorded), infuse, *settings, graphs)
+        if is_recorded:
+            recorder = Recorder.of_trainer(trainer, monkeypatch)
+        trainer.train()
+        weights.append({name: tensor.clone() for name, tensor in trainer.model.state_dict().items()})
+    torch.testing.assert_close(*weights)
+    assert {"run", "recorded", "replayed"} == {*recorder.calls}
 
 
 @pytest.mark.slow

@@ -497,18 +497,12 @@ def test_recorded_steps_train_as_others_do(tiny_trainer, monkeypatch):
     for is_recorded in (False, True):
         trainer = tiny_trainer(training__cuda_graphs=is_recorded, model__dropout=0, training__max_steps=29)
         if is_recorded:
-            recorder = Recorder(None, trainer.graphs.parameters).installed(monkeypatch)
-            run = trainer.graphs.run
-
-            def noted(step, inputs, *settings, run=run, recorder=recorder):
-                assert {size % 8 for name in ("input_ids", "labels") for size in inputs[name].shape} == {0}
-                recorder.step = step
-                return run(recorder, inputs, *settings)
-
-            trainer.graphs.run = noted
+            recorder = Recorder.of_trainer(trainer, monkeypatch)
         trainer.train()
         weights = _weights(trainer)  # those of keys have no gradient but rounding, which Adam enlarges
         runs[is_recorded] = _losses(trainer), {name: weights[name] for name in weights if "key" not in name}
     assert list(runs[True][0]) == list(range(1, 30))
     torch.testing.assert_close(runs[True], runs[False], rtol=1e-3, atol=1e-4)
     assert {"run", "recorded", "replayed"} == {*recorder.calls}
+    sides = [inputs[name] for inputs in recorder.inputs for name in ("input_ids", "labels")]
+    assert all(size % 8 == 0 for tensor in sides for size in tensor.shape)

@@ -123,7 +123,7 @@ class SyntaxBatch:
     wants_attention: bool
     seen: ForwardRecord
     outputs: tuple[nn.Module, ...] = ()
-    directions: Mapping[TopicalAttention, Tensor] = field(default_factory=dict)
+    directions: Mapping[nn.Module, Tensor] = field(default_factory=dict)
     with_gradient: bool = field(default_factory=torch.is_grad_enabled)
     _local_index: RelationIndex | None = None
 
@@ -342,9 +342,7 @@ class Infusion(nn.Module):
             wants_attention=wants_attention,
             seen=seen,
             outputs=outputs,
-            directions={
-                cast("TopicalAttention", topical): topical("direction") for topical in self.topical.values()
-            },
+            directions={topical: topical("direction") for topical in self.topical.values()},
         )
 
     def _check_batch(self, tensors: Mapping[str, Tensor | None], shape: torch.Size) -> None:

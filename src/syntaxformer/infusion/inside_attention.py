@@ -195,8 +195,7 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     topical_query = None
     if topical is not None:
         topical_query = topical.head_queries(call.output_map(call.value)[0], batch.directions.get(topical))
-        if n_more := call.value.shape[-1] - topical_query.shape[-1]:
-            # The columns that `_weights` appends take no part in this.
+        if n_more := call.value.shape[-1] - topical_query.shape[-1]:  # columns that `_weights` appends
             topical_query = F.pad(topical_query, (0, n_more))
     options: dict[str, Any] = {
         "scaling": call.scaling,

@@ -219,9 +219,7 @@ class TopicalAttention(nn.Module):
         return self.key @ self.task_query * len(self.task_query) ** -0.5
 
     def head_queries(
-        self,
-        output_weight: Float[Tensor, "d_model d_heads"],
-        direction: Float[Tensor, " d_model"] | None = None,
+        self, output_weight: Float[Tensor, "d_model d_heads"], direction: Tensor | None = None
     ) -> Float[Tensor, "heads d_head"]:
         """Query u = W_O W_K q_task / √d, cut into heads, for `syntax_attention`.
 
@@ -238,7 +236,7 @@ class TopicalAttention(nn.Module):
         """H W_V, or H ((1 - g) I + g W_V) behind a gate g, after the output layer."""
         value = self("value")
         if _is_short_on_cuda(states):  # where each conversion is a launch
-            is_converted = torch.is_autocast_enabled(states.device.type)  # once for all layers
+            is_converted = torch.is_autocast_enabled("cuda")  # then once for all layers
             mapped = states @ (value if is_converted else value.to(states.dtype))
             return mapped if gate is None else states.lerp(mapped, gate.to(states.dtype))
         exact = states.to(value.dtype)
@@ -254,10 +252,9 @@ class TopicalAttention(nn.Module):
     ) -> Float[Tensor, "*axes d_model"]:
         """Apply the output layer, then W_V as `map` does, in the cheaper of two ways.
 
-        Folding W_V into the layer costs one product of d³, applying it to the states one of pieces · d². In
-        training, and if a graph is recorded for all sizes, it is always folded, but for 16-bit states on
-        CUDA, where the fold's many small operations take longer. `weight` is W_Oᵀ, as `nn.Linear` stores it;
-        `heads` are the outputs of all heads, side by side.
+        Folding W_V into the layer costs one product of d³, applying it to the states one of pieces · d². It is
+        folded in training, and if a graph is recorded for all sizes, but never for 16 bits on CUDA, where many
+        small operations take longer. `weight` is W_Oᵀ, as `nn.Linear` stores it; `heads` stand side by side.
         """
         if _is_short_on_cuda(heads) and (gate is None or gate.ndim == 0):
             return self.map(F.linear(heads, weight, bias), gate)

@@ -604,7 +604,7 @@ def test_an_update_of_two_batches_is_that_of_one_large_batch(config_of, tmp_path
         assert torch.allclose(first, second, atol=1e-6)
 
 
-@pytest.mark.parametrize("infuse", ["", "masks,lisa"])
+@pytest.mark.parametrize("infuse", ["", pytest.param("masks,lisa", marks=pytest.mark.slow)])
 def test_recorded_steps_fine_tune_as_others_do(config_of, tmp_path, infuse, monkeypatch):
     """The last update of an epoch has one batch, not two, and so another divisor."""
     weights = []

@@ -214,9 +214,7 @@ class TopicalAttention(nn.Module):
 
     def forward(self, part: Literal["direction", "value"]) -> Tensor:
         """W_K q_task / √d `[d_model]`, or W_V: all uses of the parameters, which only this may read."""
-        if part == "value":
-            return self.value
-        return self.key @ self.task_query * len(self.task_query) ** -0.5
+        return self.value if part == "value" else self.key @ self.task_query * len(self.value) ** -0.5
 
     def head_queries(
         self, output_weight: Float[Tensor, "d_model d_heads"], direction: Tensor | None = None
@@ -235,9 +233,8 @@ class TopicalAttention(nn.Module):
     ) -> Float[Tensor, "*axes d_model"]:
         """H W_V, or H ((1 - g) I + g W_V) behind a gate g, after the output layer."""
         value = self("value")
-        if _is_short_on_cuda(states):  # where each conversion is a launch
-            is_converted = torch.is_autocast_enabled("cuda")  # then once for all layers
-            mapped = states @ (value if is_converted else value.to(states.dtype))
+        if _is_short_on_cuda(states):  # where autocast converts once for all layers
+            mapped = states @ (value if torch.is_autocast_enabled("cuda") else value.to(states.dtype))
             return mapped if gate is None else states.lerp(mapped, gate.to(states.dtype))
         exact = states.to(value.dtype)
         mapped = (exact @ value).to(exact.dtype)  # under autocast it has another
@@ -252,15 +249,15 @@ class TopicalAttention(nn.Module):
     ) -> Float[Tensor, "*axes d_model"]:
         """Apply the output layer, then W_V as `map` does, in the cheaper of two ways.
 
-        Folding W_V into the layer costs one product of d³, applying it to the states one of pieces · d². It is
-        folded in training, and if a graph is recorded for all sizes, but never for 16 bits on CUDA, where many
+        Folding W_V into the layer costs one product of d³, applying it to the states one of pieces · d². It
+        is folded in training, and if a graph is recorded for all sizes, but not for 16 bits on CUDA, where
         small operations take longer. `weight` is W_Oᵀ, as `nn.Linear` stores it; `heads` stand side by side.
         """
-        if _is_short_on_cuda(heads) and (gate is None or gate.ndim == 0):
-            return self.map(F.linear(heads, weight, bias), gate)
+        folds = gate is not None and gate.ndim > 0
         is_recorded = torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing()
-        # The size is asked for last, since that would bind a graph to it.
-        if is_recorded or (gate is not None and gate.ndim) or heads.shape[:-1].numel() >= len(weight):
+        if not folds and not _is_short_on_cuda(heads):  # the size last, since that would bind a graph to it
+            folds = is_recorded or heads.shape[:-1].numel() >= len(weight)
+        if folds:
             return F.linear(heads, *self.output_layer(weight, bias, gate))
         return self.map(F.linear(heads, weight, bias), gate)
 

@@ -7,7 +7,7 @@ that it replaces.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -217,15 +217,14 @@ class TopicalAttention(nn.Module):
         return self.value if part == "value" else self.key @ self.task_query * len(self.value) ** -0.5
 
     def head_queries(
-        self, output_weight: Float[Tensor, "d_model d_heads"], direction: Tensor | None = None
+        self, output_weight: Float[Tensor, "d_model d_heads"], direction: Float[Tensor, " d_model"]
     ) -> Float[Tensor, "heads d_head"]:
         """Query u = W_O W_K q_task / √d, cut into heads, for `syntax_attention`.
 
         A sub-network's topical logit is q_task · (concat_h(A_h) W_O W_K) / √d = Σ_h u_h · A_h. Biases are the
         same for all sub-networks and drop out of the softmax. `output_weight` is that of the attention's
-        output layer, as `nn.Linear` stores it: W_Oᵀ. `direction` is W_K q_task / √d where it is known.
+        output layer, as `nn.Linear` stores it: W_Oᵀ. `direction` is W_K q_task / √d, the same for all layers.
         """
-        direction = cast("Tensor", self("direction") if direction is None else direction)
         return (output_weight.T.to(direction.dtype) @ direction).view(self.n_heads, -1)
 
     def map(

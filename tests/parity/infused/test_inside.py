@@ -59,7 +59,7 @@ def test_attention_is_the_reference(tiny, masks):
     weight, bias, queries, gate = dense.weight, dense.bias, None, None
     if masks.get("topical", True):
         topical, gate = model.infusion.topical_of(1), model.infusion.gate_of(1)
-        queries = topical.head_queries(dense.weight)
+        queries = topical.head_queries(dense.weight, topical("direction"))
         weight, bias = topical.output_layer(dense.weight, dense.bias, gate)
     query, key, value = (
         _heads(linear, seen["before"]) for linear in (module.query, module.key, module.value)

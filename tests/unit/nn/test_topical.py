@@ -34,7 +34,12 @@ def test_equation_2(bias: bool) -> None:
     query, key, value = (torch.randn(BATCH, HEADS, KEYS, D_HEAD) for _ in range(3))
     relations = torch.randint(0, N_NETWORKS // 2 + 1, (BATCH, 2, KEYS, KEYS), dtype=torch.uint8)
     merged, weights = syntax_attention(
-        query, key, value, relations, topical.head_queries(output.weight), max_distance=MAX_DISTANCE
+        query,
+        key,
+        value,
+        relations,
+        topical.head_queries(output.weight, topical("direction")),
+        max_distance=MAX_DISTANCE,
     )
     projection = nn.functional.linear(
         merged.transpose(1, 2).flatten(2), *topical.output_layer(output.weight, output.bias)
@@ -105,7 +110,7 @@ def test_under_autocast() -> None:
             weight, _ = topical.output_layer(output.weight, output.bias, gate)
             states = nn.functional.linear(torch.randn(KEYS, HEADS * D_HEAD), weight)
             assert states.dtype == torch.bfloat16
-        assert topical.head_queries(output.weight).shape == (HEADS, D_HEAD)
+        assert topical.head_queries(output.weight, topical("direction")).shape == (HEADS, D_HEAD)
     states = torch.randn(KEYS, D_MODEL)
     for gate in (None, torch.tensor(0.3)):
         with torch.autocast("cpu", dtype=torch.bfloat16):

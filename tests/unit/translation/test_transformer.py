@@ -387,7 +387,7 @@ def test_the_papers_form_is_the_literal_loop(mode):
     dense = layer.self_attention.output
     found = model(**batch, output_hidden_states=True)
     mixed, _ = syntax_attention_reference(
-        *_states_of(layer, seen["before"]), batch["syntax"], topical.head_queries(dense.weight),
+        *_states_of(layer, seen["before"]), batch["syntax"], topical.head_queries(dense.weight, topical("direction")),
         batch["attention_mask"].bool(), mode=mode, max_distance=DISTANCE,
     )  # fmt: skip
     states = seen["before"] + topical.map(dense(mixed.transpose(1, 2).flatten(2)))

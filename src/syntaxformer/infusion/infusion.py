@@ -111,7 +111,6 @@ class SyntaxBatch:
         wants_attention: Whether layers also return their collapsed attention; each then attends twice.
         seen: What the forward pass records.
         outputs: W_O of each layer of a foreign host at the time of the call.
-        directions: W_K q_task / √d of each topical attention, computed once for all layers that share it.
         with_gradient: Whether the forward pass records gradients.
     """
 
@@ -123,7 +122,6 @@ class SyntaxBatch:
     wants_attention: bool
     seen: ForwardRecord
     outputs: tuple[nn.Module, ...] = ()
-    directions: Mapping[nn.Module, Tensor] = field(default_factory=dict)
     with_gradient: bool = field(default_factory=torch.is_grad_enabled)
     _local_index: RelationIndex | None = None
 
@@ -342,7 +340,6 @@ class Infusion(nn.Module):
             wants_attention=wants_attention,
             seen=seen,
             outputs=outputs,
-            directions={topical: topical("direction") for topical in self.topical.values()},
         )
 
     def _check_batch(self, tensors: Mapping[str, Tensor | None], shape: torch.Size) -> None:

@@ -194,7 +194,7 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     active = None if infusion.active is None else infusion.active + (True,) * infusion.includes_full
     topical_query = None
     if topical is not None:
-        topical_query = topical.head_queries(call.output_map(call.value)[0], batch.directions[topical])
+        topical_query = topical.head_queries(call.output_map(call.value)[0], topical("direction"))
         if n_more := call.value.shape[-1] - topical_query.shape[-1]:  # columns that `_weights` appends
             topical_query = F.pad(topical_query, (0, n_more))
     options: dict[str, Any] = {

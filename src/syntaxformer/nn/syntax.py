@@ -223,7 +223,7 @@ class TopicalAttention(nn.Module):
 
         A sub-network's topical logit is q_task · (concat_h(A_h) W_O W_K) / √d = Σ_h u_h · A_h. Biases are the
         same for all sub-networks and drop out of the softmax. `output_weight` is that of the attention's
-        output layer, as `nn.Linear` stores it: W_Oᵀ. `direction` is W_K q_task / √d, the same for all layers.
+        output layer, as `nn.Linear` stores it: W_Oᵀ. `direction` is W_K q_task / √d.
         """
         return (output_weight.T.to(direction.dtype) @ direction).view(self.n_heads, -1)
 

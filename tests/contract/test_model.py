@@ -20,6 +20,7 @@ from torch.testing import assert_close
 
 import own_process
 import syntaxformer as sf
+from subjects import subject_of
 from syntaxformer import SyntaxTransformer
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.nn import plan_widths
@@ -454,6 +455,15 @@ def test_gradient_checkpointing_changes_nothing(subject, reentrant):
         with pytest.raises(ValueError, match=r"^gradient checkpointing:"):
             _step(model, batch)
         return
+    _same(plain, _step(model, batch), atol=1e-5)
+
+
+def test_layers_that_share_topical_attention_are_checkpointed_one_by_one():
+    """A value that they shared would have been freed by the first of them."""
+    subject = subject_of("bert-masks")
+    model, batch = subject.model(), subject.batch()
+    plain = _step(model, batch)
+    model.activation_checkpointing_enable({"use_reentrant": True})
     _same(plain, _step(model, batch), atol=1e-5)
 
 

@@ -62,7 +62,9 @@ class StepGraphs:
         self._seen.add(key)
         if key not in self._recorded and (is_new or self._is_off or not self._record(step, inputs, key)):
             results = step(dict(inputs))
-            self._gradients |= {one: one.grad for one in self.parameters if one.grad is not None}
+            self._gradients |= {
+                parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None
+            }
             return results
         recorded = self._recorded[key]
         for name, tensor in inputs.items():
@@ -73,27 +75,31 @@ class StepGraphs:
 
     def _put_gradients(self) -> None:
         """Where an optimizer has let go of gradients, put them back, set to 0."""
-        cleared = [one for one in self._gradients if one.grad is None]
+        cleared = [parameter for parameter in self._gradients if parameter.grad is None]
         for parameter in cleared:
             parameter.grad = self._gradients[parameter]
         if cleared:
-            torch._foreach_zero_([self._gradients[one] for one in cleared])
+            torch._foreach_zero_([parameter.grad for parameter in cleared])
 
     def _record(self, step: Step, inputs: Mapping[str, Tensor], key: Any) -> bool:
         """Record a step; whether it could be."""
-        kept = {name: tensor.clone() for name, tensor in inputs.items()}
+        static = {name: tensor.clone() for name, tensor in inputs.items()}
         try:
-            self._pool = (
-                self._pool or torch.cuda.graph_pool_handle()
-            )  # steps of all shapes share their memory
+            # Steps of all shapes share their memory.
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
             # Other threads may pin memory meanwhile.
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                results = step(dict(kept))
-            if new := [one for one in self.parameters if one.grad is not self._gradients.get(one)]:
-                for parameter in new:
+                results = step(dict(static))
+            of_others = [
+                parameter
+                for parameter in self.parameters
+                if parameter.grad is not self._gradients.get(parameter)
+            ]
+            if of_others:
+                for parameter in of_others:
                     parameter.grad = self._gradients.get(parameter)
-                raise RuntimeError(f"{len(new)} parameters have gradients in some batches alone")
+                raise RuntimeError(f"{len(of_others)} parameters have gradients in some batches alone")
         except RuntimeError as error:
             self._is_off = True
             self._recorded.clear()
@@ -103,5 +109,5 @@ class StepGraphs:
                 one_line(error, 200),
             )
             return False
-        self._recorded[key] = _Recorded(graph, kept, results)
+        self._recorded[key] = _Recorded(graph, static, results)
         return True

@@ -115,7 +115,7 @@ class RunTrainer:
         self.tallies = TallyBook()
         self.graphs: StepGraphs | None = None
         if config.cuda_graphs:
-            self.graphs = StepGraphs([one for one in self.model.parameters() if one.requires_grad])
+            self.graphs = StepGraphs([weight for weight in self.model.parameters() if weight.requires_grad])
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this run, collated; workers begin anew in each epoch, to know its number."""
@@ -174,11 +174,13 @@ class RunTrainer:
         accumulate = self.current_gradient_accumulation_steps  # type: ignore[attr-defined]
 
         def step(tensors: dict[str, Tensor]) -> tuple[Tensor, Tallies]:
-            kept, self.tallies = self.tallies, TallyBook()
+            of_run, self.tallies = self.tallies, TallyBook()
             items = tensors.pop(n_items, None)
-            loss = super(RunTrainer, self).training_step(model, tensors, items)  # type: ignore[misc]
-            of_step, self.tallies = self.tallies, kept
-            return loss, of_step.sums
+            try:
+                loss = super(RunTrainer, self).training_step(model, tensors, items)  # type: ignore[misc]
+                return loss, self.tallies.sums
+            finally:  # also where a step cannot be recorded
+                self.tallies = of_run
 
         loss, tallies = self.graphs.run(step, inputs, accumulate)
         self.tallies.add(tallies)

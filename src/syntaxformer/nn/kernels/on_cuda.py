@@ -379,6 +379,12 @@ class FusedSyntaxAttention(torch.autograd.Function):
         ), None
 
 
+def _tile(n_keys: int, d_head: int) -> dict[str, int]:
+    """Keys and columns of states that a program takes at a time."""
+    keys = min(STATE_KEYS, max(16, triton.next_power_of_2(n_keys)))
+    return {"KEYS": keys, "WIDTH": triton.next_power_of_2(d_head)}
+
+
 def _gathered(states: Sequence[Tensor], topical_query: Tensor) -> tuple[Tensor, ...]:
     """Query, key and value in the type of the value, contiguous in memory, and y `[batch, heads, keys]`."""
     value = states[2]
@@ -387,13 +393,13 @@ def _gathered(states: Sequence[Tensor], topical_query: Tensor) -> tuple[Tensor, 
     states = [tensor if tensor.stride(3) == 1 else tensor.contiguous() for tensor in states]
     gathered = value.new_empty(3, batch, n_heads, n_keys, d_head)
     y = value.new_empty(batch, n_heads, n_keys, dtype=torch.float32)
-    keys = min(STATE_KEYS, max(16, triton.next_power_of_2(n_keys)))
+    tile = _tile(n_keys, d_head)
     strides = [stride for tensor in states for stride in tensor.stride()[:3]]
     sizes = n_heads, n_keys, d_head, value.numel()
     _launch(
-        _gather_states, (batch * n_heads, triton.cdiv(n_keys, keys)),
+        _gather_states, (batch * n_heads, triton.cdiv(n_keys, tile["KEYS"])),
         (*states, topical_query, gathered, y, *sizes, *strides),
-        KEYS=keys, WIDTH=triton.next_power_of_2(d_head),
+        **tile,
     )  # fmt: skip
     return *gathered.unbind(0), y
 
@@ -444,10 +450,10 @@ class _Rows:
             _add_product(d_value[block.batch], weights.mT, grad[block.heads], others, 1.0)
         d_topical = d_y.new_empty(batch, n_heads, d_head)
         tensors = d_value, self.value, self.topical_query, d_y, d_topical
-        keys = min(STATE_KEYS, max(16, triton.next_power_of_2(n_keys)))
+        tile = _tile(n_keys, d_head)
         _launch(
             _add_topical, (batch * n_heads,), (*tensors, n_heads, n_keys, d_head),
-            KEYS=keys, WIDTH=triton.next_power_of_2(d_head),
+            **tile,
         )  # fmt: skip
         return d_query, d_key, d_value, d_topical.sum(0), d_bias, sum(d_gates[1:], d_gates[0])
 

@@ -506,3 +506,17 @@ def test_recorded_steps_train_as_others_do(tiny_trainer, monkeypatch):
     assert {"run", "recorded", "replayed"} == {*recorder.calls}
     sides = [inputs[name] for inputs in recorder.inputs for name in ("input_ids", "labels")]
     assert all(size % 8 == 0 for tensor in sides for size in tensor.shape)
+
+
+def test_a_step_that_cannot_be_recorded_loses_no_counts(tiny_trainer, monkeypatch):
+    """Recording fails in the middle of the step: what was counted before is still there."""
+    trainer = tiny_trainer(training__cuda_graphs=True)
+    book, trainer.current_gradient_accumulation_steps = trainer.tallies, 1
+
+    def fails(*_, **__):
+        raise RuntimeError("stream is capturing")
+
+    monkeypatch.setattr(trainer, "compute_loss", fails)
+    with pytest.raises(RuntimeError, match="capturing"):
+        trainer.training_step(trainer.model, {"labels": torch.zeros(1, 1)})
+    assert trainer.tallies is book

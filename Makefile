@@ -23,11 +23,13 @@ demo: $(STAMP)  ## train baseline and infused translator on everyday sentences, 
 
 PYTEST = SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 PARALLEL = -n $(JOBS) --dist worksteal
+# A second and a third try: the first test of a process to use a library pays for its loading, and others share the processor.
+LIMIT = --limit 1 --reruns 2 --only-rerun "processor seconds"
 LIGHT = tests/unit/trees tests/unit/base tests/unit/syntax tests/property tests/unit/test_pages.py
 
 test: $(STAMP)  ## what one runs before each commit: first what needs no torch, then all else that takes at most a second
-	$(PYTEST) --limit 1 --light -m "not slow" $(LIGHT)
-	$(PYTEST) --limit 1 $(PARALLEL) -m "not slow" $(LIGHT:%=--ignore=%)
+	$(PYTEST) $(LIMIT) --light -m "not slow" $(LIGHT)
+	$(PYTEST) $(LIMIT) $(PARALLEL) -m "not slow" $(LIGHT:%=--ignore=%)
 
 test-slow: $(STAMP)  ## the other tests: whole trainings, other processes, the browser
 	$(PYTEST) $(PARALLEL) -m slow

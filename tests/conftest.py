@@ -24,7 +24,7 @@ gc.disable()  # until all tests are imported
 
 HEAVY = ("torch", "transformers", "spacy")
 FIRST_USE_S = 1.0
-"""Beyond the limit, for what a test is the first of its process to load: which one it is differs from run to run."""
+"""Beyond the limit, for a machine that is slower or shared."""
 
 _NETWORK = ("nn", "translation.model", "translation.encoder")
 # transformers 5.17, which a machine with a GPU may have, says of all tensors that they are on the processor.
@@ -47,7 +47,7 @@ def _processor_s() -> float:
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test that takes longer than `--limit` fails unless it has the mark `slow`; fixtures are not counted.
 
-    `make test` gives it. In a run of one file the first test would pay for all that is imported.
+    `make test` gives it, with two more tries for a test that pays for what it is the first to load.
     """
     start, limit = _processor_s(), item.config.getoption("--limit")
     result = yield

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from structure import generate
+import random
 
-from syntaxformer.trees import read_conllu
+import pytest
+from structure import generate, wrong_edges
+
+from syntaxformer.trees import ROOT, read_conllu
 from syntaxformer.trees.constituency import leaves_of, parse_tree, spans_of
 
 SIZES = {"train": 100, "dev": 20, "test": 50, "general": 100, "deep": 100}
@@ -134,3 +136,22 @@ def test_files_are_read_back(task, files, tmp_path):
     assert len(rows) == 100
     for name in ("src", "tgt"):
         assert len((tmp_path / f"train.{name}").read_text().splitlines()) == 100
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_as_many_edges_are_wrong_as_asked_for_and_trees_stay_trees(files, share):
+    draw, n_words, n_wrong = random.Random(5), 0, 0
+    for example in files["train"]:
+        right, wrong = example.sentence, wrong_edges.with_wrong_edges(example.sentence, share, draw)
+        assert (wrong.words, wrong.upos, wrong.deprels) == (right.words, right.upos, right.deprels)
+        assert wrong.constituency is None
+        assert wrong.roots == right.roots
+        for word in range(len(wrong)):
+            above = word
+            for _ in wrong:
+                above = wrong.governors[above] if above != ROOT else ROOT
+            assert above == ROOT, "each word reaches a root"
+        n_words += len(wrong)
+        n_wrong += sum(a != b for a, b in zip(right.governors, wrong.governors, strict=True))
+    n_roots = len(files["train"])
+    assert n_wrong / (n_words - n_roots) == pytest.approx(share, abs=0.1)

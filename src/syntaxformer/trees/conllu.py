@@ -19,8 +19,7 @@ from syntaxformer.trees.dependency import check_governors
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.sentence import COLUMNS, Sentence
 
-_N_COLUMNS = 10
-_MAX_DIGITS = 9
+_N_COLUMNS, _MAX_DIGITS = 10, 9
 _ID, _FORM, _MISC = 0, 1, 9
 _PLACES = {name: column.conllu for name, column in COLUMNS.items() if column.conllu is not None}
 _HEAD = _PLACES["governors"]
@@ -78,9 +77,9 @@ def parse_conllu(lines: Iterable[str], path: str | Path | None = None) -> Iterat
 def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -> None:
     if line.startswith("#") and not block.rows:
         if line.startswith(TEXT_KEY):
-            block.text = line[len(TEXT_KEY) :].removeprefix(" ")
+            block.text = line.removeprefix(TEXT_KEY).removeprefix(" ")
         elif line.startswith(CONSTITUENCY_KEY):
-            block.constituency = line[len(CONSTITUENCY_KEY) :].removeprefix(" ")
+            block.constituency = line.removeprefix(CONSTITUENCY_KEY).removeprefix(" ")
         return
     row = line.split("\t")
     if len(row) != _N_COLUMNS:
@@ -97,18 +96,15 @@ def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -
         if len(block.rows) > block.multiword_end:
             block.tokens.append(row)
         block.token_of_word.append(len(block.tokens) - 1)
-    elif _is_next_range(block, word_id):
+        return
+    first, last = map(_number, word_id.partition("-")[::2])
+    if last >= first == len(block.rows) + 1 > block.multiword_end:
         block.tokens.append(row)
-        block.multiword_end = _number(word_id.partition("-")[2])
+        block.multiword_end = last
     elif not re.fullmatch(r"\d+\.\d+", word_id):  # an empty node
         raise TreeError(
             f"CoNLL-U: expected word {len(block.rows) + 1}, got ID {word_id[:40]!r}.", path, number
         )
-
-
-def _is_next_range(block: _Block, word_id: str) -> bool:
-    first, _, last = word_id.partition("-")
-    return _number(last) >= _number(first) == len(block.rows) + 1 > block.multiword_end
 
 
 def _number(text: str) -> int:
@@ -122,20 +118,16 @@ def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
         return
     if len(block.rows) < block.multiword_end:
         raise TreeError(f"CoNLL-U: expected word {block.multiword_end}, got the end.", path, block.line)
-    try:
-        yield _make_sentence(block)
-    except TreeError as error:
-        raise TreeError(str(error), path, block.line) from error
-
-
-def _make_sentence(block: _Block) -> Sentence:
     words = tuple(row[_FORM] for row in block.rows)
     text = _joined(block) if block.text is None else block.text
     columns: dict[str, Any] = {name: _column(block, index) for name, index in _PLACES.items()}
-    columns["governors"] = governors = _governors(block)
-    if governors is not None:
-        check_governors(governors, words)
-    return Sentence(text, words, _offsets(block, text), **columns, constituency=block.constituency)
+    try:
+        if columns["governors"] is not None:
+            columns["governors"] = governors = _governors(block)
+            check_governors(governors, words)
+        yield Sentence(text, words, _offsets(block, text), **columns, constituency=block.constituency)
+    except TreeError as error:
+        raise TreeError(str(error), path, block.line) from error
 
 
 def _column(block: _Block, column: int) -> tuple[str, ...] | None:
@@ -143,15 +135,13 @@ def _column(block: _Block, column: int) -> tuple[str, ...] | None:
     return None if all(value == "_" for value in values) else values
 
 
-def _governors(block: _Block) -> tuple[int, ...] | None:
+def _governors(block: _Block) -> tuple[int, ...]:
     """Turn 1-based HEADs, 0 = root, into 0-based governors, -1 = root."""
-    heads = _column(block, _HEAD)
-    if heads is None:
-        return None
+    n_words = len(block.rows)
     for row in block.rows:
-        if not 0 <= _number(row[_HEAD]) <= len(heads):
-            raise TreeError(f"HEAD of {row[_FORM]!r}: expected 0 to {len(heads)}, got {row[_HEAD][:40]!r}.")
-    return tuple(int(head) - 1 for head in heads)
+        if not 0 <= _number(row[_HEAD]) <= n_words:
+            raise TreeError(f"HEAD of {row[_FORM]!r}: expected 0 to {n_words}, got {row[_HEAD][:40]!r}.")
+    return tuple(int(row[_HEAD]) - 1 for row in block.rows)
 
 
 def _joined(block: _Block) -> str:

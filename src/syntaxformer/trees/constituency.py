@@ -98,8 +98,12 @@ def parse_trees(
                 opened_at = opened_at if open_phrases else number
                 open_phrases.append([])
             elif token == ")":
-                tree = _close(open_phrases, labels, path, number)
-                if tree is not None:
+                if not open_phrases:
+                    raise TreeError("tree: expected an opening bracket, got ')'.", path, number)
+                tree = _phrase_of(open_phrases.pop(), labels, path, number)
+                if open_phrases:
+                    open_phrases[-1].append(tree)
+                else:
                     yield tree
             elif open_phrases:
                 open_phrases[-1].append(token)
@@ -152,23 +156,14 @@ def events(tree: Tree) -> Iterator[tuple[str, str]]:
             waiting.extend(reversed(node.children))
 
 
-def _close(
-    open_phrases: list[list[Tree | str]], labels: bool, path: str | Path | None, number: int
-) -> Tree | None:
-    """End the innermost phrase; return it if it is a whole tree."""
-    if not open_phrases:
-        raise TreeError("tree: expected an opening bracket, got ')'.", path, number)
-    parts = open_phrases.pop()
+def _phrase_of(parts: list[Tree | str], labels: bool, path: str | Path | None, number: int) -> Tree:
+    """The phrase of what stands between two brackets."""
     label = ""
     if labels and parts and isinstance(parts[0], str):
         label, parts = parts[0], parts[1:]
     if not parts:
         raise TreeError(f"tree: expected a word or phrase under {label!r}, got none.", path, number)
-    tree = Tree(label, tuple(_unescape(child) if isinstance(child, str) else child for child in parts))
-    if not open_phrases:
-        return tree
-    open_phrases[-1].append(tree)
-    return None
+    return Tree(label, tuple(_unescape(child) if isinstance(child, str) else child for child in parts))
 
 
 def _unescape(token: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain, pairwise
 
 from syntaxformer.trees.constituency import (
     Tree,
@@ -86,7 +87,7 @@ class Skeleton:
         self.children = children_of(self.governors)
         self.order = top_down(self.governors, self.children)
 
-    def has(self, word: int, relations: frozenset[str]) -> bool:
+    def has(self, word: int, *relations: str) -> bool:
         """Whether a word governs another one by any of these relations."""
         return any(self.relations[child] in relations for child in self.children[word])
 
@@ -137,8 +138,7 @@ CLAUSAL_TAGS = frozenset({"VERB", "AUX"})
 
 _SUBJECTS = frozenset({"nsubj", "csubj", "expl"})
 _OBJECTS = frozenset({"obj", "iobj"})
-_OF_CLAUSES = _SUBJECTS | _AUXILIARIES
-_CASE = frozenset({"case"})
+_OF_CLAUSES = _SUBJECTS | {"parataxis", "discourse", "vocative", "list", "dislocated"}
 _OF_ADJECTIVES = frozenset({"obl", "xcomp", "ccomp", "nmod"})
 _OF_NOUNS = frozenset({"nmod", "acl", "appos", "amod", "det"})
 _MAY_BE_WH = _SUBJECTS | _OBJECTS | {"obl", "advmod", "advcl", "xcomp", "nmod"}
@@ -148,17 +148,15 @@ _LEFT = {
     "case": Height.CASE,
     "conj": Height.COORDINATED,
     "mark": Height.SUBORDINATE,
-    **dict.fromkeys([*_SUBJECTS, "advcl", "ccomp", "dep"], Height.CLAUSE),
-    **dict.fromkeys(["parataxis", "discourse", "vocative", "list", "dislocated"], Height.CLAUSE),
+    **dict.fromkeys([*_OF_CLAUSES, "advcl", "ccomp", "dep"], Height.CLAUSE),
 }
 _RIGHT = {
-    **dict.fromkeys(["flat", "fixed", "goeswith"], Height.NAME),
+    **dict.fromkeys(_ONE_NAME, Height.NAME),
     # A possessive ending or a postposition stands inside: (NP (DET the) (NOUN king) (PART 's)).
     "case": Height.BASE,
     "cc": Height.COORDINATED,
     "mark": Height.SUBORDINATE,
-    **dict.fromkeys(_SUBJECTS, Height.CLAUSE),
-    **dict.fromkeys(["parataxis", "discourse", "vocative", "list", "dislocated"], Height.CLAUSE),
+    **dict.fromkeys(_OF_CLAUSES, Height.CLAUSE),
 }
 
 # A `Sentence` has no universal features, so wh-words are recognised by their form.
@@ -170,21 +168,9 @@ _RELATIVE_PRONOUNS = frozenset(_RELATIVES.split())
 _MAY_BE_WH_TAGS = frozenset({"PRON", "DET", "ADV", "SCONJ", "ADJ"})
 
 
-def heights_of(
-    skeleton: Skeleton, word: int, left: Sequence[int], right: Sequence[int], firsts: Sequence[int]
-) -> dict[int, int]:
-    """Choose the height of each dependent of a word, never lower than that of a nearer dependent.
-
-    `left` and `right` are its dependents before and after it, the nearest first; `firsts` are the first words
-    of the phrases of all words, as far as they are known, `[words]`.
-    """
-    chooser = _Chooser(skeleton, word, left, right, firsts)
-    return _outward(left, chooser.of_left) | _outward(right, chooser.of_right)
-
-
 def is_clausal(skeleton: Skeleton, word: int) -> bool:
     """Whether a word is a predicate: a verb, or anything with a subject, a copula or an auxiliary."""
-    return skeleton.upos[word] in CLAUSAL_TAGS or skeleton.has(word, _OF_CLAUSES)
+    return skeleton.upos[word] in CLAUSAL_TAGS or skeleton.has(word, *_SUBJECTS, *_AUXILIARIES)
 
 
 def is_particle(skeleton: Skeleton, word: int) -> bool:
@@ -202,33 +188,22 @@ def starts_with_wh(skeleton: Skeleton, first: int, clause: int) -> bool:
     return word in _QUESTION_WORDS or (word in _RELATIVE_PRONOUNS and skeleton.relations[clause] == "acl")
 
 
-def is_case_marked(skeleton: Skeleton, word: int) -> bool:
-    """Whether a preposition stands before a word."""
-    return any(child < word and skeleton.relations[child] == "case" for child in skeleton.children[word])
+class _Heights:
+    """Chooses the heights of a word's dependents by its properties, which are looked up once.
 
-
-def _outward(dependents: Sequence[int], height: Callable[[int], int]) -> dict[int, int]:
-    """Heights from the nearest dependent outward, never falling: phrases do not cross."""
-    heights: dict[int, int] = {}
-    reached = 0
-    for dependent in dependents:
-        reached = max(reached, height(dependent))
-        heights[dependent] = reached
-    return heights
-
-
-class _Chooser:
-    """The properties of one word that decide the heights of its dependents, looked up once."""
+    `left` and `right` are its dependents before and after it, the nearest first; `firsts` are the first words
+    of the phrases of all words, as far as they are known, `[words]`.
+    """
 
     def __init__(
         self, skeleton: Skeleton, word: int, left: Sequence[int], right: Sequence[int], firsts: Sequence[int]
     ) -> None:
         self.skeleton, self.word, self.firsts = skeleton, word, firsts
+        self.left, self.right = left, right
         self.relations = skeleton.relations
         self.is_verb = skeleton.upos[word] in CLAUSAL_TAGS
         self.is_nominal = skeleton.upos[word] in NOMINAL_TAGS
         self.is_clausal = is_clausal(skeleton, word)
-        self.leftmost = left[-1] if left else None
         # Auxiliaries nest: those after the verb ("gelesen haben wird") inside those before it.
         inner = [child for child in right if self.relations[child] in _AUXILIARIES]
         outer = [
@@ -240,15 +215,24 @@ class _Chooser:
         )
         self.first_object = min((child for child in left if self.relations[child] in _OBJECTS), default=word)
         conjuncts = [child for child in right if self.relations[child] == "conj"]
-        self.has_marked_clause = _has_mark(skeleton, word)
         self.conjuncts = {child: self._of_conjunct(child) for child in conjuncts}
 
-    def of_left(self, child: int) -> int:
+    def of_all(self) -> dict[int, int]:
+        """Height of each dependent, never lower than that of a nearer one: phrases do not cross."""
+        heights: dict[int, int] = {}
+        for dependents, height_of in ((self.left, self._of_left), (self.right, self._of_right)):
+            height = 0
+            for child in dependents:
+                heights[child] = height = max(height, height_of(child))
+        return heights
+
+    def _of_left(self, child: int) -> int:
         """Height of a dependent before the word."""
         relation = self.relations[child]
         if child in self.auxiliaries:
             return self.auxiliaries[child]
-        if self._opens_clause(child):
+        may_open = self.is_clausal and child == self.left[-1] and relation in _MAY_BE_WH
+        if may_open and starts_with_wh(self.skeleton, self.firsts[child], self.word):
             return Height.SUBORDINATE
         if relation in _LEFT:
             return _LEFT[relation]
@@ -260,7 +244,7 @@ class _Chooser:
             return self._before_predicate(child)
         return Height.BASE
 
-    def of_right(self, child: int) -> int:
+    def _of_right(self, child: int) -> int:
         """Height of a dependent after the word."""
         relation = self.relations[child]
         if child in self.auxiliaries:
@@ -271,16 +255,14 @@ class _Chooser:
             return _RIGHT[relation]
         if self.is_verb:
             return Height.VERB_PHRASE
-        if relation in ("compound", "nummod") or self._is_bare_number(child):
+        # A number alone, such as the year of "Nov. 30 , 1989".
+        is_bare_number = self.skeleton.upos[child] == "NUM" and not self.skeleton.children[child]
+        if relation in ("compound", "nummod") or is_bare_number:
             return Height.BASE
         if not self.is_clausal:
             return Height.MODIFIED
         inside = _OF_NOUNS if self.is_nominal else _OF_ADJECTIVES
         return Height.MODIFIED if relation in inside else Height.VERB_PHRASE
-
-    def _opens_clause(self, child: int) -> bool:
-        may_open = self.is_clausal and child == self.leftmost and self.relations[child] in _MAY_BE_WH
-        return may_open and starts_with_wh(self.skeleton, self.firsts[child], self.word)
 
     def _before_verb(self, child: int) -> int:
         """Before a verb, adverbs stand beside the auxiliary that they follow, others before the clause.
@@ -310,10 +292,6 @@ class _Chooser:
         before = [auxiliary for auxiliary in self.auxiliaries if auxiliary < child]
         return self.auxiliaries[max(before)] if before else 0
 
-    def _is_bare_number(self, child: int) -> bool:
-        """Whether a child is a number alone, such as the year of "Nov. 30 , 1989"."""
-        return self.skeleton.upos[child] == "NUM" and not self.skeleton.children[child]
-
     def _together(self, child: int) -> int:
         """Nouns of one list stand side by side, whether or not they have modifiers."""
         nominal = [height for height in self.conjuncts.values() if height <= Height.COORDINATED]
@@ -328,17 +306,20 @@ class _Chooser:
             return Height.CLAUSE_COORDINATED
         if self.is_clausal:
             return Height.COORDINATED
-        if is_case_marked(self.skeleton, child) and self.skeleton.has(self.word, _CASE):
+        below = self.skeleton.children[child]
+        has_preposition = any(word < child and self.relations[word] == "case" for word in below)
+        if has_preposition and self.skeleton.has(self.word, "case"):
             return Height.CASE_COORDINATED
-        is_bare = all(self.relations[below] == "cc" for below in self.skeleton.children[child])
+        is_bare = all(self.relations[word] == "cc" for word in below)
         return Height.BASE if is_bare else Height.COORDINATED
 
     def _of_clause(self, child: int) -> int:
         """A second clause joins as high as its own parts require: a subject, a conjunction, an auxiliary."""
-        if self.skeleton.has(child, _SUBJECTS):
+        if self.skeleton.has(child, *_SUBJECTS):
             return Height.CLAUSE_COORDINATED
         if _has_mark(self.skeleton, child):
-            return Height.SUBORDINATE_COORDINATED if self.has_marked_clause else Height.CLAUSE_COORDINATED
+            are_marked = _has_mark(self.skeleton, self.word)
+            return Height.SUBORDINATE_COORDINATED if are_marked else Height.CLAUSE_COORDINATED
         below = self.skeleton.children[child]
         has_auxiliary = any(
             self.relations[word] in _AUXILIARIES or is_particle(self.skeleton, word) for word in below
@@ -382,8 +363,16 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
     """
     if not tops:
         return Phrase("FRAG", list(range(len(words))))
-    top = _one_top(tops)
-    phrases, gaps = _survey(top)
+    clauses = [_as_clause(constituent) for constituent in tops]
+    if len(clauses) > 1:
+        top = Phrase("S", clauses)
+    else:
+        top = clauses[0] if isinstance(clauses[0], Phrase) else Phrase("FRAG", clauses)
+    phrases, gaps = _phrases_below(top), list[_Gap]()
+    for phrase in phrases:
+        for index, (before, child) in enumerate(pairwise(phrase.children), 1):
+            if after_word(before) < first_word(child):
+                gaps.append(_Gap(after_word(before), first_word(child), phrase, index, _ending_with(before)))
     gaps.append(_Gap(top.end, len(words), top, len(top.children), _ending_with(top.children[-1])))
     punctuation = _Punctuation(words)
     for gap in sorted(gaps, key=lambda gap: gap.start):
@@ -397,41 +386,19 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
     return top
 
 
-def _one_top(tops: list[Phrase | int]) -> Phrase:
-    only = tops[0]
-    if len(tops) > 1:
-        return Phrase("S", [_as_clause(constituent) for constituent in tops])
-    clause = _as_clause(only)
-    return clause if isinstance(clause, Phrase) else Phrase("FRAG", [clause])
-
-
 def _as_clause(constituent: Phrase | int) -> Phrase | int:
-    return (
-        Phrase("S", [constituent])
-        if isinstance(constituent, Phrase) and constituent.label == "VP"
-        else constituent
-    )
-
-
-def _survey(top: Phrase) -> tuple[list[Phrase], list[_Gap]]:
-    """All phrases, and all gaps between their parts."""
-    phrases, gaps = _phrases_below(top), list[_Gap]()
-    for phrase in phrases:
-        for index, child in enumerate(phrase.children):
-            start = after_word(phrase.children[index - 1])
-            if index and start < first_word(child):
-                ending = _ending_with(phrase.children[index - 1])
-                gaps.append(_Gap(start, first_word(child), phrase, index, ending))
-    return phrases, gaps
+    """Put a verb phrase under an S; others stay as they are."""
+    is_verb_phrase = isinstance(constituent, Phrase) and constituent.label == "VP"
+    return Phrase("S", [constituent]) if is_verb_phrase else constituent
 
 
 def _ending_with(constituent: Phrase | int) -> list[Phrase]:
     """A part, its last part, the last part of that, and so on down to the word."""
-    chain: list[Phrase] = []
+    phrases: list[Phrase] = []
     while isinstance(constituent, Phrase):
-        chain.append(constituent)
+        phrases.append(constituent)
         constituent = constituent.children[-1]
-    return chain
+    return phrases
 
 
 class _Punctuation:
@@ -477,13 +444,11 @@ class _Punctuation:
 
     def fill(self, phrase: Phrase) -> None:
         """Put the marks that were assigned to a phrase between its parts."""
-        places = range(len(phrase.children))
-        parts = [
-            constituent
-            for index in places
-            for constituent in (*self.before[id(phrase), index], phrase.children[index])
-        ]
-        phrase.children = [*parts, *self.last[id(phrase)], *self.before[id(phrase), len(places)]]
+        parts: list[Phrase | int] = []
+        for index, child in enumerate(phrase.children):
+            parts += [*self.before[id(phrase), index], child]
+        after_last = self.before[id(phrase), len(phrase.children)]
+        phrase.children = [*parts, *self.last[id(phrase)], *after_last]
 
 
 def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
@@ -539,10 +504,10 @@ _OF_HEIGHT = (
 _WH_LABELS = {"NP": "WHNP", "PP": "WHPP", "ADVP": "WHADVP", "ADJP": "WHADJP"}
 
 # Words without a phrase of their own: (PP (ADP of) ...), never (PP (PP (ADP of)) ...).
-_BARE = frozenset({"aux", "cop", "mark", "cc", "case", "det", "fixed", "flat", "goeswith", "punct"})
+_BARE = _AUXILIARIES | _ONE_NAME | {"mark", "cc", "case", "det", "punct"}
 # Clauses, even if they consist of a verb phrase alone: (VP (VERB stop) (S (VP (VERB using) ...))).
 _CLAUSES = frozenset({"xcomp", "ccomp", "advcl", "csubj", "parataxis"})
-_DISSOLVING = frozenset({"case", "fixed", "flat", "goeswith"})
+_DISSOLVING = _ONE_NAME | {"case"}
 _NUMERIC_TAGS = frozenset({"NUM", "SYM"})
 # Prepositions of two words, of which the second takes the noun: (PP according (PP to (NP ...))).
 _GOVERNED = frozenset({"to", "of", "with", "from", "for"})
@@ -625,12 +590,8 @@ class _Projection:
         """Phrases of the roots, with the word numbers of the whole sentence."""
         for word in reversed(self.skeleton.order):
             self._project(word)
-        roots = [word for word, governor in enumerate(self.skeleton.governors) if governor < 0]
-        tops = [
-            constituent
-            for root in roots
-            for constituent in (*self.beside[root], self._as_phrase(root, self.phrases[root]))
-        ]
+        roots = [word for word, governor in enumerate(self.skeleton.governors) if governor == ROOT]
+        tops = [self._as_phrase(root, self.phrases[root]) for root in roots]
         return [_renumber(top, self.skeleton.places) for top in tops]
 
     def _project(self, word: int) -> None:
@@ -639,9 +600,10 @@ class _Projection:
             return
         left = [child for child in reversed(children) if child < word]
         right = [child for child in children if child > word]
-        while left and self._stands_beside(left[-1]):
+        is_inner = self.skeleton.governors[word] != ROOT
+        while left and is_inner and self._is_conjunction(left[-1]):
             self.beside[word].append(self.phrases[left.pop()])
-        heights = heights_of(self.skeleton, word, left, right, self.firsts)
+        heights = _Heights(self.skeleton, word, left, right, self.firsts).of_all()
         by_height: dict[int, list[int]] = {}
         for child in (*reversed(left), *right):
             by_height.setdefault(heights[child], []).append(child)
@@ -652,24 +614,17 @@ class _Projection:
             self.firsts[word] = phrase.start
             phrase.is_parenthetical = self.skeleton.relations[word] == "parataxis"
 
-    def _stands_beside(self, child: int) -> bool:
-        skeleton = self.skeleton
-        is_inner = skeleton.governors[skeleton.governors[child]] >= 0
-        return is_inner and skeleton.relations[child] == "cc" and skeleton.subtypes[child] != "preconj"
+    def _is_conjunction(self, child: int) -> bool:
+        return self.skeleton.relations[child] == "cc" and self.skeleton.subtypes[child] != "preconj"
 
     def _grow(self, word: int, height: int, children: list[int]) -> None:
         """Put the children at one height around the phrase that a word has so far."""
-        before = [
-            constituent
-            for child in children
-            if child < word
-            for constituent in self._parts(word, child, height)
-        ]
+        parts = (self._parts(word, child, height) for child in children if child < word)
+        before = list(chain.from_iterable(parts))
         core, after = self._core(word, height, before), self._after(word, height, children)
         phrase = Phrase(self._label(word, height), [*before, *core, *after])
         phrase.is_coordination = any(
-            self.skeleton.relations[child] == "conj" and self.skeleton.has(child, frozenset({"cc"}))
-            for child in children
+            self.skeleton.relations[child] == "conj" and self.skeleton.has(child, "cc") for child in children
         )
         self.phrases[word] = phrase
 
@@ -698,9 +653,7 @@ class _Projection:
         phrase = self._as_phrase(word, self.phrases[word])
         if height == Height.CASE and self._is_governed_twice(before):
             return [Phrase("PP", [before.pop(), phrase])]
-        if height >= Height.SUBORDINATE and isinstance(phrase, Phrase) and phrase.label == "VP":
-            return [Phrase("S", [phrase])]
-        return [phrase]
+        return [_as_clause(phrase) if height >= Height.SUBORDINATE else phrase]
 
     def _is_governed_twice(self, before: list[Phrase | int]) -> bool:
         words = [
@@ -715,8 +668,8 @@ class _Projection:
             return [*self.beside[child], *phrase.children]
         if height > Height.BASE:
             phrase = self._as_phrase(child, phrase)
-        if self.skeleton.relations[child] in _CLAUSES and isinstance(phrase, Phrase) and phrase.label == "VP":
-            phrase = Phrase("S", [phrase])
+        if self.skeleton.relations[child] in _CLAUSES:
+            phrase = _as_clause(phrase)
         opens = height == Height.SUBORDINATE and starts_with_wh(self.skeleton, self.firsts[child], word)
         if opens and child < word and isinstance(phrase, Phrase):
             phrase.label = _WH_LABELS.get(phrase.label, phrase.label)
@@ -733,13 +686,13 @@ class _Projection:
             return True
         if relation == "nummod":
             return tags[word] == "SYM"
-        is_flat_list = skeleton.has(child, frozenset({"conj"})) and not any(
+        is_flat_list = skeleton.has(child, "conj") and not any(
             isinstance(constituent, Phrase) for constituent in _parts_of(self.phrases[child])
         )
         return (
             (relation in ("amod", "compound") and is_flat_list)
             or skeleton.subtypes[child] == "desc"
-            or (relation == "advmod" and skeleton.has(child, frozenset({"fixed"})))
+            or (relation == "advmod" and skeleton.has(child, "fixed"))
         )
 
     def _as_phrase(self, word: int, constituent: Phrase | int) -> Phrase | int:
@@ -756,10 +709,10 @@ class _Projection:
         skeleton = self.skeleton
         for lowest, label in _OF_HEIGHT:
             if height >= lowest:
-                is_question = label == "SBAR" and skeleton.governors[word] < 0
                 if label == "S" and not is_clausal(skeleton, word):
                     return "FRAG"
-                return "SBARQ" if is_question and not skeleton.has(word, frozenset({"mark"})) else label
+                is_question = label == "SBAR" and skeleton.governors[word] == ROOT
+                return "SBARQ" if is_question and not skeleton.has(word, "mark") else label
         if skeleton.upos[word] in _NUMERIC_TAGS and skeleton.relations[word] in ("nummod", "compound"):
             return "QP"
         return _OF_TAG.get(skeleton.upos[word], "X")

@@ -302,7 +302,7 @@ class BatchedAnnotator(Annotator):
         lines = short_enough(lines)
         if self.threads is None and n_processes > 1:
             tasks = chunks_of(lines, LINES_PER_TASK)
-            return chain.from_iterable(map_in_processes(self.name, sentences_of_lines, tasks, n_processes))
+            return chain.from_iterable(map_in_processes(self.name, Annotator.annotate, tasks, n_processes))
         chunks = chunks_of(lines, self.batch_lines, self.batch_chars)
         n_threads = max(self.threads or 1, n_processes)
         return chain.from_iterable(map_in_threads(self._batch, chunks, n_threads, TASKS_AHEAD))
@@ -363,11 +363,6 @@ def _work(work: Callable[[Annotator, T], R], item: T) -> R:
     return work(_annotator, item)
 
 
-def sentences_of_lines(annotator: Annotator, lines: list[str]) -> list[Sentence]:
-    """What a worker makes of some lines."""
-    return list(annotator.stream(lines))
-
-
 MAX_RUN = 400
 """Characters without white space after which a line is cut; words and nearly all addresses are shorter."""
 
@@ -410,7 +405,7 @@ class ParsedSentence:
 
     Args:
         spans: Start and end of each word in the line, in characters, `[words]`.
-        tags: Values of "upos", "xpos", "lemmas" and "deprels", `[words]` each; None for an unknown value.
+        tags: Values of columns such as "upos" and "lemmas", `[words]` each; None for an unknown value.
         governors: Governor of each word within this sentence, 0-based, -1 = root.
     """
 
@@ -440,11 +435,9 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
     }
     words = tuple(word for sentence in parsed for word in sentence.words)
     if "governors" in provides:
-        local = [
-            sentence.governors if sentence.governors is not None else [ROOT] * len(sentence.words)
-            for sentence in parsed
-        ]
-        columns["governors"] = join_governors(local)
+        columns["governors"] = join_governors(
+            sentence.governors or [ROOT] * len(sentence.words) for sentence in parsed
+        )
         columns["deprels"] = tuple(
             "root" if governor == ROOT else deprel
             for governor, deprel in zip(columns["governors"], columns["deprels"], strict=True)

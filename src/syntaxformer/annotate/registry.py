@@ -30,7 +30,7 @@ from syntaxformer.annotate.annotator import (
     map_in_processes,
     pipeline_version,
 )
-from syntaxformer.annotate.backends import BACKENDS, is_file
+from syntaxformer.annotate.backends import BACKENDS, OPTION_START, is_file
 from syntaxformer.annotate.controls import Control
 from syntaxformer.annotate.store import AnnotatedBefore
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
@@ -49,6 +49,8 @@ from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS, brackets_of_parse
 from syntaxformer.trees.sentence import COLUMNS
+
+_LINES_AT_A_TIME = 1000
 
 
 def prepare(
@@ -159,8 +161,8 @@ class GivenAnnotator(Annotator):
         self.user_annotator, self.name = user_annotator, str(user_annotator.name)
         self.version = str(getattr(user_annotator, "version", f"unversioned-{uuid4().hex[:SHORT_HASH]}"))
         if (provides := getattr(user_annotator, "provides", None)) is None:
-            (tried,) = user_annotator.annotate(["A dog barks ."])
-            provides = [column for column in COLUMNS if getattr(tried, column) is not None]
+            (sentence,) = self.stream(["A dog barks ."])
+            provides = [column for column in COLUMNS if getattr(sentence, column) is not None]
         self.provides = frozenset(provides)
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
@@ -172,15 +174,15 @@ class GivenAnnotator(Annotator):
         for expected_words, sentence in zip(words, annotated, strict=True):
             if sentence.words != expected_words:
                 expected, got = (repr(" ".join(side)[:40]) for side in (expected_words, sentence.words))
-                message = (
-                    f"expected exactly the words {expected}, got {got}. Give it a method `annotate_words`."
+                raise DataError(
+                    f"annotator {self.name}: expected exactly the words {expected}, got {got}. Give it a "
+                    "method `annotate_words`."
                 )
-                raise DataError(f"annotator {self.name}: {message}")
         return annotated
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in this process; DataError if the object gives others."""
-        for chunk in chunks_of(lines, 1000):
+        for chunk in chunks_of(lines, _LINES_AT_A_TIME):
             sentences = list(self.user_annotator.annotate(chunk))
             if [sentence.text for sentence in sentences] != chunk:
                 expected = f"{len(chunk)} sentences with the texts of their lines, got {len(sentences)}"
@@ -190,9 +192,6 @@ class GivenAnnotator(Annotator):
 
 _PHRASES_VERSION = "+phrases1"
 """Changes with the rules of the conversion."""
-
-
-_LINES_AT_A_TIME = 1000
 
 
 def with_constituency(annotator: Annotator) -> Annotator:
@@ -338,7 +337,7 @@ def _deed(name: str) -> str | None:
     """Say what an annotator does besides using installed packages; None for nothing."""
     scheme, _, argument = name.partition(":")
     form = BACKENDS[scheme].argument if scheme in BACKENDS else ""
-    subject, *settings = re.split(r"\+(?=[a-z_]+=)", argument)
+    subject, *settings = OPTION_START.split(argument)
     options = dict(setting.split("=", 1) for setting in settings)
     if form == "URL":
         from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE, server_address

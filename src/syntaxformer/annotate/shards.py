@@ -155,7 +155,7 @@ def annotate_shard(annotator: Annotator, shard: Shard) -> tuple[Path, str | None
             )
         lines = list(short_enough(shard.lines, job.source, shard.first))
         about = {"annotator": job.annotator, "version": job.version, "content_hash": hash_lines(lines)}
-        write_annotations(path, annotator.stream(lines), **about)
+        write_annotations(path, annotator.stream(lines), **about, first=shard.first)
         return path, None
     except SyntaxformerError as error:
         # Without the folder, another command has finished first and deleted it.

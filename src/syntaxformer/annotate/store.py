@@ -278,17 +278,24 @@ def sentences_of(table: pa.Table) -> Iterator[Sentence]:
 
 
 def write_annotations(
-    path: str | Path, sentences: Iterable[Sentence], *, annotator: str, version: str, content_hash: str
+    path: str | Path,
+    sentences: Iterable[Sentence],
+    *,
+    annotator: str,
+    version: str,
+    content_hash: str,
+    first: int = 0,
 ) -> None:
     """Write sentences as they come, in constant memory; the file appears whole or not at all.
 
-    An older file of that name is replaced. `content_hash` is `hash_lines` of the text.
+    An older file of that name is replaced. `content_hash` is `hash_lines` of the text; `first`, for messages,
+    counts the lines before these.
 
     Raises:
         DataError: The disk is full or not writable, or a sentence does not fit the format.
     """
     groups = enumerate(chunks_of(sentences, ROWS_PER_GROUP))
-    tables = (sentence_table(group, number * ROWS_PER_GROUP + 1) for number, group in groups)
+    tables = (sentence_table(group, first + number * ROWS_PER_GROUP + 1) for number, group in groups)
     write_tables(path, tables, annotator=annotator, version=version, content_hash=content_hash)
 
 

@@ -17,9 +17,9 @@ from syntaxformer.annotate import (
 )
 from syntaxformer.annotate.backends import BACKENDS, positive_int, positive_number, split_options
 from syntaxformer.base.downloads import MODEL_SIZES
-from syntaxformer.base.errors import BackendMissingError, ConfigError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED, CONTROLS, SPACES
-from syntaxformer.trees import leaves_of, parse_tree
+from syntaxformer.trees import Sentence, leaves_of, parse_tree
 
 PAGE = (Path(__file__).parents[3] / "docs/guides/annotators.md").read_text("utf-8")
 
@@ -151,6 +151,16 @@ def test_an_annotator_without_parser_is_refused():
     tagger = SimpleNamespace(name="tagger", version="1", provides=frozenset({"upos"}))
     with pytest.raises(ConfigError, match="'tagger' without governors, deprels"):
         with_constituency(tagger)
+
+
+def test_an_object_that_gives_other_sentences_is_refused_when_it_is_tried_and_later():
+    twice = SimpleNamespace(name="twice", annotate=lambda lines: [*map(Sentence.from_words, ["ab", "c"])])
+    message = r"^annotator twice: expected 1 sentences with the texts of their lines, got 2 or others\.$"
+    with pytest.raises(DataError, match=message):
+        load_annotator(twice)
+    twice.provides = frozenset()
+    with pytest.raises(DataError, match=message):
+        load_annotator(twice).annotate(["a b"])
 
 
 def test_the_wrapper_passes_processes_on(parsed):

@@ -14,6 +14,7 @@ from syntaxformer.annotate import (
     load_annotator,
     read_annotations,
     shards,
+    store,
     write_annotations,
 )
 from syntaxformer.annotate.shards import Job, SourceLines, annotate_shard, annotate_sharded, in_processes
@@ -151,6 +152,13 @@ def test_an_error_costs_its_shard_only(job, annotator, tmp_path):
     assert seen == [20]
     assert len(read_annotations(job.target)) == 103
     assert {path.name for path in tmp_path.glob(".*")} == {".out.parquet.zst.a5nruqgv.partial"}
+
+
+def test_a_line_that_does_not_fit_the_file_has_its_number_in_the_source(job, source, annotator, monkeypatch):
+    source.write_text("John slipped\n" * 11 + "John slipped in front of anyone\n")
+    monkeypatch.setattr(store, "MAX_WORDS", 5)
+    with pytest.raises(DataError, match=r"in\.txt, lines 11 to 12: line 12 of the text: expected at most 5 "):
+        annotate_sharded([job], here(annotator))
 
 
 @pytest.mark.slow

@@ -122,12 +122,14 @@ def test_a_language_with_fewer_processors_and_an_alias(models, tmp_path):
     listed = json.loads((folder / "resources.json").read_text())
     for place in (listed["en"], listed["en"]["packages"]["default"]):
         del place["constituency"]
-    listed["eng"] = {"alias": "en"}
+    listed |= {"eng": {"alias": "en"}, "url": "https://host/models"}
     (folder / "resources.json").write_text(json.dumps(listed))
     for language in ("en", "eng"):
         annotator = load_annotator(f"stanza:{language}+dir={folder}+device=cpu")
         assert annotator.provides == {"upos", "xpos", "feats", "lemmas", "governors", "deprels"}
         assert annotator.annotate(["The dog"])[0].constituency is None
+    with pytest.raises(ConfigError, match=r"expected a language of Stanza .* got 'url'"):
+        load_annotator(f"stanza:url+dir={folder}+device=cpu")
 
 
 def test_an_unknown_language_is_refused(models):

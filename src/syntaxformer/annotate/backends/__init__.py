@@ -53,7 +53,7 @@ def is_file(name: str) -> bool:
 OptionTypes = Mapping[str, Callable[[str], Any]]
 """Name of each option and the function that reads its value; its `ValueError` says what was expected."""
 
-_START = re.compile(r"\+(?=[a-z_]+=)")
+OPTION_START = re.compile(r"\+(?=[a-z_]+=)")
 
 
 def split_options(name: str, argument: str, types: OptionTypes) -> tuple[str, dict[str, Any]]:
@@ -62,7 +62,7 @@ def split_options(name: str, argument: str, types: OptionTypes) -> tuple[str, di
     Raises:
         ConfigError: An option is unknown or given twice, or has a bad value; all problems are listed.
     """
-    subject, *settings = _START.split(argument)
+    subject, *settings = OPTION_START.split(argument)
     options: dict[str, Any] = {}
     problems: list[str] = []
     for setting in settings:

@@ -104,24 +104,27 @@ class SpacyParser:
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
         """Return one sentence for each line."""
+        return self._read(lines, self._docs(lines))
+
+    def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words."""
+        return self._read([" ".join(words) for words in sentences], self._docs_of_words(sentences))
+
+    def _read(self, lines: Sequence[str], docs: Iterable[Doc]) -> list[Sentence]:
+        """Parse the documents of some lines, which are made meanwhile, and join those of each line."""
         parts: list[list[ParsedSentence]] = [[] for _ in lines]
         with self.nlp.memory_zone():  # one for the whole pipeline
-            for doc in self._parsed(self._docs(lines)):
+            for doc in self._parsed(docs):
                 number, start = doc.user_data["place"]
-                parts[number].append(self._reader.read(doc, lines[int(number)], start))
+                parts[number].append(self._reader.read(doc, lines[number], start))
         return [
             join_parsed(line, sentences, self.provides) for line, sentences in zip(lines, parts, strict=True)
         ]
 
-    def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words."""
-        lines = [" ".join(words) for words in sentences]
-        with self.nlp.memory_zone():
-            docs = (Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in sentences)
-            parts = list(map(self._reader.read, self._parsed(docs), lines))
-        return [
-            join_parsed(line, [sentence], self.provides) for line, sentence in zip(lines, parts, strict=True)
-        ]
+    def _docs_of_words(self, sentences: Sequence[tuple[str, ...]]) -> Iterator[Doc]:
+        for number, words in enumerate(sentences):
+            words = [encodable(word) for word in words]
+            yield Doc(self.nlp.vocab, words=words, user_data={"place": (number, 0)})
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
         """Documents that store the number of their line and their start in it."""

@@ -83,8 +83,7 @@ class StanzaParser:
             for sentence in document.sentences:
                 words, spans = _words_of(sentence, lines[number], start)
                 parsed[number].extend(self._parts(words, spans))
-        self._parse(list(chain.from_iterable(parsed)))
-        return [join_parsed(line, parts, self.provides) for line, parts in zip(lines, parsed, strict=True)]
+        return self._parse(lines, parsed)
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words.
@@ -94,29 +93,24 @@ class StanzaParser:
         """
         bare = [Sentence.from_words(words) for words in sentences]
         parsed = [list(self._parts(list(line.words), list(line.offsets))) for line in bare]
-        self._parse(list(chain.from_iterable(parsed)))
-        return [
-            join_parsed(line.text, parts, self.provides) for line, parts in zip(bare, parsed, strict=True)
-        ]
+        return self._parse([line.text for line in bare], parsed)
 
     def _parts(self, words: list[str], spans: list[tuple[int, int]]) -> Iterator[ParsedSentence]:
         for start in range(0, len(words), self.max_words):
             stop = start + self.max_words
             yield ParsedSentence(words[start:stop], spans[start:stop], {})
 
-    def _parse(self, sentences: Sequence[ParsedSentence]) -> None:
-        """Tag and parse all sentences together and fill in what was found."""
-        if not sentences:
-            return
-        document = self.new_document(
-            [
+    def _parse(self, lines: Sequence[str], parsed: Sequence[Sequence[ParsedSentence]]) -> list[Sentence]:
+        """Tag and parse the sentences of all lines together, and join those of each."""
+        if sentences := list(chain.from_iterable(parsed)):
+            content = [
                 [{"id": (number,), "text": encodable(word)} for number, word in enumerate(sentence.words, 1)]
                 for sentence in sentences
             ]
-        )
-        done = self._run(self.pipeline.process, document, _OTHERS)
-        for sentence, analysis in zip(sentences, done.sentences, strict=True):
-            _fill(sentence, analysis, self.provides)
+            document = self._run(self.pipeline.process, self.new_document(content), _OTHERS)
+            for sentence, analysis in zip(sentences, document.sentences, strict=True):
+                _fill(sentence, analysis, self.provides)
+        return [join_parsed(line, parts, self.provides) for line, parts in zip(lines, parsed, strict=True)]
 
     def _run(self, function: Any, argument: Any, processors: str) -> Any:
         try:
@@ -211,14 +205,14 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
 
 
 def _listed(folder: str | None) -> dict[str, Any]:
-    """Stanza's own list of languages and models, if it was downloaded."""
+    """Stanza's own list of languages and their models, if it was downloaded; it also names its address."""
     from stanza.resources.common import DEFAULT_MODEL_DIR
 
     try:
         listed = json.loads((Path(folder or DEFAULT_MODEL_DIR) / "resources.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return {language: models for language, models in listed.items() if isinstance(models, dict)}
+    except (OSError, ValueError, RecursionError, AttributeError):
         return {}
-    return listed if isinstance(listed, dict) else {}
 
 
 def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> list[str]:

@@ -5,7 +5,7 @@ Here are checks and simple measures of one tree; matrices over pairs of words ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.sentence import ROOT
@@ -97,13 +97,19 @@ def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
         places[word := waiting.pop()] = len(places)
         waiting.extend(children[word])
     # The words below word i are numbered right after it; with its own, these are sizes[i] numbers.
-    for word in reversed(places):
+    firsts, lasts = list(range(len(governors))), list(range(len(governors)))
+    for word in reversed(places):  # the words below it have been here before
         if governors[word] != ROOT:
             sizes[governors[word]] += sizes[word]
-    blocks = [_block(word, places, sizes) for word in range(len(governors))]
+        below = range(places[word], places[word] + sizes[word])
+        # The longest stretch around the word with only words below it, made of their stretches.
+        while firsts[word] > 0 and places[firsts[word] - 1] in below:
+            firsts[word] = firsts[firsts[word] - 1]
+        while lasts[word] + 1 < len(places) and places[lasts[word] + 1] in below:
+            lasts[word] = lasts[lasts[word] + 1]
     lifted: list[int] = []
     for word, governor in enumerate(governors):
-        while governor != ROOT and not blocks[governor][0] <= word <= blocks[governor][1]:
+        while governor != ROOT and not firsts[governor] <= word <= lasts[governor]:
             governor = governors[governor]
         lifted.append(governor)
     return tuple(lifted)
@@ -115,14 +121,3 @@ def top_down(governors: Sequence[int], children: Sequence[Sequence[int]]) -> lis
     for word in order:  # grows during the loop: breadth first
         order.extend(children[word])
     return order
-
-
-def _block(word: int, places: Mapping[int, int], sizes: Sequence[int]) -> tuple[int, int]:
-    """First and last word of the longest stretch around a word that holds only words below it."""
-    start, end = places[word], places[word] + sizes[word]
-    first = last = word
-    while first > 0 and start <= places[first - 1] < end:
-        first -= 1
-    while last + 1 < len(places) and start <= places[last + 1] < end:
-        last += 1
-    return first, last

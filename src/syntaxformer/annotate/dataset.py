@@ -82,7 +82,10 @@ def annotate_dataset(
         option = (*unknown, "num_proc")[0]
         raise TypeError(f"{option}: expected options of map ({', '.join(known)}), got another.")
     parts: Any = dataset if isinstance(dataset, dict) else {str(dataset.split or ""): dataset}
-    lines = {} if streams else {split: _texts(rows, names, split) for split, rows in parts.items()}
+    lines: dict[str, list[str]] = {}
+    for split, rows in parts.items() if not streams else ():
+        columns = {name: _column(rows, name) if name in names else () for name in rows.column_names}
+        lines[split] = _texts(columns, names, split)
     loaded = load_annotator(annotator)
     done: Any = type(dataset)() if isinstance(dataset, dict) else {}
     for split, rows in parts.items():
@@ -99,21 +102,19 @@ def parts_of(cell: Any) -> list[Any]:
     return [] if cell is None else [cell] if isinstance(cell, Mapping) else list(cell)
 
 
-def _texts(rows: Dataset, names: Sequence[str], split: str) -> list[str]:
-    """All texts, those of a row one after the other, each after a look at it."""
+def _texts(
+    columns: Mapping[str, Iterable[Any]], names: Sequence[str], split: str, first: int = 0
+) -> list[str]:
+    """The texts of rows, those of a row one after the other; the first row has this number in the split.
+
+    Raises:
+        DataError: There is no such column, or a text is none.
+    """
     for name in names:
-        _check_column(name, rows.column_names)
-    return _checked([_column(rows, name) for name in names], names, split)
-
-
-def _check_column(name: str, columns: Sequence[str]) -> None:
-    if name not in columns:
-        raise DataError(f"text: expected a column of the data set, got {name!r}. {nearest(name, columns)}")
-
-
-def _checked(columns: Iterable[Iterable[Any]], names: Sequence[str], split: str, first: int = 0) -> list[str]:
-    """The texts of rows, of which the first has this number, each after a look at it."""
-    texts = list(chain.from_iterable(zip(*columns, strict=True)))
+        if name not in columns:
+            hint = nearest(name, [*columns])
+            raise DataError(f"text: expected a column of the data set, got {name!r}. {hint}")
+    texts = list(chain.from_iterable(zip(*(columns[name] for name in names), strict=True)))
     empty = [position for position, text in enumerate(texts) if not isinstance(text, str) or not text.strip()]
     if empty:
         numbers = list(dict.fromkeys(first + position // len(names) for position in empty))
@@ -131,9 +132,7 @@ def _stream(rows: Any, names: Sequence[str], split: str, annotator: Annotator, o
     from datasets import Features
 
     def cells(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
-        for name in names:
-            _check_column(name, [*batch])
-        texts = _checked([batch[name] for name in names], names, split, numbers[0])
+        texts = _texts(batch, names, split, numbers[0])
         by = f"{annotator.name} {annotator.version}"
         new = [{ANNOTATOR: by, **row} for row in sentence_table(annotator.annotate(texts)).to_pylist()]
         pairs = [new[at : at + len(names)] for at in range(0, len(new), len(names))]

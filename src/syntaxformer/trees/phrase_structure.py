@@ -76,14 +76,14 @@ class Skeleton:
             for word, tag in zip(sentence.words, upos, strict=True)
         ]
         check_governors(governors, sentence.words)
-        self.places = [position for position, left_out in enumerate(is_left_out) if not left_out]
-        self.words = [sentence.words[position].lower() for position in self.places]
-        self.upos = [upos[position] for position in self.places]
-        self.relations = [relations[position] for position in self.places]
-        self.subtypes = [deprels[position].partition(":")[2] for position in self.places]
+        self.positions = [position for position, left_out in enumerate(is_left_out) if not left_out]
+        self.words = [sentence.words[position].lower() for position in self.positions]
+        self.upos = [upos[position] for position in self.positions]
+        self.relations = [relations[position] for position in self.positions]
+        self.subtypes = [deprels[position].partition(":")[2] for position in self.positions]
         moved = _move_up(governors, relations, is_left_out)
-        number_of = {position: number for number, position in enumerate(self.places)} | {ROOT: ROOT}
-        self.governors = projective_governors([number_of[moved[position]] for position in self.places])
+        number_of = {position: number for number, position in enumerate(self.positions)} | {ROOT: ROOT}
+        self.governors = projective_governors([number_of[moved[position]] for position in self.positions])
         self.children = children_of(self.governors)
         self.order = top_down(self.governors, self.children)
 
@@ -377,7 +377,7 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
     punctuation = _Punctuation(words)
     for gap in sorted(gaps, key=lambda gap: gap.start):
         for mark in range(gap.start, gap.end):
-            punctuation.place(mark, gap, gap.phrase is top and len(tops) > 1)
+            punctuation.assign(mark, gap, gap.phrase is top and len(tops) > 1)
     for phrase in phrases:
         punctuation.fill(phrase)
     top.children = [*range(top.start), *top.children]
@@ -402,7 +402,7 @@ def _ending_with(constituent: Phrase | int) -> list[Phrase]:
 
 
 class _Punctuation:
-    """Marks assigned to phrases: before a part (keyed by the phrase's id and its place) or after the last."""
+    """Marks assigned to phrases: before a part (by the phrase's id and the part's index) or after all."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
@@ -410,7 +410,7 @@ class _Punctuation:
         self.last: dict[int, list[int]] = defaultdict(list)
         self.openings: dict[str, Phrase] = {}
 
-    def place(self, mark: int, gap: _Gap, is_between_sentences: bool) -> None:
+    def assign(self, mark: int, gap: _Gap, is_between_sentences: bool) -> None:
         """Assign a mark to the phrase of its partner, or else to the lowest phrase over its neighbours."""
         word = self.words[mark]
         phrase = self._phrase_of_pair(word, gap)
@@ -462,7 +462,7 @@ def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
 
 
 def _parenthetical_end(parts: list[Phrase | int], start: int, words: Sequence[str]) -> int | None:
-    """The end (exclusive) of the parenthetical that begins at a place; None if there is none."""
+    """The end (exclusive) of the parenthetical that begins at an index; None if there is none."""
     mark = parts[start]
     if isinstance(mark, Phrase):
         return None
@@ -592,7 +592,7 @@ class _Projection:
             self._project(word)
         roots = [word for word, governor in enumerate(self.skeleton.governors) if governor == ROOT]
         tops = [self._as_phrase(root, self.phrases[root]) for root in roots]
-        return [_renumber(top, self.skeleton.places) for top in tops]
+        return [_renumber(top, self.skeleton.positions) for top in tops]
 
     def _project(self, word: int) -> None:
         children = self.skeleton.children[word]
@@ -729,13 +729,14 @@ def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:
     return phrase.children if isinstance(phrase, Phrase) else [phrase]
 
 
-def _renumber(top: Phrase | int, places: list[int]) -> Phrase | int:
+def _renumber(top: Phrase | int, positions: list[int]) -> Phrase | int:
     """Give words their numbers in the sentence, which count punctuation."""
     if not isinstance(top, Phrase):
-        return places[top]
+        return positions[top]
     for phrase in _phrases_below(top):
-        phrase.start, phrase.end = places[phrase.start], places[phrase.end - 1] + 1
-        phrase.children = [child if isinstance(child, Phrase) else places[child] for child in phrase.children]
+        phrase.start, phrase.end = positions[phrase.start], positions[phrase.end - 1] + 1
+        children = phrase.children
+        phrase.children = [child if isinstance(child, Phrase) else positions[child] for child in children]
     return top
 
 

@@ -98,14 +98,13 @@ class Sentence:
     constituency: _Constituency = _Constituency()
 
     def __post_init__(self) -> None:
-        for column in ("words", "offsets", *PER_WORD):  # a parser's lists or arrays
+        for column in ("words", "offsets", *PER_WORD):
             values: Any = getattr(self, column)
-            if values is not None and type(values) is not tuple:
+            if values is not None and type(values) is not tuple:  # a parser's lists or arrays
                 listed: Any = values.tolist() if hasattr(values, "tolist") else values
                 items: Any = map(tuple, listed) if column == "offsets" else listed
-                object.__setattr__(self, column, tuple(items))
-        for column in ("offsets", *PER_WORD):
-            values = getattr(self, column)
+                values = [*items]
+                object.__setattr__(self, column, tuple(values))
             if values is not None and len(values) != len(self.words):
                 raise TreeError(
                     f"{column}: expected {len(self.words)} values, one per word, got {len(values)}."

@@ -91,4 +91,4 @@ def test_penn_tags_become_universal_ones_by_tag_and_relation():
     deprels = ["nsubj", "aux", "advmod", "cop", "case", "obl", "ccomp", "nsubj", "aux:pass", "dep", "dep"]
     expected = ["PRON", "AUX", "PART", "AUX", "ADP", "PRON", "PRON", "PRON", "AUX", "SYM", "X"]
     assert upos_of_penn(words, tags, deprels) == expected
-    assert upos_of_penn(["That"], ["DT"], None) == ["DET"]
+    assert upos_of_penn(["That"], ["DT"], [None]) == ["DET"]

@@ -259,14 +259,11 @@ def load_corenlp(argument: str) -> BatchedAnnotator:
 
 
 def upos_of_penn(
-    words: Sequence[str], tags: Sequence[str | None], deprels: Sequence[str | None] | None
+    words: Sequence[str], tags: Sequence[str | None], deprels: Sequence[str | None]
 ) -> list[str | None]:
-    """Return the universal part of speech of each word.
-
-    Relations are universal ones, `[words]` like the tags; None if nothing was parsed.
-    """
+    """Return the universal part of speech of each word by its Penn tag and universal relation, `[words]`."""
     universal: list[str | None] = []
-    for word, tag, deprel in zip(words, tags, deprels or [None] * len(words), strict=True):
+    for word, tag, deprel in zip(words, tags, deprels, strict=True):
         relation = (deprel or "").partition(":")[0]
         upos = _WITH_RELATION.get((tag or "", relation), PENN_TO_UPOS.get(tag or "", "X"))
         universal.append("PART" if tag == "RB" and word.lower() in _NEGATIONS else upos)

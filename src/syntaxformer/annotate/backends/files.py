@@ -80,7 +80,6 @@ class PreparsedAnnotator(Annotator):
                 line or lacks a column that others have.
             TreeError: The file is malformed; the message names the line.
         """
-        del n_processes
         sentences = self._sentences()
         waiting = next(sentences, None)
         number = 0

@@ -116,7 +116,7 @@ class SpacyParser:
         with self.nlp.memory_zone():  # one for the whole pipeline
             for doc in self._parsed(docs):
                 number, start = doc.user_data["place"]
-                parts[number].append(self._reader.read(doc, lines[number], start))
+                parts[number].append(self._reader.read(doc, lines[int(number)], start))
         return [
             join_parsed(line, sentences, self.provides) for line, sentences in zip(lines, parts, strict=True)
         ]

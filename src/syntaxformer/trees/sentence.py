@@ -100,11 +100,10 @@ class Sentence:
     def __post_init__(self) -> None:
         for column in ("words", "offsets", *PER_WORD):
             values: Any = getattr(self, column)
-            if values is not None and type(values) is not tuple:  # a parser's lists or arrays
+            if type(values) not in (tuple, type(None)):  # a parser's lists or arrays
                 listed: Any = values.tolist() if hasattr(values, "tolist") else values
                 items: Any = map(tuple, listed) if column == "offsets" else listed
-                values = [*items]
-                object.__setattr__(self, column, tuple(values))
+                object.__setattr__(self, column, values := tuple(items))
             if values is not None and len(values) != len(self.words):
                 raise TreeError(
                     f"{column}: expected {len(self.words)} values, one per word, got {len(values)}."

@@ -293,28 +293,14 @@ _PLACE = (IDX, LENGTH, IS_SPACE)
 _TAGS = {"upos": POS, "xpos": TAG, "lemmas": LEMMA, "feats": MORPH, "deprels": DEP, "governors": HEAD}
 
 
-class _Names(dict[int, str]):
-    """Names for spaCy's hashes, each looked up once."""
-
-    def __init__(self, strings: Any) -> None:
-        super().__init__()
-        self.strings = strings
-
-    def __missing__(self, key: int) -> str:
-        # A copy of the string outlives the memory zone that it was read in.
-        name = self[key] = str(self.strings[key])
-        return name
-
-
 class DocReader:
     """Reads documents of one pipeline."""
 
     def __init__(self, strings: Any, provides: frozenset[str]) -> None:
         self._columns = tuple(column for column in _TAGS if column in provides)
         self._attributes = [*_PLACE, *(_TAGS[column] for column in self._columns)]
-        self._names: dict[str, dict[int, str]] = {column: _Names(strings) for column in self._columns}
-        self._names["upos"] = UPOS_NAMES
         self._strings = strings
+        self._tags: dict[int, str] = {}  # spaCy's hashes that were looked up before
 
     def read(self, doc: Doc, line: str, offset: int = 0) -> ParsedSentence:
         """Read a document whose text starts at character `offset` of its line."""
@@ -329,11 +315,12 @@ class DocReader:
         return ParsedSentence([line[start:end] for start, end in spans], spans, tags, governors)
 
     def _named(self, column: str, codes: np.ndarray[Any, Any]) -> list[str]:
+        if column == "upos":
+            return [UPOS_NAMES[code] for code in codes.tolist()]
+        hashes = codes.astype(np.uint64).tolist()
         if column == "lemmas":  # an open class: not stored, so that memory stays constant
-            return [self._strings[code] for code in codes.astype(np.uint64).tolist()]
-        names = self._names[column]
-        keys = codes if column == "upos" else codes.astype(np.uint64)
-        return [names[key] for key in keys.tolist()]
+            return [self._strings[code] for code in hashes]
+        return [self._tags.get(code) or self._tags.setdefault(code, self._strings[code]) for code in hashes]
 
 
 def _governors(relative: np.ndarray[Any, Any], is_word: np.ndarray[Any, Any]) -> list[int]:

@@ -65,11 +65,10 @@ def test_every_word_once_and_in_order(parse):
 
 
 def ancestors(word, governors):
-    found = []
-    while governors[word] != ROOT:
-        word = governors[word]
-        found.append(word)
-    return found
+    above = []
+    while (word := governors[word]) != ROOT:
+        above.append(word)
+    return above
 
 
 @given(forests())
@@ -84,8 +83,8 @@ def test_words_only_move_up_and_no_further_than_needed(governors):
             assert any(passed not in ancestors(other, governors) for other in between)
 
 
-def same(one, other):
-    return all(map(np.array_equal, one.arrays, other.arrays))
+def same(first, second):
+    return all(map(np.array_equal, first.arrays, second.arrays))
 
 
 @given(parses())
@@ -97,7 +96,5 @@ def test_columns_of_a_parse_are_those_of_its_brackets(parse):
     assert same(phrases_of(lazy), phrases_of(parse))
     for governors in (None, parse.governors):
         assert same(phrase_columns(parse, governors), phrase_columns(written.constituency, governors))
-    lines = [
-        WordColumns.from_sentences([one, replace(one, governors=one.governors)]) for one in (lazy, written)
-    ]
+    lines = [WordColumns.from_sentences([line, replace(line)]) for line in (lazy, written)]
     assert same(*map(phrases_of_lines, lines))

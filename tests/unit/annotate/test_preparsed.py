@@ -18,10 +18,19 @@ ZUM = Sentence(
 
 
 @pytest.fixture
-def conllu(tmp_path):
-    path = tmp_path / "a.conllu"
-    write_conllu(path, [CAT, ZUM, CAT])
-    return load_annotator(f"conllu:{path}")
+def parsed_file(tmp_path):
+    """A function that returns the annotator of a file with these sentences."""
+
+    def write(sentences):
+        write_conllu(tmp_path / "a.conllu", sentences)
+        return load_annotator(f"conllu:{tmp_path}/a.conllu")
+
+    return write
+
+
+@pytest.fixture
+def conllu(parsed_file):
+    return parsed_file([CAT, ZUM, CAT])
 
 
 @pytest.fixture
@@ -43,10 +52,9 @@ def test_lines_get_sentences_in_order_with_their_own_offsets(conllu):
     assert third.governors == CAT.governors
 
 
-def test_words_in_another_unicode_form_than_the_line(tmp_path):
-    words = ["Ka\u0308se", "10\u00a0000", "."]
-    write_conllu(tmp_path / "a.conllu", [Sentence.from_words(words, upos=("NOUN", "NUM", "PUNCT"))])
-    (sentence,) = load_annotator(f"conllu:{tmp_path / 'a.conllu'}").annotate(["Käse 10 000 ."])
+def test_words_in_another_unicode_form_than_the_line(parsed_file):
+    annotator = parsed_file([Sentence.from_words(["Ka\u0308se", "10\u00a0000", "."])])
+    (sentence,) = annotator.annotate(["Käse 10 000 ."])
     assert sentence.offsets == ((0, 4), (5, 11), (12, 13))
 
 
@@ -65,24 +73,22 @@ def test_trees_give_tags_and_constituency(ptb):
     assert second.xpos == ("NN",)
 
 
-def test_words_given_with_a_no_break_space_stay_whole(tmp_path):
-    path = tmp_path / "a.conllu"
+def test_words_given_with_a_no_break_space_stay_whole(parsed_file):
     words = ["10\u00a0000", "Euro"]
-    write_conllu(path, [Sentence.from_words(words, upos=("NUM", "NOUN"))])
-    (sentence,) = WordsAsGiven(load_annotator(f"conllu:{path}")).annotate(["10\u00a0000 Euro"])
+    (sentence,) = WordsAsGiven(parsed_file([Sentence.from_words(words)])).annotate(["10\u00a0000 Euro"])
     assert list(sentence.words) == words
 
 
 @pytest.mark.parametrize(
-    ("lines", "place"),
+    ("lines", "position"),
     [
         (["the cat", "zum", "the dog"], "line 3 of the text, 'the dog': word 2"),
         (["the cat", "zum", "the cat", "more"], "line 4 of the text, 'more', got the end"),
         (["the cat", "zum"], "one after its 2 lines: 'the cat'"),
     ],
 )
-def test_what_does_not_fit_is_refused(conllu, lines, place):
-    with pytest.raises(DataError, match=f"a\\.conllu: .*{place}"):
+def test_what_does_not_fit_is_refused(conllu, lines, position):
+    with pytest.raises(DataError, match=f"a\\.conllu: .*{position}"):
         conllu.annotate(lines)
 
 
@@ -99,29 +105,23 @@ UNTAGGED = Sentence.from_words(["a", "b"], governors=(1, -1), deprels=("dep", "r
 
 
 @pytest.mark.parametrize("sentences", [[CAT, UNTAGGED, CAT], [UNTAGGED, CAT, CAT]])
-def test_a_sentence_without_the_tags_of_the_others_is_named(tmp_path, sentences):
-    path = tmp_path / "a.conllu"
-    write_conllu(path, sentences)
-    annotator = load_annotator(f"conllu:{path}")
+def test_a_sentence_without_the_tags_of_the_others_is_named(parsed_file, sentences):
+    annotator = parsed_file(sentences)
     assert "upos" in annotator.provides
     number = sentences.index(UNTAGGED) + 2
     with pytest.raises(DataError, match=rf"a\.conllu: .* line {number} of the text, 'a b': expected upos"):
         annotator.annotate(["", *(sentence.text for sentence in sentences)])
 
 
-def test_a_file_without_tags_has_none(tmp_path):
-    path = tmp_path / "a.conllu"
-    write_conllu(path, [UNTAGGED, UNTAGGED])
-    annotator = load_annotator(f"conllu:{path}")
+def test_a_file_without_tags_has_none(parsed_file):
+    annotator = parsed_file([UNTAGGED, UNTAGGED])
     assert annotator.provides == {"governors", "deprels"}
     assert annotator.annotate(["a b", "", "a b"])[2] == UNTAGGED
 
 
-def test_the_lemma_of_an_underscore_is_one(tmp_path):
-    path = tmp_path / "a.conllu"
+def test_the_lemma_of_an_underscore_is_one(parsed_file):
     cat = Sentence.from_words(["a", "cat"], lemmas=("a", "cat"), xpos=("DT", "NN"))
-    write_conllu(path, [Sentence.from_words(["_"]), cat])
-    annotator = load_annotator(f"conllu:{path}")
+    annotator = parsed_file([Sentence.from_words(["_"]), cat])
     assert annotator.provides == {"lemmas", "xpos"}
     first, second = annotator.annotate(["_", "a cat"])
     assert (first.lemmas, first.xpos) == (("_",), ("_",))
@@ -167,23 +167,18 @@ def test_a_split_without_a_file_and_a_file_of_other_length(splits, tmp_path):
             annotate([["zum"]] if annotate == annotator.annotate_words else ["zum"])
 
 
-def test_given_words_of_a_long_file(tmp_path):
+def test_given_words_of_a_long_file(parsed_file):
     """It is read from its start at each call, so it gets all lines in one."""
     lines = [f"cat {number}" for number in range(1001)]
-    write_conllu(
-        tmp_path / "x.conllu", [Sentence.from_words(line.split(), upos=("NOUN", "NUM")) for line in lines]
-    )
-    annotator = WordsAsGiven(load_annotator(f"conllu:{tmp_path / 'x.conllu'}"))
-    assert [
-        sentence.text for sentence in annotator.annotate([line.replace(" ", "  ") for line in lines])
-    ] == lines
+    annotator = WordsAsGiven(parsed_file([Sentence.from_words(line.split()) for line in lines]))
+    sentences = annotator.annotate([line.replace(" ", "  ") for line in lines])
+    assert [sentence.text for sentence in sentences] == lines
 
 
-def test_equal_lines_keep_their_own_parses(tmp_path):
+def test_equal_lines_keep_their_own_parses(parsed_file, tmp_path):
     """As in a treebank; dev BLEU asks for them in several calls."""
     sentences = [Sentence.from_words(["it", "flies"], upos=("PRON", tag)) for tag in ("NOUN", "VERB", "X")]
-    write_conllu(tmp_path / "gold.conllu", sentences)
-    annotator, lines = load_annotator(f"conllu:{tmp_path / 'gold.conllu'}"), ["it flies"] * 3
+    annotator, lines = parsed_file(sentences), ["it flies"] * 3
     known = AnnotatedInOrder(annotate_cached(lines, annotator, tmp_path / "cache"))
     assert (known.name, known.version) == (annotator.name, annotator.version)
     tags = [sentence.upos[1] for chunk in (lines[:1], lines[1:]) for sentence in known.annotate(chunk)]

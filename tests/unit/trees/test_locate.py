@@ -9,14 +9,13 @@ def test_words_are_found_left_to_right_over_any_white_space():
     assert locate_words("\ta\u00a0 b,a ", ["a", "b", ",", "a"]) == ((1, 2), (4, 5), (5, 6), (6, 7))
 
 
-def test_a_word_that_is_not_there_is_refused():
-    with pytest.raises(TreeError, match=r"^word 2: .*got 'cat sat'\."):
-        locate_words("the cat sat", ["the", "dog"])
-
-
-def test_left_over_text_is_refused():
-    with pytest.raises(TreeError, match=r"^text: .*got 'sat' at character 8\."):
-        locate_words("the cat sat", ["the", "cat"])
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [("dog", r"^word 2: .*got 'cat sat'\."), ("cat", r"^text: .*got 'sat' at character 8\.")],
+)
+def test_a_word_that_is_not_there_and_text_left_over_are_refused(word, message):
+    with pytest.raises(TreeError, match=message):
+        locate_words("the cat sat", ["the", word])
 
 
 def test_treebank_spellings_are_found_when_asked_for():
@@ -40,8 +39,8 @@ def test_quotes_of_a_treebank_are_those_of_any_language(texts, opening, closing)
 def test_text_in_the_treebanks_own_spelling_is_found_when_asked_for():
     text = r"-LRB- 11\/16 , \* :-RRB- -RRB-"
     words = ["(", "11/16", ",", "*", ":)", ")"]
-    found = locate_words(text, words, respelled=True)
-    assert [text[start:end] for start, end in found] == text.split()
+    spans = locate_words(text, words, respelled=True)
+    assert [text[start:end] for start, end in spans] == text.split()
     with pytest.raises(TreeError, match=r"word 1: expected '\('"):
         locate_words(text, words)
 

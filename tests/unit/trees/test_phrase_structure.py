@@ -305,16 +305,16 @@ def test_chains_of_3000_words_need_no_recursion(relation, step):
 
 
 @pytest.mark.parametrize(
-    ("given", "what"),
+    ("lacking", "what"),
     [
         (Sentence.from_words(["a"], upos=("X",), governors=(-1,)), "deprels"),
         (Sentence.from_words(["a"]), "upos, governors, deprels"),
         (Sentence("", (), (), upos=(), governors=(), deprels=()), "words"),
     ],
 )
-def test_a_sentence_without_a_parse_is_refused(given, what):
+def test_a_sentence_without_a_parse_is_refused(lacking, what):
     with pytest.raises(ValueError, match=rf"^phrase structure: .*without {what}\.$"):
-        phrase_structure(given)
+        phrase_structure(lacking)
 
 
 def test_a_cycle_is_refused_with_its_words():

@@ -43,6 +43,6 @@ def test_it_comes_back_from_its_dictionary_also_without_words():
     )
     row = sentence.to_dict()
     assert Sentence.from_dict(row) == sentence
-    arrays = {name: np.array(one) if isinstance(one, list) else one for name, one in row.items()}
+    arrays = {name: np.array(cell) if isinstance(cell, list) else cell for name, cell in row.items()}
     arrays.pop("words")
     assert Sentence.from_dict(arrays) == sentence

@@ -47,11 +47,11 @@ def own(cli, tmp_path_factory):
 @pytest.mark.slow
 def test_it_is_trained_scored_on_dev_and_timed(own):
     folder, done = own
-    told, names, values, last = done.out.splitlines()
-    assert "gold tokenisation" in told
-    found = dict(zip(names.split(), values.split(), strict=True))
-    assert {"UPOS", "UAS", "LAS", "lemma", "feats", "minutes", "updates"} <= found.keys()
-    assert float(found["UPOS"]) == float(found["LAS"]) == 100
+    note, names, values, last = done.out.splitlines()
+    assert "gold tokenisation" in note
+    scores = dict(zip(names.split(), values.split(), strict=True))
+    assert {"UPOS", "UAS", "LAS", "lemma", "feats", "minutes", "updates"} <= scores.keys()
+    assert float(scores["UPOS"]) == float(scores["LAS"]) == 100
     assert last == f"wrote {folder / 'ours'}: use it as annotation.annotator={folder / 'ours'}"
     assert "learned: upos, lemmas, feats, governors, deprels" in done.err
     assert json.loads((folder / "ours" / "meta.json").read_text())["performance"]["updates"] == 40
@@ -62,22 +62,22 @@ def test_evaluate_prints_a_table_or_json_of_any_annotator(own, cli):
     dev = folder / "de_toy-dev.conllu"
     done = cli("annotator", "evaluate", folder / "ours", dev)
     assert done.code == 0, done.err
-    told, names, values = done.out.splitlines()
-    assert "gold tokenisation" in told
+    note, names, values = done.out.splitlines()
+    assert "gold tokenisation" in note
     assert names.split() == ["words", "UPOS", "UAS", "LAS", "lemma", "feats"]
-    found = json.loads(cli("annotator", "evaluate", folder / "ours", dev, "--json").out)
-    assert [str(value) for value in found.values()] == values.split()
-    found = json.loads(cli("annotator", "evaluate", "de_lower", dev, "--json").out)
-    assert found.keys() == {"words", "UPOS", "UAS", "LAS"}  # it has neither lemmas nor features
+    scores = json.loads(cli("annotator", "evaluate", folder / "ours", dev, "--json").out)
+    assert [str(value) for value in scores.values()] == values.split()
+    scores = json.loads(cli("annotator", "evaluate", "de_lower", dev, "--json").out)
+    assert scores.keys() == {"words", "UPOS", "UAS", "LAS"}  # it has neither lemmas nor features
     with_phrases = json.loads(cli("annotator", "evaluate", "de_lower+phrases", dev, "--json").out)
-    assert with_phrases == found, "the same words, which a wrapped pipeline cuts, too"
+    assert with_phrases == scores, "the same words, which a wrapped pipeline cuts, too"
 
 
 TWO = sentence("Hund", "singt") * 2
 
 
 @pytest.mark.parametrize(
-    ("treebank", "dev", "told"),
+    ("treebank", "dev", "message"),
     [
         ("Ein Satz.\nNoch einer.\n", None, "de_x.conllu:1: CoNLL-U: "),
         (sentence("Hund", "singt"), None, "expected two sentences or more, got 1."),
@@ -90,13 +90,13 @@ TWO = sentence("Hund", "singt") * 2
         (sentence("Hund", "singt") + sentence("Katze", "lacht"), "same", "2 of 2 sentences of"),
     ],
 )
-def test_what_is_no_treebank_is_refused(cli, tmp_path, treebank, dev, told):
+def test_what_is_no_treebank_is_refused(cli, tmp_path, treebank, dev, message):
     file = tmp_path / "de_x.conllu"
     file.write_text(treebank)
     options = ("--dev", file) if dev else ()
     done = cli("annotator", "train", file, *options, "-o", tmp_path / "out")
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
     assert not (tmp_path / "out").exists()
 
@@ -141,7 +141,7 @@ def model(own, cli, tiny, tmp_path_factory):
 def test_a_model_keeps_its_annotator_and_lists_its_files(model, cli):
     info = json.loads((model / "syntaxformer.json").read_text())
     assert info["annotator"] == "spacy:annotator"
-    values = {one["name"]: one["values"] for one in info["factors"]}
+    values = {factor["name"]: factor["values"] for factor in info["factors"]}
     assert {"der", "Katze"} <= set(values["lemma"])
     assert "Case=Nom|Gender=Fem|Number=Sing" in values["feats"]
     files = json.loads((model / "manifest.json").read_text())["files"]
@@ -189,8 +189,8 @@ def test_no_annotator_is_asked_for_or_loaded_where_no_tag_is_needed(cli, tiny, c
         raise AssertionError("a pipeline was loaded")
 
     monkeypatch.setattr(spacy, "load", refuse)
-    own = ("infusion.factors=[ner, case]", "infusion.widths={ner: 3, case: 2}")
-    done = cli("train", "tiny", *tiny, *czech, *own)
+    factors = ("infusion.factors=[ner, case]", "infusion.widths={ner: 3, case: 2}")
+    done = cli("train", "tiny", *tiny, *czech, *factors)
     assert done.code == 0, done.err
     assert json.loads((tmp_path / "run" / "syntaxformer.json").read_text())["annotator"] == "spaces"
     (tmp_path / "new.ner").write_text("a b c\n")
@@ -200,8 +200,8 @@ def test_no_annotator_is_asked_for_or_loaded_where_no_tag_is_needed(cli, tiny, c
 
 
 def test_an_annotator_is_asked_for_where_a_tag_is_needed(cli, tiny, czech):
-    own = ("infusion.factors=[ner, pos]", "infusion.widths={ner: 3, pos: 2}")
-    done = cli("train", "tiny", *tiny, *czech, *own)
+    factors = ("infusion.factors=[ner, pos]", "infusion.widths={ner: 3, pos: 2}")
+    done = cli("train", "tiny", *tiny, *czech, *factors)
     assert done.code == 2
     assert "annotation.annotator=stanza:cs" in done.err
 

@@ -71,6 +71,7 @@ class Stub:
         requests: What it was asked: (path, query, text, authorization).
         answers: What to answer instead of an analysis, one each: a function of the handler.
         refuses: Texts holding this are answered with HTTP 500.
+        change: What to do to each sentence of an answer.
     """
 
     def __init__(self):
@@ -78,7 +79,7 @@ class Stub:
         self.requests = []
         self.answers = []
         self.refuses = None
-        self.change = lambda answer: answer
+        self.change = lambda sentence: None
         self.release = threading.Event()
 
 
@@ -98,7 +99,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.stub.answers.pop(0)(self)
         if self.stub.refuses and self.stub.refuses in text:
             return self.reply(500, b"java.lang.RuntimeException: no\nthanks")
-        answer = self.stub.change(analyse(text, json.loads(query["properties"])))
+        answer = analyse(text, json.loads(query["properties"]))
+        for sentence_of_answer in answer["sentences"]:
+            self.stub.change(sentence_of_answer)
         return self.reply(200, json.dumps(answer).encode())
 
     def reply(self, status, body, **headers):

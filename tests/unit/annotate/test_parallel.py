@@ -86,8 +86,8 @@ def work(annotator, item):
 if __name__ == "__main__":
     pids = set(parsers.map_in_processes("en", work, range(40), 2))
     print(*pids, flush=True)
-    found = parsers.map_in_processes("en", work, range(10**9), 2)
-    print(next(found), next(found), flush=True)
+    results = parsers.map_in_processes("en", work, range(10**9), 2)
+    print(next(results), next(results), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """)
     done = subprocess.run(

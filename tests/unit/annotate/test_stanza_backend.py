@@ -52,9 +52,9 @@ def test_a_line_is_a_sentence_whatever_it_holds(annotator):
     sentences = annotator.annotate(LINES)
     assert [sentence.text for sentence in sentences] == LINES
     for sentence in sentences:
-        places = [sentence.text[start:end] for start, end in sentence.offsets]
-        assert list(sentence.words) == places
-        assert "".join("".join(places).split()) == "".join(sentence.text.split())
+        surfaces = [sentence.text[start:end] for start, end in sentence.offsets]
+        assert list(sentence.words) == surfaces
+        assert "".join("".join(surfaces).split()) == "".join(sentence.text.split())
         assert sentence.governors is not None
         assert len(sentence.roots) >= bool(sentence.words)
         if sentence.words:
@@ -75,8 +75,8 @@ def test_long_sentences_are_parsed_in_parts(annotator):
 
 
 def test_given_words_stay_as_they_are(annotator):
-    given = [["can't", "John."], [], ["The", "dog\u00a0house", "("]]
-    first, empty, third = annotator.annotate_words(given)
+    word_lists = [["can't", "John."], [], ["The", "dog\u00a0house", "("]]
+    first, empty, third = annotator.annotate_words(word_lists)
     assert first.words == ("can't", "John.")
     assert first.text == "can't John."
     assert empty.words == ()
@@ -120,8 +120,8 @@ def test_a_language_with_fewer_processors_and_an_alias(models, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(models, folder)
     listed = json.loads((folder / "resources.json").read_text())
-    for place in (listed["en"], listed["en"]["packages"]["default"]):
-        del place["constituency"]
+    for models_of in (listed["en"], listed["en"]["packages"]["default"]):
+        del models_of["constituency"]
     listed |= {"eng": {"alias": "en"}, "url": "https://host/models"}
     (folder / "resources.json").write_text(json.dumps(listed))
     for language in ("en", "eng"):
@@ -170,8 +170,8 @@ class StubPipeline:
 
     def process(self, document, processors):
         sentences = []
-        for one in document:
-            words = [Word(entry["text"], head=entry["id"][0] - 1) for entry in one]
+        for entries in document:
+            words = [Word(entry["text"], head=entry["id"][0] - 1) for entry in entries]
             sentences.append(Sentence(words=words))
         return SimpleNamespace(sentences=sentences)
 

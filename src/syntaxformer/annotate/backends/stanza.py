@@ -186,7 +186,7 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
             verbose=False,
             **keywords,
         )
-    except (FileNotFoundError, ValueError, KeyError) as error:
+    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
         if listed and language not in listed:
             raise ConfigError(
                 f"annotator stanza: expected a language of Stanza {stanza.__version__}, got {language!r}. "

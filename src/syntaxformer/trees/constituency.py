@@ -286,7 +286,7 @@ def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
 
 def leaf_of(word: str) -> str:
     """A word as a leaf: white space, which would cut it in a bracketed tree, becomes a no-break space."""
-    return "".join("\u00a0" if character in " \t\r\n" else character for character in word) or "_"
+    return re.sub(f"[{_SPACE}]", "\u00a0", word) or "_"
 
 
 def _is_tag(phrase: Tree) -> bool:

@@ -215,7 +215,13 @@ class _Heights:
         )
         self.first_object = min((child for child in left if self.relations[child] in _OBJECTS), default=word)
         conjuncts = [child for child in right if self.relations[child] == "conj"]
-        self.conjuncts = {child: self._of_conjunct(child) for child in conjuncts}
+        heights = {child: self._of_conjunct(child) for child in conjuncts}
+        # Nouns of one list stand side by side, whether or not they have modifiers.
+        in_list = [height for height in heights.values() if height <= Height.COORDINATED]
+        self.conjuncts = {
+            child: max(in_list) if height <= Height.COORDINATED else height
+            for child, height in heights.items()
+        }
 
     def of_all(self) -> dict[int, int]:
         """Height of each dependent, never lower than that of a nearer one: phrases do not cross."""
@@ -250,7 +256,7 @@ class _Heights:
         if child in self.auxiliaries:
             return self.auxiliaries[child]
         if child in self.conjuncts:
-            return self._together(child)
+            return self.conjuncts[child]
         if relation in _RIGHT:
             return _RIGHT[relation]
         if self.is_verb:
@@ -291,12 +297,6 @@ class _Heights:
         """Height of the nearest auxiliary further left, 0 for none."""
         before = [auxiliary for auxiliary in self.auxiliaries if auxiliary < child]
         return self.auxiliaries[max(before)] if before else 0
-
-    def _together(self, child: int) -> int:
-        """Nouns of one list stand side by side, whether or not they have modifiers."""
-        nominal = [height for height in self.conjuncts.values() if height <= Height.COORDINATED]
-        height = self.conjuncts[child]
-        return max(nominal) if height <= Height.COORDINATED else height
 
     def _of_conjunct(self, child: int) -> int:
         child_is_clausal = is_clausal(self.skeleton, child)

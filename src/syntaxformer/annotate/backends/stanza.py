@@ -180,7 +180,7 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
     try:
         return stanza.Pipeline(
             language,
-            processors=",".join(_offered(listed.get(language, {}), listed, package)),
+            processors=",".join(_offered(listed, language, package)),
             package=package,
             download_method=None,
             verbose=False,
@@ -192,11 +192,8 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
                 f"annotator stanza: expected a language of Stanza {stanza.__version__}, got {language!r}. "
                 f"{nearest(language, list(listed))}"
             ) from error
-        settings = "".join(
-            f", {key}={value!r}"
-            for key, value in (("package", options.get("package")), ("model_dir", folder))
-            if value is not None
-        )
+        settings = f", package={package!r}" if "package" in options else ""
+        settings += f", model_dir={folder!r}" if "dir" in options else ""
         reason = f" ({one_line(error, 160)})" if isinstance(error, ValueError) else ""
         raise BackendMissingError(
             f"the Stanza models of {language!r}{reason}",
@@ -215,14 +212,13 @@ def _listed(folder: str | None) -> dict[str, Any]:
         return {}
 
 
-def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> list[str]:
+def _offered(listed: dict[str, Any], language: str, package: str) -> list[str]:
     """The processors that a language has, since Stanza looks for the files of every one that is requested."""
-    language = listed.get(language.get("alias", ""), language)
-    of_package = language.get("packages", {}).get(package, {})
-    processors = ["tokenize", *_OTHERS.split(",")]
-    return [
-        name for name in processors if name in of_package or package in language.get(name, {})
-    ] or processors
+    models = listed.get(language, {})
+    models = listed.get(models.get("alias", ""), models)
+    names = ["tokenize", *_OTHERS.split(",")]
+    of_package = models.get("packages", {}).get(package, {})
+    return [name for name in names if name in of_package or package in models.get(name, {})] or names
 
 
 def _hash_models(config: dict[str, Any]) -> str:

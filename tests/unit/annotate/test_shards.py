@@ -11,6 +11,7 @@ import pytest
 
 from syntaxformer.annotate import (
     annotate_to_file,
+    annotator_identity,
     load_annotator,
     read_annotations,
     shards,
@@ -33,6 +34,12 @@ def source(tmp_path):
 @pytest.fixture
 def job(source, annotator, tmp_path):
     return Job(str(source), tmp_path / "out.parquet", annotator.name, annotator.version)
+
+
+@pytest.fixture
+def english_job(source, tmp_path):
+    """A job of an annotator that processes load by its name."""
+    return Job(str(source), tmp_path / "out.parquet", *annotator_identity("en"))
 
 
 @pytest.fixture(autouse=True)
@@ -62,12 +69,10 @@ def test_shards_give_what_one_process_gives(job, source, annotator, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_processes", [1, 2])
-def test_processes_here_give_what_one_process_gives(source, tmp_path, n_processes):
-    english = load_annotator("en")
-    job = Job(str(source), tmp_path / "out.parquet", english.name, english.version)
-    annotate_sharded([job], in_processes("en", n_processes))
-    annotate_to_file(tmp_path / "plain.parquet", LINES, english)
-    assert job.target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
+def test_processes_here_give_what_one_process_gives(english_job, tmp_path, n_processes):
+    annotate_sharded([english_job], in_processes("en", n_processes))
+    annotate_to_file(tmp_path / "plain.parquet", LINES, load_annotator("en"))
+    assert english_job.target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
 
 
 def test_a_finished_job_does_no_work_and_says_so(job, annotator, caplog):
@@ -143,10 +148,8 @@ def test_an_error_costs_its_shard_only(job, annotator, tmp_path):
     assert len(read_annotations(second.target)) == 1
     assert not list(tmp_path.glob(".out.parquet.*.shards/000002.parquet"))
     choosy.bad = "nothing"
-    (
-        tmp_path / ".out.parquet.a5nruqgv.partial"
-    ).touch()  # of a writer that was killed, and one of another name
-    (tmp_path / ".out.parquet.zst.a5nruqgv.partial").touch()
+    for name in (".out.parquet", ".out.parquet.zst"):  # of a writer that was killed, and of another name
+        (tmp_path / f"{name}.a5nruqgv.partial").touch()
     seen = []
     annotate_sharded([job], here(choosy, seen))
     assert seen == [20]
@@ -163,12 +166,10 @@ def test_a_line_that_does_not_fit_the_file_has_its_number_in_the_source(job, sou
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_processes", [1, 2])
-def test_the_first_failed_write_ends_the_work(source, tmp_path, n_processes):
-    english = load_annotator("en")
-    job = Job(str(source), tmp_path / "out.parquet", english.name, english.version)
-    (shards._plan(job).folder / "000000.parquet").mkdir(parents=True)  # what no file can replace
+def test_the_first_failed_write_ends_the_work(english_job, tmp_path, n_processes):
+    (shards._plan(english_job).folder / "000000.parquet").mkdir(parents=True)  # what no file can replace
     with pytest.raises(DataError) as caught:
-        annotate_sharded([job], in_processes("en", n_processes))
+        annotate_sharded([english_job], in_processes("en", n_processes))
     assert ".shards/000000.parquet: expected to write the file" in str(caught.value)
     assert len(list(tmp_path.glob(".*.shards/*"))) < 7  # of 11: those that had been handed out
 

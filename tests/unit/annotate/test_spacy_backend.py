@@ -46,17 +46,18 @@ def test_version_changes_with_the_content_of_a_package(pipeline_folder, tmp_path
     assert after.startswith("en_tiny-1.2.3+")
 
 
+def sentence_of(doc, columns, line=None, starts=(0,)):
+    """What a reader makes of a document that stands at these places of a line."""
+    provides, line = frozenset(columns.split()), line or doc.text
+    reader = DocReader(doc.vocab.strings, provides)
+    return join_parsed(line, [reader.read(doc, line, start) for start in starts], provides)
+
+
 def test_governors_skip_white_space_tokens():
-    nlp = spacy.blank("en")
     # "a" is governed by a space, which another governs, and that "b"; "c" is governed by a space that is a root.
-    words, heads, deps = (
-        ["a", " ", "\t", "b", "\n", "c"],
-        [1, 2, 3, 3, 4, 4],
-        ["x", "y", "y", "ROOT", "ROOT", "z"],
-    )
-    doc = Doc(nlp.vocab, words=words, spaces=[False] * 6, heads=heads, deps=deps)
-    reader = DocReader(nlp.vocab.strings, frozenset({"governors", "deprels"}))
-    sentence = join_parsed(doc.text, [reader.read(doc, doc.text)], frozenset({"governors", "deprels"}))
+    words, deps = ["a", " ", "\t", "b", "\n", "c"], ["x", "y", "y", "ROOT", "ROOT", "z"]
+    doc = Doc(spacy.blank("en").vocab, words=words, spaces=[False] * 6, heads=[1, 2, 3, 3, 4, 4], deps=deps)
+    sentence = sentence_of(doc, "governors deprels")
     assert sentence.words == ("a", "b", "c")
     assert sentence.offsets == ((0, 1), (3, 4), (5, 6))
     assert sentence.governors == (1, -1, -1)
@@ -64,23 +65,16 @@ def test_governors_skip_white_space_tokens():
 
 
 def test_parts_of_a_line_are_joined():
-    nlp = spacy.blank("en")
-    provides = frozenset({"governors", "deprels"})
-    reader, line = DocReader(nlp.vocab.strings, provides), "a b a b "
-    doc = Doc(nlp.vocab, words=["a", "b"], spaces=[True, True], heads=[1, 1], deps=["x", "x"])
-    sentence = join_parsed(line, [reader.read(doc, line, start) for start in (0, 4)], provides)
+    doc = Doc(spacy.blank("en").vocab, words=["a", "b"], heads=[1, 1], deps=["x", "x"])
+    sentence = sentence_of(doc, "governors deprels", "a b a b ", (0, 4))
     assert sentence.governors == (1, -1, 3, -1)
     assert sentence.offsets == ((0, 1), (2, 3), (4, 5), (6, 7))
 
 
 def test_what_a_pipeline_leaves_open_has_a_name():
-    nlp = spacy.blank("en")
-    provides = frozenset({"upos", "xpos", "lemmas", "deprels", "feats"})
-    sentence = join_parsed(
-        "a", [DocReader(nlp.vocab.strings, provides).read(Doc(nlp.vocab, words=["a"]), "a")], provides
-    )
-    columns = {name: getattr(sentence, name) for name in provides}
-    assert columns == {"upos": ("X",), "xpos": ("_",), "lemmas": ("_",), "deprels": ("dep",), "feats": ("_",)}
+    values = {"upos": ("X",), "xpos": ("_",), "lemmas": ("_",), "deprels": ("dep",), "feats": ("_",)}
+    sentence = sentence_of(Doc(spacy.blank("en").vocab, words=["a"]), " ".join(values))
+    assert {name: getattr(sentence, name) for name in values} == values
 
 
 def test_given_words_are_never_tokenised_again(annotator):
@@ -138,13 +132,10 @@ def test_a_pipeline_that_is_not_installed_is_one_line_with_its_command():
 
 
 def test_a_folder_without_pipeline_is_named(tmp_path):
-    with pytest.raises(DataError) as caught:
-        load_annotator(f"spacy:{tmp_path}")
-    assert str(caught.value).startswith(
-        f"{tmp_path}: annotator: expected a folder with a spaCy pipeline, got: [E"
-    )
-    with pytest.raises(DataError, match="expected a folder with a spaCy pipeline"):
-        load_annotator("spacy:no/such/folder")
+    for folder in (tmp_path, "no/such/folder"):
+        message = rf"^{folder}: annotator: expected a folder with a spaCy pipeline, got: \[E"
+        with pytest.raises(DataError, match=message):
+            load_annotator(f"spacy:{folder}")
 
 
 def test_without_a_parser_that_nobody_needs_the_tags_are_the_same():

@@ -73,6 +73,8 @@ CONFIG = "SYNTAXFORMER_SERVE"
 FAILURE, LOADED = "failure.txt", "loaded"
 """Files that workers leave for the main process: why none can start, and that one has started."""
 
+_log = logging.getLogger("syntaxformer.serve")
+
 HEALTHCHECK_S = 60
 """A worker has as long to answer its parent: loading models on a busy machine takes time."""
 
@@ -196,7 +198,7 @@ def app_from_environment() -> FastAPI:
     try:
         app = _build(ServiceConfig.model_validate_json(os.environ[CONFIG]))
     except Exception as error:
-        logging.getLogger("syntaxformer.serve").error("cannot load: %s", error)
+        _log.error("cannot load: %s", error)
         if not (shared / LOADED).exists():
             (shared / FAILURE).write_text(str(error), "utf-8")
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -225,11 +227,12 @@ def _check_address(config: ServiceConfig) -> None:
 
 
 def _build(config: ServiceConfig) -> FastAPI:
-    engines = {
-        name: load_engine(name, folder, config.device, config.annotator, config.trust_annotator)
-        for name, folder in config.models.items()
-    }
-    for engine in engines.values():
+    engines = {}
+    for name, folder in config.models.items():
+        _log.info("loading the model %s from %s", name, folder)
+        engines[name] = load_engine(name, folder, config.device, config.annotator, config.trust_annotator)
+    for name, engine in engines.items():
+        _log.info("measuring how fast %s works", name)
         engine.warm_up(min(32, config.max_batch), config.batch_s)
     app = create_app(config, engines)
     add_explorer(app)

@@ -342,6 +342,17 @@ def test_a_key_in_the_environment(monkeypatch, tmp_path, value, key):
         serve([tmp_path], api_key_file=file)
 
 
+def test_the_log_says_what_is_loaded_and_measured(echo, monkeypatch, caplog, tmp_path):
+    """Both take seconds in which nothing else is heard of the service."""
+    caplog.set_level(logging.INFO, "syntaxformer")
+    logged = []
+    engine = echo("sit")
+    engine.warm_up = lambda *_: logged.append(caplog.messages[-1])
+    monkeypatch.setattr(server, "load_engine", lambda *_: logged.append(caplog.messages[-1]) or engine)
+    server._build(ServiceConfig(models={"sit": tmp_path}))
+    assert logged == [f"loading the model sit from {tmp_path}", "measuring how fast sit works"]
+
+
 def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_path):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     monkeypatch.setenv(server.CONFIG, ServiceConfig(models={}).model_dump_json())

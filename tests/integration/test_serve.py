@@ -248,13 +248,14 @@ except ConfigError as error:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("deadline", ["inf", "nan"])
-def test_a_deadline_that_never_comes_is_one_line(cli, tmp_path, deadline):
-    done = cli("serve", tmp_path, "--deadline", deadline)
-    if deadline == "inf":
-        assert done.err == "error: --deadline: expected a finite number of seconds, got inf.\n"
+@pytest.mark.parametrize("option", ["--deadline", "--batch-seconds"])
+@pytest.mark.parametrize("seconds", ["inf", "nan"])
+def test_seconds_that_never_end_are_one_line(cli, tmp_path, option, seconds):
+    done = cli("serve", tmp_path, option, seconds)
+    if seconds == "inf":
+        assert done.err == f"error: {option}: expected a finite number of seconds, got inf.\n"
     assert (done.code, len(done.err.splitlines())) == (2, 1)
-    assert "--deadline" in done.err
+    assert option in done.err
 
 
 def test_a_link_keeps_its_name(tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ def evaluate(
     ablation = bool(shuffle or blank)
     for path in folders:
         is_itself = bool(ablation and systems) and path.resolve() == folders[0].resolve()
-        name = UNCHANGED if is_itself else f"{path}{' (again)' * (str(path) in systems)}"
+        name = UNCHANGED if is_itself else options.system_name(path, systems)
         systems[name] = Translator.load(path, annotator, device, None, trust_annotator)
     if ablation:
         from syntaxformer.study.ablation import Ablation, ablate_translator

@@ -52,6 +52,8 @@ GROUPS = {
 
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
+_NAMES = {*(verb.__name__ for verb in VERBS), "annotator", "data", "experiment"}
+
 _WITHOUT_RELATIONS = (demo, doctor, curves, annotate)
 """Verbs that load and train no model of the user's."""
 
@@ -141,8 +143,9 @@ def main() -> None:
             _drop_output()
         code = 2
     if code == 130:
-        verb = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
-        is_shown = verb == "translate" and not {"-o", "--output"} & {*sys.argv}  # of which nothing stays
+        verb = next((argument for argument in sys.argv[1:] if argument in _NAMES), "")
+        has_output = any(argument.startswith(("-o", "--output")) for argument in sys.argv)
+        is_shown = verb == "translate" and not has_output  # of which nothing stays
         print(f"interrupted{'' if is_shown else _GOES_ON.get(verb, '')}", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 

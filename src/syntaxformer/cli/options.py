@@ -196,6 +196,14 @@ def echo_table(rows: Sequence[Sequence[str]]) -> None:
         echo("  ".join([f"{first:{widths[0]}}", *numbers]))
 
 
+def system_name(path: Path, systems: Collection[str]) -> str:
+    """The name of a model among systems: its path, marked if it stands there already."""
+    name = str(path)
+    while name in systems:
+        name += " (again)"
+    return name
+
+
 def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None], option: str = "-o") -> None:
     """Check that an output, None for standard output, is not one of the inputs, by its name or by a link."""
     if output is None or (output.exists() and not output.is_file()):

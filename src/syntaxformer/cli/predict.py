@@ -111,7 +111,7 @@ def predict(
         systems, folders = {str(model): predictions}, {str(model): model}
         systems |= {UNCHANGED: unchanged.predict_set(texts, **how)} if ablation else {}
         for folder in baseline or ():
-            name = f"{folder}{' (again)' * (str(folder) in systems)}"
+            name = options.system_name(folder, systems)
             folders[name] = folder
             systems[name] = prediction.predictions_beside(folder, classifier.info, texts, load_options, **how)
         _say_scores(classifier, texts, systems, folders, as_json)

@@ -63,8 +63,7 @@ def score(
     settings = annotator, device, None, trust_annotator
     translators = {", ".join(map(str, models)): Translator.load_ensemble(models, *settings)}
     for path in baseline or ():
-        name = f"{path}{' (again)' * (str(path) in translators)}"
-        translators[name] = Translator.load(path, *settings)
+        translators[options.system_name(path, translators)] = Translator.load(path, *settings)
     options.check_languages(next(iter(translators.values())).info, src, *(tgt or ()))
     is_shown = is_test or output is not None
     systems: dict[str, Any] = score_with(translators, contrasts, batch_size, factor, is_shown)

@@ -54,8 +54,9 @@ def serve(
     with needs_extra("serve", "the service needs"):
         from syntaxformer.serve import ServiceConfig, name_models, run
 
-    if not math.isfinite(deadline_s):
-        raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline_s}.")
+    for option, seconds in (("--deadline", deadline_s), ("--batch-seconds", batch_s)):
+        if not math.isfinite(seconds):
+            raise ConfigError(f"{option}: expected a finite number of seconds, got {seconds}.")
     key, where = os.environ.get("SYNTAXFORMER_API_KEY"), "SYNTAXFORMER_API_KEY: expected a key or no variable"
     if (file := arguments.pop("api_key_file", None)) is not None:
         lines = [line for line in read_lines(file) if line.strip()]

@@ -192,13 +192,14 @@ def test_closed_standard_streams(script, closed, told):
     ("arguments", "message"),
     [
         (["--quiet", "annotate", "a"], "interrupted: the same command continues the work\n"),
+        (["--max-line-bytes", "9", "annotate", "a"], "interrupted: the same command continues the work\n"),
         (["translate", "runs/sit"], "interrupted\n"),
-        (
-            ["translate", "runs/sit", "a", "-o", "b"],
-            "interrupted: the same command continues the work if --resume is added\n",
+        *(
+            (["translate", "m", "a", *output], "interrupted: the same command continues the work if --resume is added\n")
+            for output in (["-o", "b"], ["-ob"], ["--output=b"])
         ),
     ],
-)
+)  # fmt: skip
 def test_who_interrupts_a_command_reads_how_it_goes_on(run, monkeypatch, arguments, message):
     monkeypatch.setattr(cli_main, "app", lambda **_: 130)
     assert run(*arguments) == (130, "", message)

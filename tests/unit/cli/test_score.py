@@ -74,6 +74,12 @@ def test_several_translations_are_a_contrastive_test(files):
     assert [group["n"] for group in report["groups"]] == [12, 12]
 
 
+def test_a_model_that_is_named_again_stands_there_again(files):
+    test = ("--contrast", "t.json", "--json")
+    report = json.loads(_run("score", "m0", *("--baseline", "m0") * 2, *test).stdout)
+    assert list(report["groups"][0]["systems"]) == ["m0", "m0 (again)", "m0 (again) (again)"]
+
+
 @pytest.mark.parametrize(
     "test",
     [("--contrast", "t.json", "--by", "distance"), ("--src", "s.en", "--tgt", "r.de", "--tgt", "w.de")],

@@ -95,22 +95,24 @@ class ClassificationPipeline:
         return ranked[0][0] if single and not isinstance(texts, str) else [row[0] for row in ranked]
 
 
-_KEYS = ("question", "text", "text_pair", "context")
+_KEYS = ("text",), ("text", "text_pair"), ("question", "context")
 
 
 def _as_tuple(text: Any) -> Any:
     if not isinstance(text, Mapping):
         return text
-    if not text or (unknown := [key for key in text if key not in _KEYS]):
-        got = ", ".join(map(repr, unknown)) if text else "none"
-        raise TypeError(f"texts: expected the keys text and text_pair, or question and context, got {got}.")
-    return tuple(text[key] for key in _KEYS if key in text)
+    for keys in _KEYS:
+        if text.keys() == {*keys}:
+            return tuple(text[key] for key in keys)
+    got = ", ".join(map(repr, text)) or "none"
+    raise TypeError(f"texts: expected the keys text and text_pair, or question and context, got {got}.")
 
 
 def _listed(top_k: int | None, **answer: Any) -> Any:
     """The tags, the answer, or the labels or scores of a text, each with its name."""
-    if listed := answer.get("tags") or answer.get("answer"):
-        return listed
+    for part in ("tags", "answer"):
+        if part in answer:
+            return answer[part]
     known = answer.get("scores") or answer["probabilities"]
     if top_k != 1:
         return _ranked(list(known), list(known.values()))[:top_k]

@@ -27,40 +27,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "InfusionConfig": "syntaxformer.infusion.config",
-    "Sentence": "syntaxformer.trees",
-    "SyntaxCollator": "syntaxformer.encoders.collator",
-    "SyntaxEncoder": "syntaxformer.encoders.embeddings",
-    "SyntaxExample": "syntaxformer.encoders.collator",
-    "SyntaxTransformer": "syntaxformer.translation.model",
-    "Translator": "syntaxformer.translation.translator",
-    "annotate_dataset": "syntaxformer.annotate",
-    "constituency_relations": "syntaxformer.syntax",
-    "dependency_relations": "syntaxformer.syntax",
-    "infuse": "syntaxformer.infusion",
-    "infusion_parameters": "syntaxformer.infusion",
-    "load": "syntaxformer.infusion",
-    "load_annotator": "syntaxformer.annotate",
-    "param_groups": "syntaxformer.infusion",
-    "parameter_report": "syntaxformer.infusion",
-    "pipeline": "syntaxformer.pipelines",
-    "push_to_hub": "syntaxformer.infusion",
-    "register_embedding": "syntaxformer.nn",
-    "register_relations": "syntaxformer.syntax",
-    "save": "syntaxformer.encoders.classifier",
+_NAMES_OF_ROOMS = {
+    "annotate": ("annotate_dataset", "load_annotator"),
+    "encoders.classifier": ("save",),
+    "encoders.collator": ("SyntaxCollator", "SyntaxExample"),
+    "encoders.embeddings": ("SyntaxEncoder",),
+    "infusion": ("infuse", "infusion_parameters", "load", "param_groups", "parameter_report", "push_to_hub"),
+    "infusion.config": ("InfusionConfig",),
+    "nn": ("register_embedding",),
+    "pipelines": ("pipeline",),
+    "syntax": ("constituency_relations", "dependency_relations", "register_relations"),
+    "translation.model": ("SyntaxTransformer",),
+    "translation.translator": ("Translator",),
+    "trees": ("Sentence",),
 }
-_ROOMS = (
-    "annotate",
-    "encoders",
-    "infusion",
-    "nn",
-    "runs",
-    "study",
-    "syntax",
-    "translation",
-    "trees",
-)
+_HOMES = {name: f"syntaxformer.{room}" for room, names in _NAMES_OF_ROOMS.items() for name in names}
+_ROOMS = ("annotate", "encoders", "infusion", "nn", "runs", "study", "syntax", "translation", "trees")
 
 __all__ = [
     "InfusionConfig",

@@ -88,11 +88,13 @@ def compare(
         requirement = "--src and --ref, or for classifiers --data and --model-annotator"
         raise ConfigError(f"compare: expected {requirement}{got}")
     sources, references = options.read_parallel(src, ref)
-    pairs = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
-    outputs = [lines for lines, _ in pairs]
-    for path, lines in zip(systems, outputs, strict=True):
-        options.check_parallel(src, sources, {path: lines})
-    models = [model for _, model in pairs if model is not None]
+    outputs: list[list[str]] = []
+    models: list[Translator] = []
+    for path in systems:
+        lines, model = _outputs(path, sources, model_annotator, trust_annotator)
+        options.check_parallel(src, sources, path, lines)
+        outputs.append(lines)
+        models += [] if model is None else [model]
     infos = [model.info for model in models]
     scoring.check_directions(infos, "SYSTEMS")
     texts = [language_of_file(src), language_of_file(ref[0])]

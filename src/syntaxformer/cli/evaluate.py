@@ -121,9 +121,10 @@ def evaluate(
     origins = _origins(origin, fields)
     sources, texts = options.read_parallel(src, ref) if src else ([], [[*read_lines(path)] for path in ref])
     hypotheses = {str(path): [*read_lines(path)] for path in hyp or ()}
-    of_files = dict(zip(map(str, ref), texts, strict=True)) | hypotheses
-    for path, lines in (of_files if origins is None else {**of_files, str(origin): origins}).items():
-        options.check_parallel(ref[0], texts[0], {Path(path): lines})
+    files = dict(zip(map(str, ref), texts, strict=True)) | hypotheses
+    files |= {} if origins is None else {str(origin): origins}
+    for path, lines in files.items():
+        options.check_parallel(ref[0], texts[0], Path(path), lines)
     references = texts if len(texts) > 1 else texts[0]
     folders = [] if model is None else [model, *(baseline or ())]
     options.spare_torch(folders, annotator)
@@ -146,17 +147,16 @@ def evaluate(
         common = scoring.common_scoring(infos, "--baseline")
     else:
         common = scoring.scoring_of(pair.partition("-")[2] if pair else language_of_file(ref[0]).code)
-    options.check_factor_names(options.read_factors(factor), systems.values())
+    options.check_factor_names(options.factor_files(factor), systems.values())
     texts, report = {}, {}
     listed = None if terms is None else read_terms(terms)
     for name, system in systems.items():
-        search = {"no_repeat_ngram_size": no_repeat_ngram_size}
+        search: dict[str, Any] = {"no_repeat_ngram_size": no_repeat_ngram_size}
         search |= {} if system.info.terms is None else {"terms": listed}
-        factors, label = options.read_factors(factor), f"translating with {name}"
-        scored = sources, references, beam_size, factors, label
+        arguments = sources, references, beam_size, options.read_factors(factor), f"translating with {name}"
         with options.errors_of_factors(factor):
-            result = scoring.score_translator(system, *scored, **search)
-        report |= {} if report else {"model": name, **asdict(result.scores), "n_loops": result.n_loops}
+            result = scoring.score_translator(system, *arguments, **search)
+        report = report or {"model": name, **asdict(result.scores), "n_loops": result.n_loops}
         texts[name] = result.hypotheses
     if output is not None:
         with atomic_text(output) as file:
@@ -262,7 +262,7 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
             f"{'other options' if others else 'one of the two alone'}."
         )
     values = [_numbers(file) for file in (baseline, path)]
-    options.check_parallel(path, values[1], {baseline: values[0]})
+    options.check_parallel(path, values[1], baseline, values[0])
     tables = [np.array(value)[:, None] for value in values]
     comparison = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
     means = [float(table.mean()) for table in tables]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import Parameter, signature
@@ -224,13 +224,11 @@ def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:
         )
 
 
-def check_parallel(src: Path, sources: Sequence[object], others: Mapping[Path, Sequence[object]]) -> None:
-    """Check that files have as many lines as the source, and at least one."""
-    for path, lines in others.items():
-        if len(lines) != len(sources) or not sources:
-            raise DataError(
-                f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
-            )
+def check_parallel(src: Path, sources: Sequence[object], path: Path, lines: Sequence[object]) -> None:
+    """Check that a file has as many lines as the source, and at least one."""
+    if len(lines) != len(sources) or not sources:
+        message = f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}."
+        raise DataError(message, path)
 
 
 def read_parallel(src: Path, references: Sequence[Path]) -> tuple[list[str], list[list[str]]]:
@@ -239,7 +237,7 @@ def read_parallel(src: Path, references: Sequence[Path]) -> tuple[list[str], lis
 
     sources, texts = list(read_lines(src)), [list(read_lines(path)) for path in references]
     for path, lines in zip((src, *references), (sources, *texts), strict=True):
-        check_parallel(src, sources, {path: lines})
+        check_parallel(src, sources, path, lines)
         if lines is not sources and lines == sources:
             raise DataError(f"expected another text than in {src}, got the same.", path)
         empty = [number for number, line in enumerate(lines, 1) if not line.strip()]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,12 @@ from typer import Argument, Option
 
 from syntaxformer.base.errors import ConfigError, visible
 from syntaxformer.cli import options
+
+_SEARCH = (
+    *("beam_size", "length_penalty", "n_best", "batch_size", "no_repeat_ngram_size", "temperature"),
+    *("top_k", "seed", "min_length", "coverage_penalty", "split_sentences"),
+)
+"""Options that `Translator.translate` has by the same names."""
 
 
 def translate(
@@ -113,7 +119,7 @@ def translate(
     if report is not None and not translator.info.protect:
         raise ConfigError("--report: expected a model trained with data.protect, got one without it.")
     options.check_languages(translator.info, source)
-    loops: list[bool] = []
+    loops: Counter[bool] = Counter()
     options.check_factor_names(options.factor_files(factor), [translator, *translator.others])
     with options.errors_of_factors(factor), ExitStack() as stack:
         file, n_done = None, 0
@@ -129,30 +135,19 @@ def translate(
             options.echo(f"{output}: begins after line {n_done:,} of what the same command wrote", err=True)
         lines = standard_input() if source is None else read_lines(source, n_done)
         factors = {name: islice(rows, n_done, None) for name, rows in options.read_factors(factor).items()}
-        search = {"alignments": alignments is not None}
-        translate = (
-            partial(translate_markup, translator) if markup else partial(translator.translate, **search)
-        )
-        results = translate(
-            lines,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            n_best=n_best,
-            batch_size=batch_size,
-            scored=n_best > 1 or moses,
-            user_factors=factors,
-            first_line=n_done + 1,
-            terms=None if terms is None else read_terms(terms),
-            split_sentences=split_sentences,
-            prefixes=None if prefix is None else read_lines(prefix, n_done),
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            temperature=temperature,
-            top_k=top_k,
-            seed=seed,
-            min_length=min_length,
-            max_length_factor=max_length_ratio,
-            coverage_penalty=coverage_penalty,
-        )
+        search = {
+            **{name: settings[name] for name in _SEARCH},
+            "scored": n_best > 1 or moses,
+            "user_factors": factors,
+            "first_line": n_done + 1,
+            "terms": None if terms is None else read_terms(terms),
+            "prefixes": None if prefix is None else read_lines(prefix, n_done),
+            "max_length_factor": max_length_ratio,
+        }
+        if markup:
+            results = translate_markup(translator, lines, **search)
+        else:
+            results = translator.translate(lines, alignments=alignments is not None, **search)
         if report is not None:
             results = _write_repairs(results, stack.enter_context(atomic_text(report)))
         if alignments is not None:
@@ -163,8 +158,8 @@ def translate(
         for row in _rows(results, n_best, loops, moses, n_done):
             row = visible(row) if file is None and sys.stdout.isatty() else row
             print(row, file=file, flush=stays or (file is None and source is None))
-    if any(loops):
-        options.echo(loops_in_words(sum(loops), len(loops)), err=True)
+    if loops[True]:
+        options.echo(loops_in_words(loops[True], loops.total()), err=True)
 
 
 def backtranslate(
@@ -202,11 +197,11 @@ _ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:
 
 
 def _rows(
-    results: Iterable[list], n_best: int, loops: list[bool], moses: bool, n_done: int = 0
+    results: Iterable[list], n_best: int, loops: Counter[bool], moses: bool, n_done: int
 ) -> Iterator[str]:
-    """Lines of output; whether each line's best translation loops is added to `loops`."""
+    """Lines of output; whether each line's best translation loops is counted in `loops`."""
     for number, hypotheses in enumerate(results, n_done + 1):
-        loops.append(hypotheses[0].loops)
+        loops[hypotheses[0].loops] += 1
         if n_best == 1 and not moses:
             yield hypotheses[0].text
         else:

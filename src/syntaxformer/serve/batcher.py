@@ -32,6 +32,36 @@ HALF_S, WAIT_S = 3.0, 20.0
 """After the first a client's work counts half; waiting as long as the second outweighs a second of work."""
 
 
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """All counters of one application."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+
+        def add(kind: Any, name: str, text: str, labels: Sequence[str] = ("model",), **options: Any) -> Any:
+            return kind(f"syntaxformer_{name}", text, labels, registry=self._registry, **options)
+
+        self.requests = add(Counter, "requests_total", "Requests answered.", ["path", "status"])
+        self.seconds = add(Histogram, "request_seconds", "Time to answer.", ["path"], buckets=SECONDS)
+        self.texts = add(Counter, "texts_total", "Texts worked on.")
+        self.batch_texts = add(Histogram, "batch_texts", "Texts of a batch.", buckets=SIZES)
+        self.batch_seconds = add(Histogram, "batch_seconds", "Time of a batch.", buckets=SECONDS)
+        self.waiting = add(Gauge, "waiting_texts", "Texts that wait.", multiprocess_mode="livesum")
+        self.refused = add(Counter, "refused_total", "Requests refused under load.", ["model", "reason"])
+
+    def text(self) -> bytes:
+        """All counters in Prometheus's text format."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        shared = CollectorRegistry()
+        MultiProcessCollector(shared)
+        return generate_latest(shared)
+
+
 @dataclass(eq=False)
 class _Job:
     items: Sequence[Any]
@@ -40,9 +70,9 @@ class _Job:
     client: str
     deadline: float
     answer: asyncio.Future[list[Any]]
+    n_together: int
     results: list[Any] = field(default_factory=list)
     n_taken: int = 0
-    n_together: int = 0
     since: float = field(default_factory=time.monotonic)
 
     @property
@@ -74,7 +104,7 @@ class Batcher:
     max_batch: int = 64
     max_waiting: int = 1024
     max_cost: float = math.inf
-    metrics: Metrics = field(default_factory=lambda: Metrics())
+    metrics: Metrics = field(default_factory=Metrics)
     model: str = ""
     _jobs: list[_Job] = field(default_factory=list, init=False)
     _used: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
@@ -109,9 +139,8 @@ class Batcher:
                 headers={"Retry-After": "1"},
             )
         answer = asyncio.get_running_loop().create_future()
-        costs = costs or [0.0] * len(items)
-        job = _Job(items, costs, settings, client, time.monotonic() + deadline_s, answer)
-        job.n_together = self.max_batch
+        costs, deadline = costs or [0.0] * len(items), time.monotonic() + deadline_s
+        job = _Job(items, costs, settings, client, deadline, answer, n_together=self.max_batch)
         self._jobs.append(job)
         self._count()
         if self._task is None or self._task.done():
@@ -162,7 +191,9 @@ class Batcher:
         work = self._work, jobs[0].settings, items, lambda: all(job.is_over for job in jobs)
         try:
             results = iter(await asyncio.get_running_loop().run_in_executor(self._thread, *work))
-            self.metrics.add_batch(self.model, len(items), time.monotonic() - start)
+            self.metrics.texts.labels(self.model).inc(len(items))
+            self.metrics.batch_texts.labels(self.model).observe(len(items))
+            self.metrics.batch_seconds.labels(self.model).observe(time.monotonic() - start)
             for job, span in batch:
                 job.results += [next(results) for _ in job.items[span]]
                 if len(job.results) == len(job.items) and not job.answer.done():
@@ -204,12 +235,14 @@ class Batcher:
 
         for job in sorted(waiting, key=order):
             n_fitting = self._n_fitting(job, n_items, cost)
-            joins = bool(batch) and n_fitting == job.n_left and job.settings == batch[0][0].settings
-            if not batch or (joins and job.n_together == batch[0][0].n_together == self.max_batch):
-                batch.append((job, slice(job.n_taken, job.n_taken + n_fitting)))
-                cost += sum(job.costs[batch[-1][1]])
-                job.n_taken += n_fitting
+            first = batch[0][0] if batch else job
+            is_whole = n_fitting == job.n_left and job.settings == first.settings
+            if job is first or (is_whole and job.n_together == first.n_together == self.max_batch):
+                span = slice(job.n_taken, job.n_taken + n_fitting)
+                batch.append((job, span))
+                cost += sum(job.costs[span])
                 n_items += n_fitting
+                job.n_taken = span.stop
         self._count()
         return batch
 
@@ -220,39 +253,3 @@ class Batcher:
             if n_items + n_fitting and (n_items + n_fitting >= job.n_together or cost > self.max_cost):
                 return n_fitting
         return job.n_left
-
-
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-
-class Metrics:
-    """All counters of one application."""
-
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-
-        def add(kind: Any, name: str, text: str, labels: Sequence[str] = ("model",), **options: Any) -> Any:
-            return kind(f"syntaxformer_{name}", text, labels, registry=self._registry, **options)
-
-        self.requests = add(Counter, "requests_total", "Requests answered.", ["path", "status"])
-        self.seconds = add(Histogram, "request_seconds", "Time to answer.", ["path"], buckets=SECONDS)
-        self.texts = add(Counter, "texts_total", "Texts worked on.")
-        self.batch_texts = add(Histogram, "batch_texts", "Texts of a batch.", buckets=SIZES)
-        self.batch_seconds = add(Histogram, "batch_seconds", "Time of a batch.", buckets=SECONDS)
-        self.waiting = add(Gauge, "waiting_texts", "Texts that wait.", multiprocess_mode="livesum")
-        self.refused = add(Counter, "refused_total", "Requests refused under load.", ["model", "reason"])
-
-    def add_batch(self, model: str, n_texts: int, seconds: float) -> None:
-        """Count a batch of a model."""
-        self.texts.labels(model).inc(n_texts)
-        self.batch_texts.labels(model).observe(n_texts)
-        self.batch_seconds.labels(model).observe(seconds)
-
-    def text(self) -> bytes:
-        """All counters in Prometheus's text format."""
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-            return generate_latest(self._registry)
-        shared = CollectorRegistry()
-        MultiProcessCollector(shared)
-        return generate_latest(shared)

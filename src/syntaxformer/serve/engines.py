@@ -42,7 +42,6 @@ from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import parse_tree, spans_of
 
 if TYPE_CHECKING:
-    from syntaxformer.annotate import Annotator
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.study.attention import SubnetworkView
     from syntaxformer.study.text_view import Parser, TextView
@@ -93,10 +92,9 @@ class Engine:
         """About how many seconds each item takes in a full batch, from its pieces and beams."""
         if not (pace := self.paces[1]):
             return [0.0] * len(items)
-        pace *= (getattr(settings, "beam_size", None) or self.n_beams) * (
-            4 if isinstance(settings, ExplainSettings) else 1
-        )
-        return [pace * work for work in self.works(items)]
+        n_beams = getattr(settings, "beam_size", None) or self.n_beams
+        n_looks = 4 if isinstance(settings, ExplainSettings) else 1
+        return [pace * n_beams * n_looks * work for work in self.works(items)]
 
     def works(self, items: Sequence[str | Sequence[str]]) -> list[float]:
         """The work that each item takes with one beam."""
@@ -104,10 +102,10 @@ class Engine:
         n_pieces = [sum(map(len, self._pieces.encode_batch_fast(parts))) for parts in texts]
         longest = getattr(self._reader, "max_length", MAX_SOURCE_PIECES)
         if (most := max(n_pieces)) > MOST_CUT * longest:
-            problem = (
-                f"texts.{n_pieces.index(most)}: expected at most {MOST_CUT * longest} pieces, got {most}."
+            raise DataError(
+                f"texts.{n_pieces.index(most)}: expected at most {MOST_CUT * longest} pieces, got {most}. "
+                f"The model reads the first {longest}: send these, or sentences."
             )
-            raise DataError(f"{problem} The model reads the first {longest}: send these, or sentences.")
         return [n * (1 + 2 * min(n, longest) / FAR) for n in n_pieces]
 
     def try_out(self, n_texts: int) -> float:
@@ -135,16 +133,14 @@ class TranslatorEngine(Engine):
         self.translator, info = translator, translator.info
         self.n_beams = info.decoding.beam_size
         source, target = info.languages
-        shown: dict[str, Any] = {"shows": ["tags"]}
+        described: dict[str, Any] = {"source_language": source, "target_language": target, "shows": ["tags"]}
+        described |= {"backend": info.backend, "factors": list(translator.encoder.factors)}
         if info.backend == "pytorch":
-            shown = {"shows": ["tags", "alignment", "attention"]}
-            shown |= _shape(translator.model, "decoder_layers", "num_attention_heads")
+            described["shows"] += ["alignment", "attention"]
+            described |= _shape(translator.model, "decoder_layers", "num_attention_heads")
             infusion = getattr(translator.model, "infusion", None)
-            shown["networks"] = infusion is not None and infusion.config.masks is not None
-        factors = list(translator.encoder.factors)
-        described = {"source_language": source, "target_language": target, "factors": factors, **shown}
-        read = translator.encoder, annotator
-        super().__init__(name, "translation", translator, *read, backend=info.backend, **described)
+            described["networks"] = infusion is not None and infusion.config.masks is not None
+        super().__init__(name, "translation", translator, translator.encoder, annotator, **described)
 
     def try_out(self, n_texts: int) -> float:
         """See `Engine`; one text alone is searched with many beams."""
@@ -201,11 +197,10 @@ class TranslatorEngine(Engine):
         documents = [Markup(line) for line in lines] if settings.format == "html" else []
         lines = [document.text for document in documents] or lines
         is_aligned = bool(documents) or settings.alignments
-        split, prefixes = (
-            settings.split_sentences,
-            [settings.prefix] * len(lines) if settings.prefix else None,
-        )
-        is_whole = bool(prefixes) or is_aligned or bool({"alignment", "attention"} & {*settings.show})
+        shows_attention = bool({"alignment", "attention"} & {*settings.show})
+        prefixes = [settings.prefix] * len(lines) if settings.prefix else None
+        is_whole = bool(prefixes) or is_aligned or shows_attention
+        split = settings.split_sentences
         if split is None:
             split = "never" if is_whole or not translator.info.usual_sentences else "auto"
         elif split != "never" and is_whole:
@@ -216,14 +211,15 @@ class TranslatorEngine(Engine):
         source = translator.encode(lines, terms=settings.terms, with_offsets=is_aligned, prefixes=prefixes)
         self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         seconds, most = self.limits(decoding.beam_size, len(lines), int(source.lengths.max()))
-        end = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         bounds = {
             "max_pieces": most,
-            "is_over": lambda: time.monotonic() > end or (is_over is not None and is_over()),
+            "is_over": lambda: time.monotonic() > deadline or (is_over is not None and is_over()),
             "alignment": translator.aligning_head() if is_aligned else None,
+            "min_length": settings.min_length,
+            "coverage_penalty": settings.coverage_penalty,
         }
         n_best, scores = settings.n_best, settings.scores
-        bounds |= settings.model_dump(include={"min_length", "coverage_penalty"})
         spaces = [line[1::2] for line in cut]
         hypotheses = translator.search(lines, source, decoding, n_best, scores, spaces, **bounds)
         translations, end = [], 0
@@ -243,7 +239,7 @@ class TranslatorEngine(Engine):
                 factors = encoder.factor_values(source.factors[start:stop])
                 pieces = encoder.piece_names(source.pieces[start:stop])
                 translation.source = Source(pieces=pieces, factors=factors)
-            if {"alignment", "attention"} & {*settings.show} and translation.text:
+            if shows_attention and translation.text:
                 self._show_attention(translator, translation, lines[row], settings.show)
             translations.append(translation)
         return translations
@@ -287,16 +283,14 @@ class ClassifierEngine(Engine):
     """Classifies; see `Engine`."""
 
     def __init__(self, name: str, classifier: Classifier, annotator: str | None = None) -> None:
-        self.classifier, info, backend = classifier, classifier.info, classifier.backend
+        self.classifier, info = classifier, classifier.info
         self.n_texts = info.n_texts
-        shown: dict[str, Any] = {}
-        if backend == "pytorch":
-            shown = _shape(classifier.model, "num_hidden_layers", "num_attention_heads")
-            shown["networks"] = classifier.collator.config.masks is not None
         labels = None if info.labels is None else list(info.labels)
-        described = {"backend": backend, "labels": labels, "n_texts": info.n_texts, **shown}
-        read = classifier.collator, annotator
-        super().__init__(name, "classification", classifier, *read, **described)
+        described: dict[str, Any] = {"backend": classifier.backend, "labels": labels, "n_texts": info.n_texts}
+        if classifier.backend == "pytorch":
+            described |= _shape(classifier.model, "num_hidden_layers", "num_attention_heads")
+            described["networks"] = classifier.collator.config.masks is not None
+        super().__init__(name, "classification", classifier, classifier.collator, annotator, **described)
 
     def try_out(self, n_texts: int) -> float:
         """See `Engine`."""
@@ -361,24 +355,18 @@ def load_engine(
                 "--factor."
             )
         engine = TranslatorEngine(name, model, annotator)
-    _try_annotator(model.annotator, folder)
-    with suppress(
-        CheckpointError
-    ):  # trees are shown of the annotator that the folder names, if it is trusted
-        engine.parser = trusted_annotator(model.info.annotator, annotator, folder, trust)
-    return engine
-
-
-def _try_annotator(annotator: Annotator | None, folder: Path) -> None:
-    """Check that an annotator accepts any text: one that only has parses of given lines also loads."""
     try:
-        if annotator is not None:
-            annotator.annotate(["a"])
+        if model.annotator is not None:
+            model.annotator.annotate(["a"])  # one that only has parses of given lines has loaded, too
     except SyntaxformerError as error:
         raise ConfigError(
             f"{folder}: expected an annotator of any text, got one that fails on 'a': {error} "
             "Give another with --annotator."
         ) from error
+    # Trees are shown of the annotator that the folder names, if it is trusted.
+    with suppress(CheckpointError):
+        engine.parser = trusted_annotator(model.info.annotator, annotator, folder, trust)
+    return engine
 
 
 def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
@@ -409,13 +397,13 @@ def explain_translation(
             "Serve the folder from which it was exported."
         )
     else:
-        cross = cross_attention(translator, line, translation=translated.text)
         view = subnetwork_view(translator, line) if engine.description.networks else None
         answer["networks"] = view and _networks(view)
         if view is not None and settings.network is not None:
             like = view.attention[:1].repeat(view.layers[-1] + 1, 0)  # only its shape counts
             answer["attention"] = _attention("self", like, view.pieces, view.pieces, settings, view)
         else:
+            cross = cross_attention(translator, line, translation=translated.text)
             axes = cross.tgt_pieces, cross.src_pieces
             answer["attention"] = _attention("cross", cross.weights, *axes, settings)
     if not engine.description.networks:
@@ -450,8 +438,8 @@ def explain_classification(
         else:
             view = subnetwork_view(classifier, item)
             answer["networks"] = _networks(view)
-        axes = encoder.pieces, encoder.pieces
-        answer["attention"] = _attention("self", encoder.weights, *axes, settings, view)
+        pieces = encoder.pieces
+        answer["attention"] = _attention("self", encoder.weights, pieces, pieces, settings, view)
     text = classifier_text(classifier, texts, parser, settings.max_distance)
     return _answer(engine, text, parser, **answer)
 

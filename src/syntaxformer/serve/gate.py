@@ -94,28 +94,27 @@ class Gate:
             self._record(scope, request_id, status, time.monotonic() - start)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
+        """Why a request is not answered at all: its host name, its size or its key."""
         host = headers.get(b"host", b"").decode("latin-1")
         if (name := _without_port(host)) not in self.hosts and not _HERE.fullmatch(name):
             message = f"host: expected localhost or a name that --allowed-host gives, got {shown(host)}."
             return Problem(421, f"{message} Start the service with --allowed-host NAME.")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and (len(length) > 18 or int(length) > self.config.max_body_bytes):
-            return Problem(413, self._too_large(length[:18].decode()))
+            return self._too_large(length[:18].decode())
         if not scope["path"].startswith(PROTECTED) or self.config.api_key is None:
             return None
         scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
         client_key = headers.get(b"x-api-key") or (key.strip() if scheme.lower() == b"bearer" else scheme)
         if hmac.compare_digest(client_key, self.config.api_key.encode()):
             return None
-        message = "key: expected the service's key, got {}. Send the header `Authorization: Bearer KEY`."
-        description = "another" if client_key else "none"
-        return Problem(401, message.format(description), headers={"WWW-Authenticate": "Bearer"})
+        message = f"key: expected the service's key, got {'another' if client_key else 'none'}."
+        remedy = "Send the header `Authorization: Bearer KEY`."
+        return Problem(401, f"{message} {remedy}", headers={"WWW-Authenticate": "Bearer"})
 
-    def _too_large(self, size: str) -> str:
-        return (
-            f"body: expected at most {self.config.max_body_bytes} bytes, got {size}. "
-            "Send the texts in several requests."
-        )
+    def _too_large(self, size: str) -> Problem:
+        message = f"body: expected at most {self.config.max_body_bytes} bytes, got {size}."
+        return Problem(413, f"{message} Send the texts in several requests.")
 
     def _counted(self, receive: Receive) -> Receive:
         """Pass on the body up to the limits: a client may send more than it announced, or never end."""
@@ -132,7 +131,7 @@ class Gate:
             is_whole = not message.get("more_body", False)
             n_bytes += len(message.get("body", b""))
             if n_bytes > self.config.max_body_bytes:
-                raise Problem(413, self._too_large("more"))
+                raise self._too_large("more")
             return message
 
         return receiving
@@ -173,27 +172,23 @@ def client_of(request: Request) -> str:
 def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) -> Engine:
     """The model of a request; if none is named, the first one of the task, or the first of all."""
     known = {key: engine for key, engine in engines.items() if task in (None, engine.description.task)}
-    chosen = known.get(next(iter(known), "") if name is None else name)
-    if chosen is None:
-        requested_name = "nothing" if name is None else shown(name)
-        choice = f"one of {', '.join(known)}"
-        if not known:
-            choice = f"{TASKS[task or '']} among the served models, which have none"
-        raise Problem(
-            422, f"model: expected {choice}, got {requested_name}. See GET /v1/models.", "no_such_model"
-        )
-    return chosen
+    if name is None and known:
+        return next(iter(known.values()))
+    if name is not None and name in known:
+        return known[name]
+    choice = f"one of {', '.join(known)}"
+    if not known:
+        choice = f"{TASKS[task or '']} among the served models, which have none"
+    message = f"model: expected {choice}, got {'nothing' if name is None else shown(name)}."
+    raise Problem(422, f"{message} See GET /v1/models.", "no_such_model")
 
 
 def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
     """Check that a text to explain is not empty, and short: its matrices grow with the square of that."""
     if (length := sum(map(len, texts))) > config.max_explained_characters:
-        raise Problem(
-            422,
-            f"text: expected at most {config.max_explained_characters} characters, got {length}. "
-            "Send a part of it, because the answer grows with the square of the length.",
-            "text_too_long",
-        )
+        message = f"text: expected at most {config.max_explained_characters} characters, got {length}."
+        remedy = "Send a part of it, because the answer grows with the square of the length."
+        raise Problem(422, f"{message} {remedy}", "text_too_long")
     if not all(text.strip() for text in texts):
         raise Problem(422, "text: expected one that is not empty, got ''.", "empty_text")
 
@@ -210,12 +205,8 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
     }
     for field, text in parts.items():
         if len(text) > config.max_characters:
-            raise Problem(
-                422,
-                f"{field}: expected at most {config.max_characters} characters, got {len(text)}. "
-                "Send it in parts, such as sentences.",
-                "text_too_long",
-            )
+            message = f"{field}: expected at most {config.max_characters} characters, got {len(text)}."
+            raise Problem(422, f"{message} Send it in parts, such as sentences.", "text_too_long")
         if half := _HALF.search(text):
             message = f"{field}: expected Unicode text, got {half[0]!a}, half a character, at {half.start()}."
             raise Problem(422, message, "not_unicode")
@@ -236,14 +227,11 @@ def translate_settings(
             engine.translator.cleaned_terms(request.terms)
         except ConfigError as error:
             raise Problem(422, str(error)) from error
-    shows = engine.description.shows
-    if hidden := sorted(set(request.show) - set(shows)):
-        name = engine.description.name
-        raise Problem(
-            422,
-            f"show: expected {' or '.join(shows)}, got {', '.join(hidden)}, which {name}, exported to "
-            f"{engine.description.backend}, does not give. Ask a model that was not exported.",
-        )
+    model = engine.description
+    if hidden := sorted(set(request.show) - set(model.shows)):
+        message = f"show: expected {' or '.join(model.shows)}, got {', '.join(hidden)}, which {model.name}"
+        remedy = "Ask a model that was not exported."
+        raise Problem(422, f"{message}, exported to {model.backend}, does not give. {remedy}")
     limit, squares = config.max_explained_characters, sum(len(text) ** 2 for text in request.texts)
     if {"alignment", "attention"} & {*request.show} and squares > limit**2:
         raise Problem(
@@ -252,8 +240,9 @@ def translate_settings(
             f"several texts' lengths, got {squares}. Send fewer or shorter texts, or do not show attention.",
             "text_too_long",
         )
-    shown = sorted(set(request.show))  # so that requests that differ only in order share a batch
-    return settings_of(request, TranslateSettings).model_copy(update={"show": shown})
+    settings = settings_of(request, TranslateSettings)
+    settings.show = sorted(set(request.show))  # so that requests that differ only in order share a batch
+    return settings
 
 
 def settings_of(request: BaseModel, kind: type[_Settings]) -> _Settings:
@@ -268,9 +257,8 @@ def check_pairs(texts: Sequence[str | list[str]], engine: ClassifierEngine) -> l
         parts = [text] if isinstance(text, str) else text
         if len(parts) != engine.n_texts:
             form = "a text" if engine.n_texts == 1 else "a pair of texts"
-            raise Problem(
-                422, f"texts.{index}: expected {form} for {engine.description.name}, got {len(parts)}."
-            )
+            message = f"texts.{index}: expected {form} for {engine.description.name}, got {len(parts)}."
+            raise Problem(422, message)
         if not all(side.strip() for side in parts):
             raise Problem(422, f"texts.{index}: expected a text that is not empty, got ''.", "empty_text")
         items.append(parts[0] if engine.n_texts == 1 else (parts[0], parts[1]))

@@ -68,22 +68,20 @@ def handle_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return problem_response(_problem_of(error))
+        details = error.errors()
+        if any(detail["loc"] == ("body",) and isinstance(detail.get("input"), bytes) for detail in details):
+            message = "body: expected JSON, got another content type."
+            problem = Problem(422, f"{message} Send `Content-Type: application/json`.")
+        elif any(detail["type"] == "json_invalid" for detail in details):
+            reason = details[0].get("ctx", {}).get("error", "other bytes")
+            problem = Problem(400, f"body: expected JSON, got: {reason}.")
+        else:
+            problem = Problem(422, " ".join(map(_sentence, details[:10])))
+        return problem_response(problem)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         return problem_response(error if isinstance(error, Problem) else _http_problem(request, error))
-
-
-def _problem_of(error: RequestValidationError) -> Problem:
-    details = error.errors()
-    if any(detail["loc"] == ("body",) and isinstance(detail.get("input"), bytes) for detail in details):
-        message = "body: expected JSON, got another content type."
-        return Problem(422, f"{message} Send `Content-Type: application/json`.")
-    if any(detail["type"] == "json_invalid" for detail in details):
-        reason = details[0].get("ctx", {}).get("error", "other bytes")
-        return Problem(400, f"body: expected JSON, got: {reason}.")
-    return Problem(422, " ".join(_sentence(detail) for detail in details[:10]))
 
 
 def _sentence(detail: Any) -> str:
@@ -117,8 +115,8 @@ _PROPER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
-def set_request_id(header: str | None) -> str:
+def set_request_id(header: str) -> str:
     """Begin a request; a given id of letters, digits, ".", "_" and "-" is kept."""
-    request_id = header if header and _PROPER.fullmatch(header) else uuid.uuid4().hex
+    request_id = header if _PROPER.fullmatch(header) else uuid.uuid4().hex
     _current.set(request_id)
     return request_id

@@ -67,11 +67,10 @@ def annotate(
 
     if address is not None and engine != "ray":
         raise ConfigError("--address: expected --engine ray with it, got the local engine.")
-    wrong = {"--engine ray": engine == "ray"}
-    wrong = wrong if output is None else {"--format": form is not None}
-    expected = "expected -o with it" if output is None else "expected none with -o, which writes Parquet"
-    if problems := [f"{name}: {expected}. Leave one out." for name, has in wrong.items() if has]:
-        raise ConfigError(problems)
+    if output is None and engine == "ray":
+        raise ConfigError("--engine ray: expected -o with it. Leave one out.")
+    if output is not None and form is not None:
+        raise ConfigError("--format: expected none with -o, which writes Parquet. Leave one out.")
     targets = [] if output is None else output_paths(inputs, output)
     text_language = language and TextLanguage(language, f"--language={language}")
     texts = [text_language or language_of_file(path) for path in inputs]

@@ -19,7 +19,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from syntaxformer import __version__
-from syntaxformer.base.errors import SyntaxformerError
+from syntaxformer.base.errors import SyntaxformerError, panics
 from syntaxformer.serve import gate, schemas
 from syntaxformer.serve.batcher import Batcher, Metrics
 from syntaxformer.serve.config import ServiceConfig
@@ -148,10 +148,11 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
     batcher: Batcher = state.batchers[engine.description.name]
     work: asyncio.Task[list[Any]] | None = None
     try:
-        if len(str(items)) > state.config.max_characters:  # others go on while the pieces are counted
-            costs = await asyncio.to_thread(engine.costs, settings, items)
-        else:
-            costs = engine.costs(settings, items)
+        with panics():
+            if len(str(items)) > state.config.max_characters:  # others go on while the pieces are counted
+                costs = await asyncio.to_thread(engine.costs, settings, items)
+            else:
+                costs = engine.costs(settings, items)
         turn = gate.client_of(request), costs
         work = asyncio.create_task(batcher.submit(items, settings, state.config.deadline_s, *turn))
         while not (await asyncio.wait({work}, timeout=LOOK_S))[0]:

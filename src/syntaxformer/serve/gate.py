@@ -28,7 +28,7 @@ from syntaxformer.serve.batcher import Metrics
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslatorEngine
 from syntaxformer.serve.problems import HEADER, Problem, problem_response, set_request_id, shown
-from syntaxformer.serve.schemas import TranslateRequest, TranslateSettings
+from syntaxformer.serve.schemas import MAX_KEYS, TranslateRequest, TranslateSettings
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 _log = logging.getLogger("syntaxformer.serve")
@@ -265,8 +265,8 @@ def check_pairs(texts: Sequence[str | list[str]], engine: ClassifierEngine) -> l
     return items
 
 
-MAX_KEYS, MAX_DEPTH = 50, 10
-"""Largest number of keys in all objects, and of nested brackets: no request needs a third of either."""
+MAX_DEPTH = 10
+"""Largest number of nested brackets: no request needs a third of it."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{\]},:]', re.DOTALL)
 """A string, or a JSON delimiter outside strings."""

@@ -24,6 +24,9 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
+MAX_KEYS = 50
+"""Largest number of keys in all objects of a request, of which terms may take what the others leave."""
+
 TermText = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
 
 
@@ -37,7 +40,7 @@ class TranslateSettings(_Request):
     terms: dict[TermText, TermText] | None = Field(
         default=None,
         min_length=1,
-        max_length=1000,
+        max_length=MAX_KEYS,
         description="terms and the translations to use, of a model that has the factor term",
     )
     to: str | None = Field(

@@ -195,6 +195,21 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error
         assert client.post("/v1/translate", json={"texts": ["later"]}).status_code == 200
 
 
+@pytest.mark.parametrize("n_texts", [1, 9])
+def test_a_panic_of_a_tokenizer_is_the_fault_of_the_text(make_app, echo, error_of, n_texts):
+    class PanicException(BaseException):
+        """As the tokenizers library names it; pieces of many texts are counted in another thread."""
+
+    class Panicking(echo):
+        def costs(self, settings, items):
+            raise PanicException("regex: index out of bounds")
+
+    with TestClient(make_app(Panicking(), max_characters=30)) as client:
+        answer = client.post("/v1/translate", json={"texts": ["x"] * n_texts})
+    message = error_of(answer, 422, "invalid")
+    assert message == "tokenizer: expected one that can cut every text, got: regex: index out of bounds"
+
+
 @pytest.mark.parametrize("shown", ["alignment", "attention"])
 def test_what_grows_with_the_square_of_a_text_is_held_to_short_ones(make_app, echo, error_of, shown):
     with TestClient(make_app(echo(shows=("tags", shown)), max_explained_characters=11)) as client:

@@ -14,6 +14,8 @@ from schemathesis import GenerationMode  # noqa: E402
 from schemathesis.checks import not_a_server_error  # noqa: E402
 from schemathesis.specs.openapi import checks  # noqa: E402
 
+from syntaxformer.serve.gate import MAX_KEYS  # noqa: E402
+
 # Not among them: that all data of the right form is accepted. n_best may be more than the beam, for one.
 HOLD = [
     not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
@@ -80,6 +82,8 @@ def test_the_document_has_examples_and_all_errors(make_app):
     assert "security" not in post
     example = document["components"]["schemas"]["TranslateRequest"]["examples"][0]
     assert example == {"texts": ["A man is standing on a ladder."]}
+    terms = document["components"]["schemas"]["TranslateRequest"]["properties"]["terms"]
+    assert terms["anyOf"][0]["maxProperties"] <= MAX_KEYS, "more are refused before they are read"
     schema = post["responses"]["422"]["content"]["application/json"]["schema"]
     assert schema == {"$ref": "#/components/schemas/ErrorBody"}
 

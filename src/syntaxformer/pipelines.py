@@ -84,15 +84,10 @@ class ClassificationPipeline:
         predictions = self.classifier.predict(rows, batch_size)
         if predictions.n_truncated:
             warnings.warn(self.classifier.cut_note(predictions), stacklevel=2)
-        if self.classifier.task_type.parts or self.classifier.task_type.takes_lists:
-            answers = [_listed(top_k, **row) for row in self.classifier.answers(predictions)]
-            return answers[0] if single else answers
-        names = self.classifier.task_type.names or ("score",)
-        scores = predictions.probabilities or [[score] for score in predictions.labels]
-        ranked = [_ranked(names, row) for row in scores]
-        if top_k != 1:
-            return ranked[0][:top_k] if single else [row[:top_k] for row in ranked]
-        return ranked[0][0] if single and not isinstance(texts, str) else [row[0] for row in ranked]
+        answers = [_named(answer, top_k) for answer in self.classifier.answers(predictions)]
+        if not single or (isinstance(texts, str) and isinstance(answers[0], dict)):
+            return answers
+        return answers[0]
 
 
 _KEYS = ("text",), ("text", "text_pair"), ("question", "context")
@@ -108,21 +103,17 @@ def _as_tuple(text: Any) -> Any:
     raise TypeError(f"texts: expected the keys text and text_pair, or question and context, got {got}.")
 
 
-def _listed(top_k: int | None, **answer: Any) -> Any:
-    """The tags, the answer, or the labels or scores of a text, each with its name."""
+def _named(answer: Mapping[str, Any], top_k: int | None) -> Any:
+    """The tags, the answer, or labels or scores with their names: the likeliest ones, or those assigned."""
     for part in ("tags", "answer"):
         if part in answer:
             return answer[part]
-    known = answer.get("scores") or answer["probabilities"]
-    if top_k != 1:
-        return _ranked(list(known), list(known.values()))[:top_k]
-    return [{"label": name, "score": known[name]} for name in answer.get("labels", known)]
-
-
-def _ranked(names: Sequence[str], probabilities: Sequence[float]) -> list[dict[str, Any]]:
-    """Labels with probabilities, likeliest first."""
-    pairs = sorted(zip(names, probabilities, strict=True), key=lambda pair: -pair[1])
-    return [{"label": name, "score": probability} for name, probability in pairs]
+    values = answer.get("scores") or answer.get("probabilities") or {"score": answer["score"]}
+    if top_k == 1 and ("labels" in answer or "scores" in answer):
+        return [{"label": name, "score": values[name]} for name in answer.get("labels", values)]
+    named = [{"label": name, "score": value} for name, value in values.items()]
+    ranked = sorted(named, key=lambda label: -label["score"])
+    return ranked[0] if top_k == 1 else ranked[:top_k]
 
 
 class FeatureExtractionPipeline:

@@ -105,14 +105,14 @@ def _as_tuple(text: Any) -> Any:
 
 def _named(answer: Mapping[str, Any], top_k: int | None) -> Any:
     """The tags, the answer, or labels or scores with their names: the likeliest ones, or those assigned."""
-    for part in ("tags", "answer"):
-        if part in answer:
-            return answer[part]
+    for key in ("tags", "answer"):
+        if key in answer:
+            return answer[key]
     values = answer.get("scores") or answer.get("probabilities") or {"score": answer["score"]}
     if top_k == 1 and ("labels" in answer or "scores" in answer):
         return [{"label": name, "score": values[name]} for name in answer.get("labels", values)]
-    named = [{"label": name, "score": value} for name, value in values.items()]
-    ranked = sorted(named, key=lambda label: -label["score"])
+    labels = [{"label": name, "score": value} for name, value in values.items()]
+    ranked = sorted(labels, key=lambda label: -label["score"])
     return ranked[0] if top_k == 1 else ranked[:top_k]
 
 
@@ -140,9 +140,9 @@ class FeatureExtractionPipeline:
         for chunk in chunks_of([texts] if isinstance(texts, str) else texts, max(1, batch_size)):
             batch = self.encoder.preprocess(chunk)
             with torch.no_grad():
-                read = self.encoder({name: value.to(device) for name, value in batch.items()})
-            check_outputs(states := read["token_embeddings"].float())
-            masks = read["attention_mask"] != 0
+                outputs = self.encoder({name: value.to(device) for name, value in batch.items()})
+            check_outputs(states := outputs["token_embeddings"].float())
+            masks = outputs["attention_mask"] != 0
             features += [[of_text[mask].tolist()] for of_text, mask in zip(states, masks, strict=True)]
         return features[0] if isinstance(texts, str) else features
 

@@ -74,10 +74,10 @@ def annotate(
     targets = [] if output is None else output_paths(inputs, output)
     text_language = language and TextLanguage(language, f"--language={language}")
     texts = [text_language or language_of_file(path) for path in inputs]
-    chosen = {choose_annotator(annotator, text, "--annotator", "--language=CODE") for text in texts}
-    annotator, *more = sorted(chosen)
-    if more:
-        raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
+    names = {choose_annotator(annotator, text, "--annotator", "--language=CODE") for text in texts}
+    annotator, *rest = sorted(names)
+    if rest:
+        raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {rest[0]}.")
     options.spare_torch([], annotator)
     if output is None:
         _print(inputs, annotator, processes, form or "conllu")

@@ -115,8 +115,8 @@ def attend(
         of_second = "" if name == str(model) else f" of {name}"
         _check_place(layer, head, *maps[name].weights.shape[:2], of_second)
     draw_attention(maps, output, layer, head)
-    for name, drawn in maps.items():
-        options.echo(f"{name}: {drawn.translation}")
+    for name, attention_map in maps.items():
+        options.echo(f"{name}: {attention_map.translation}")
     options.echo(output)
 
 
@@ -166,12 +166,12 @@ def _subnetworks(
     plain = {name: plain_attention_beside(view, classifier, text, layer, head) for name, classifier in beside}
     if network is None and not view.strongest(1):
         raise ConfigError("TEXT: expected words that a relation links, got none. Give a longer text.")
-    chosen = view.strongest(1)[0] if network is None else view.network(network)
-    if not view.masks[chosen].any():
+    network_index = view.strongest(1)[0] if network is None else view.network(network)
+    if not view.masks[network_index].any():
         options.echo(
             f"No pieces of this text are related by {network}: the picture shows equal weights.", err=True
         )
-    draw_subnetwork(view, output, chosen, layer, head=head, plain=plain)
+    draw_subnetwork(view, output, network_index, layer, head=head, plain=plain)
     options.echo(f"prediction: {view.prediction}")
     weights = view.topical_weights().mean(0)
     for index in view.strongest(5):
@@ -185,8 +185,8 @@ def _parsed(translator: Translator, source: Path, annotator: str | None) -> list
     from syntaxformer.base.languages import choose_annotator, language_of_side
 
     info, preparation = translator.info, translator.encoder.preparation
-    chosen = choose_annotator(annotator, language_of_side(info, info.src), "--annotator")
-    parser = prepare(chosen, words_given=preparation.tokenized)
+    name = choose_annotator(annotator, language_of_side(info, info.src), "--annotator")
+    parser = prepare(name, words_given=preparation.tokenized)
     lines = [preparation.clean(line) for line in read_lines(source)]
     if not any(line.strip() for line in lines):
         raise DataError("expected at least one line with text, got none.", source)

@@ -149,10 +149,10 @@ def evaluate(
         common = scoring.scoring_of(pair.partition("-")[2] if pair else language_of_file(ref[0]).code)
     options.check_factor_names(options.factor_files(factor), systems.values())
     texts, report = {}, {}
-    listed = None if terms is None else read_terms(terms)
+    term_list = None if terms is None else read_terms(terms)
     for name, system in systems.items():
         search: dict[str, Any] = {"no_repeat_ngram_size": no_repeat_ngram_size}
-        search |= {} if system.info.terms is None else {"terms": listed}
+        search |= {} if system.info.terms is None else {"terms": term_list}
         arguments = sources, references, beam_size, options.read_factors(factor), f"translating with {name}"
         with options.errors_of_factors(factor):
             result = scoring.score_translator(system, *arguments, **search)
@@ -177,8 +177,8 @@ def evaluate(
         table_notes = (_table_note(folders[0], Path(folder)) for folder in [*systems][1:])
         table_note = next(filter(None, table_notes), None)
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": table_note}
-    if listed is not None:
-        report["terms"] = scoring.kept_terms_of(systems, listed, sources, texts)
+    if term_list is not None:
+        report["terms"] = scoring.kept_terms_of(systems, term_list, sources, texts)
     options.echo(json.dumps(report)) if as_json else _print(report)
 
 
@@ -208,9 +208,9 @@ def _print(report: dict[str, Any]) -> None:
     for line in (*differences, *(f"{metric:6} {signature}" for metric, signature in signatures.items())):
         options.echo(line)
     for name, counts in report.get("terms", {}).items():
-        shown = f"{name}, {'given' if counts['given'] else 'not given'}: {counts['exact']} in that form"
-        shown += "" if counts["by_lemma"] is None else f", {counts['by_lemma']} in any form"
-        options.echo(f"{'terms':6} {shown}, of {counts['n_terms']}")
+        summary = f"{name}, {'given' if counts['given'] else 'not given'}: {counts['exact']} in that form"
+        summary += "" if counts["by_lemma"] is None else f", {counts['by_lemma']} in any form"
+        options.echo(f"{'terms':6} {summary}, of {counts['n_terms']}")
     if "origin_lines" in report:
         header = [f"{metric} {name}" for name in systems for metric in signatures]
         table = [["", "lines", *header]]
@@ -241,8 +241,8 @@ def _origins(origin: str | None, fields: dict[str, Path]) -> list[str] | None:
     if origin is None:
         return None
     if fields and origin not in fields:
-        known = ", ".join(field for field in fields if field[:3] not in ("src", "ref"))
-        raise ConfigError(f"--origin: expected {known or 'a test set with one'}, got {origin}.")
+        names = ", ".join(field for field in fields if field[:3] not in ("src", "ref"))
+        raise ConfigError(f"--origin: expected {names or 'a test set with one'}, got {origin}.")
     origins = [*read_lines(fields.get(origin, Path(origin)))]
     if (n := len({*origins})) > MOST_ORIGINS:
         raise ConfigError(f"--origin: expected at most {MOST_ORIGINS} different ones, got {n}.")

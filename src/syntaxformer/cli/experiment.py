@@ -54,14 +54,13 @@ def run(
     syntaxformer experiment run experiments/sundararaman2019_table1_multi30k.yaml --jobs 2
     """
     from syntaxformer.study.experiments.runner import run_experiment
-    from syntaxformer.study.experiments.spec import load_spec
 
-    loaded = load_spec(spec, settings or ())
-    opened, selection = _store(loaded, store), _selection(loaded, only or (), seeds)
+    plan, runs = _read(spec, settings, store)
+    selection = _selection(plan, only or (), seeds)
     if dry_run:
-        _show_plan(loaded, opened, jobs, selection, retry_failed)
+        _show_plan(plan, runs, jobs, selection, retry_failed)
         return
-    counts = run_experiment(loaded, opened, jobs, retry_failed, only=selection)
+    counts = run_experiment(plan, runs, jobs, retry_failed, only=selection)
     options.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
         raise Exit(1)
@@ -82,13 +81,11 @@ def report(
     syntaxformer experiment report experiments/sundararaman2019_table1_multi30k.yaml
     """
     from syntaxformer.study.experiments.report import write_report
-    from syntaxformer.study.experiments.spec import load_spec
 
-    loaded = load_spec(spec, settings or ())
-    opened = _store(loaded, store)
-    if not opened.path.exists():
-        raise DataError("expected the store of an experiment that was run (--store), got none.", opened.path)
-    options.echo(write_report(loaded, opened, output or opened.folder / "report"))
+    plan, runs = _read(spec, settings, store)
+    if not runs.path.exists():
+        raise DataError("expected the store of an experiment that was run (--store), got none.", runs.path)
+    options.echo(write_report(plan, runs, output or runs.folder / "report"))
 
 
 @experiment.command(hidden=True)
@@ -97,6 +94,15 @@ def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
     from syntaxformer.study.experiments.cell import run_cell
 
     run_cell(folder)
+
+
+def _read(path: Path, settings: Sequence[str] | None, store: Path | None) -> tuple[Spec, RunStore]:
+    """The experiment of a YAML file, and its runs."""
+    from syntaxformer.study.experiments.spec import load_spec
+    from syntaxformer.study.experiments.store import RunStore
+
+    spec = load_spec(path, settings or ())
+    return spec, RunStore(store or Path("runs/experiments") / spec.name)
 
 
 def _selection(spec: Spec, settings: Sequence[str], n_seeds: int | None) -> Only:
@@ -110,18 +116,10 @@ def _selection(spec: Spec, settings: Sequence[str], n_seeds: int | None) -> Only
     if n_seeds is not None:
         levels = list(map(str, spec.axes.get("seed", ())))
         if len(levels) < n_seeds or "seed" in only:
-            expected = (
-                f"--seeds: expected at most {len(levels)}, the levels of the axis seed, and no --only seed=…"
-            )
-            raise ConfigError(f"{expected}, got {n_seeds}.")
+            expected = f"expected at most {len(levels)}, the levels of the axis seed, and no --only seed=…"
+            raise ConfigError(f"--seeds: {expected}, got {n_seeds}.")
         only["seed"] = set(levels[:n_seeds])
     return only
-
-
-def _store(spec: Spec, folder: Path | None) -> RunStore:
-    from syntaxformer.study.experiments.store import RunStore
-
-    return RunStore(folder or Path("runs/experiments") / spec.name)
 
 
 def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:

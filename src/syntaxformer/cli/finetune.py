@@ -96,17 +96,17 @@ def finetune(
 
     if seeds is not None:
         seed_numbers = [int(text) if text.strip().isdecimal() else -1 for text in seeds.split(",")]
-        parts = [content | {"seed": number, "output": output / f"seed{number}"} for number in seed_numbers]
         if seed is not None or min(seed_numbers) < 0 or len({*seed_numbers}) < len(seed_numbers):
             raise ConfigError(f"--seeds: expected different numbers, and no --seed with them, got {seeds}.")
-        configs = [load_finetune(mapping, infuse, settings or ()) for mapping in parts]
+        runs = [content | {"seed": number, "output": output / f"seed{number}"} for number in seed_numbers]
+        configs = [load_finetune(mapping, infuse, settings or ()) for mapping in runs]
         summary = finetune_seeds(configs, resume, overwrite, labelled)
         if not process_team().is_main_process:
             return
         rows = [[name, *entry["dev"].values(), entry["model"]] for name, entry in summary["seeds"].items()]
         rows += [[name, *summary[name].values(), ""] for name in ("mean", "sd")]
-        shown = [[f"{cell:.4f}" if isinstance(cell, float) else cell or "" for cell in row] for row in rows]
-        options.echo_table([["seed", *summary["mean"], "model"], *shown])
+        cells = [[f"{cell:.4f}" if isinstance(cell, float) else cell or "" for cell in row] for row in rows]
+        options.echo_table([["seed", *summary["mean"], "model"], *cells])
         return
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite, labelled)
     if not process_team().is_main_process:

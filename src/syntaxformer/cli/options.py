@@ -292,8 +292,8 @@ def errors_of_factors(settings: Iterable[str] | None) -> Iterator[None]:
 
 def check_factor_names(names: Collection[str], translators: Iterable[Translator]) -> None:
     """Check that each given factor is read by one of the models."""
-    known = {name for translator in translators for name in translator.encoder.factors}
-    if unknown := set(names) - known:
+    factors = {name for translator in translators for name in translator.encoder.factors}
+    if unknown := set(names) - factors:
         raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")
 
 

@@ -72,14 +72,14 @@ def predict(
     if data is None and (other := split or task):
         name = "--split" if split else "--task"
         raise ConfigError(f"{name}: expected none without --data, got {other}.")
-    split, load_options = split or "dev", (annotator, device, trust_annotator)
-    how = {"batch_size": batch_size, "cached": data is not None}
-    classifier = unchanged = Classifier.from_folder(model, *load_options)
+    split, loading = split or "dev", (annotator, device, trust_annotator)
+    batches = {"batch_size": batch_size, "cached": data is not None}
+    classifier = unchanged = Classifier.from_folder(model, *loading)
     if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)
-    known = None
+    official_task = None
     if data is not None:
-        known, texts = prediction.read_split_for(classifier.info, task, data, split)
+        official_task, texts = prediction.read_split_for(classifier.info, task, data, split)
     else:
         texts = prediction.read_texts_for(classifier.info, source or prediction.STDIN)
     n_labelled = sum(example.label is not None for example in texts.examples)
@@ -91,14 +91,14 @@ def predict(
         raise ConfigError("--shuffle, --blank: expected labels, whose scores they compare, got rows without.")
     if as_json and not labelled and baseline is None:
         raise ConfigError("--json: expected labels, whose scores it prints, got none. Leave it out.")
-    submitted = known.submission.get(split) if known is not None and not labelled else None
+    submitted = official_task.submission.get(split) if official_task is not None and not labelled else None
     target = _file_of(output, submitted, classifier.task_type)
     options.refuse_inputs(target, [source if data is None else texts.source])
-    predictions = classifier.predict_set(texts, **how)
+    predictions = classifier.predict_set(texts, **batches)
     if predictions.n_truncated:
         options.echo(f"warning: {classifier.cut_note(predictions)}", err=True)
-    if known is not None and submitted is not None:
-        rows = prediction.submission_rows(known, split, texts, predictions)
+    if official_task is not None and submitted is not None:
+        rows = prediction.submission_rows(official_task, split, texts, predictions)
     else:
         rows = classifier.task_type.table(predictions)
     if target is not None:
@@ -109,11 +109,11 @@ def predict(
             options.echo(row)
     if labelled or baseline is not None:  # `evaluate` gives a list, if need be an empty one
         systems, folders = {str(model): predictions}, {str(model): model}
-        systems |= {UNCHANGED: unchanged.predict_set(texts, **how)} if ablation else {}
+        systems |= {UNCHANGED: unchanged.predict_set(texts, **batches)} if ablation else {}
         for folder in baseline or ():
             name = options.system_name(folder, systems)
             folders[name] = folder
-            systems[name] = prediction.predictions_beside(folder, classifier.info, texts, load_options, **how)
+            systems[name] = prediction.predictions_beside(folder, classifier.info, texts, loading, **batches)
         _say_scores(classifier, texts, systems, folders, as_json)
 
 

@@ -124,8 +124,8 @@ def score_with(
     options.check_factor_names(options.factor_files(factor), translators.values())
     texts, results = [[line.source for line in contrasts], [line.translations for line in contrasts]], {}
     for name, translator in translators.items():
-        read = {key for member in (translator, *translator.others) for key in member.encoder.factors}
-        factors = {key: rows for key, rows in options.read_factors(factor).items() if key in read}
+        names = {key for member in (translator, *translator.others) for key in member.encoder.factors}
+        factors = {key: rows for key, rows in options.read_factors(factor).items() if key in names}
         scores = translator.score(*texts, batch_size, factors)
         results[name] = track(scores, f"scoring with {name}", len(contrasts), enabled=is_shown)
     return results
@@ -135,9 +135,9 @@ def _rows(scores: Iterable[list[Score]], pieces: bool) -> Iterator[str]:
     """Lines of the output: a header, and one for each translation."""
     yield "line\ttranslation\tlog_prob\tpieces\tmean" + "\tpiece_log_probs" * pieces
     for line, of_line in enumerate(scores, 1):
-        for number, each in enumerate(of_line, 1):
-            row = f"{line}\t{number}\t{each.log_prob:.6f}\t{len(each.pieces)}\t{each.mean:.6f}"
-            logs = (f"{piece}={log:.6f}" for piece, log in zip(each.pieces, each.log_probs, strict=True))
+        for number, score in enumerate(of_line, 1):
+            row = f"{line}\t{number}\t{score.log_prob:.6f}\t{len(score.pieces)}\t{score.mean:.6f}"
+            logs = (f"{piece}={log:.6f}" for piece, log in zip(score.pieces, score.log_probs, strict=True))
             yield f"{row}\t{' '.join(logs)}" if pieces else row
 
 

@@ -188,9 +188,9 @@ def backtranslate(
     options.check_languages(translator.info, mono)
     search = {"beam_size": beam_size, "batch_size": batch_size, "temperature": temperature}
     factors = options.factor_files(factor)
-    done = backtranslate(translator, model, mono, output, factors, **search, top_k=top_k, seed=seed)
-    left_out = "".join(f", left out {n:,} {why}" for why, n in done["left_out"].items())
-    options.echo(f"{output}: {done['pairs']:,} pairs of {done['lines']:,} lines{left_out}")
+    counts = backtranslate(translator, model, mono, output, factors, **search, top_k=top_k, seed=seed)
+    left_out = "".join(f", left out {n:,} {why}" for why, n in counts["left_out"].items())
+    options.echo(f"{output}: {counts['pairs']:,} pairs of {counts['lines']:,} lines{left_out}")
 
 
 _ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"

@@ -75,10 +75,9 @@ class Engine:
         self, name: str, task: Task, model: Any, reader: Any, annotator: str | None, **described: Any
     ) -> None:
         self._reader = reader  # it has the tokenizer
-        model_annotator = model.info.annotator
         self.parser = annotator  # whose trees are shown if the model reads none
-        read = (annotator or model_annotator) if model.annotator else model_annotator
-        self.description = ModelDescription(name=name, task=task, annotator=read, **described)
+        reads = (model.annotator and annotator) or model.info.annotator
+        self.description = ModelDescription(name=name, task=task, annotator=reads, **described)
 
     def work(self, settings: Any, items: list[Any], is_over: IsOver = None) -> Sequence[Any]:
         """Return a result for each item; this runs in its own thread, one batch at a time.
@@ -226,13 +225,14 @@ class TranslatorEngine(Engine):
         for of_line, best in zip(spaces, hypotheses, strict=True):
             row, end = end, end + len(of_line) + 1
             if documents:
-                best = [replace(each, text=documents[row].restore(each)) for each in best]
+                best = [replace(hypothesis, text=documents[row].restore(hypothesis)) for hypothesis in best]
             translation = Translation(text=best[0].text, n_sentences=end - row if of_line else None)
             if settings.alignments and (words := best[0].alignment) is not None:
                 translation.words = WordAlignment(source=words.src, target=words.tgt, links=words.links)
             translation.repairs = [*map(list, best[0].repairs)] or None
             if n_best > 1 or scores:
-                translation.hypotheses = [Hypothesis(text=each.text, score=each.score) for each in best]
+                answers = [Hypothesis(text=hypothesis.text, score=hypothesis.score) for hypothesis in best]
+                translation.hypotheses = answers
             translation.truncated = source.is_cut is not None and bool(source.is_cut[row:end].any())
             if "tags" in settings.show:
                 encoder, (start, stop) = self.translator.encoder, source.splits[[row, end]].tolist()
@@ -246,15 +246,15 @@ class TranslatorEngine(Engine):
 
     def score(self, settings: ScoreSettings, lines: list[str], translations: list[str]) -> list[Score]:
         """Score a translation of each line."""
-        source, scores = self.translator.encode(lines), []
+        source, answers = self.translator.encode(lines), []
         self.translator.encoder.unseen.counts.clear()
-        for row, (each,) in enumerate(self.translator.score_encoded(lines, source, translations)):
-            score = Score(log_prob=each.log_prob, n_pieces=len(each.pieces), mean=each.mean)
+        for row, (score,) in enumerate(self.translator.score_encoded(lines, source, translations)):
+            answer = Score(log_prob=score.log_prob, n_pieces=len(score.pieces), mean=score.mean)
             if settings.pieces:
-                score.pieces, score.log_probs = list(each.pieces), list(each.log_probs)
-            score.truncated = source.is_cut is not None and bool(source.is_cut[row])
-            scores.append(score)
-        return scores
+                answer.pieces, answer.log_probs = list(score.pieces), list(score.log_probs)
+            answer.truncated = source.is_cut is not None and bool(source.is_cut[row])
+            answers.append(answer)
+        return answers
 
     def _show_attention(
         self, translator: Translator, translation: Translation, line: str, show: Sequence[str]
@@ -490,15 +490,15 @@ def _attention(
         if number is not None and number >= n:
             raise ConfigError(f"{what}: expected at most {n - 1} in this model, got {number}.")
     layer, head = settings.layer % n_layers, settings.head
-    shown = weights[layer].mean(0) if head is None else weights[layer, head]
+    attention = weights[layer].mean(0) if head is None else weights[layer, head]
     network = None if view is None else settings.network
     if view is not None and network is not None:
         if layer not in view.layers:
             layers = ", ".join(map(str, view.layers))
             raise ConfigError(f"layer: expected one with sub-networks ({layers}), got {layer}.")
-        shown = view.sub_attention(view.layers.index(layer), view.network(network), head)
+        attention = view.sub_attention(view.layers.index(layer), view.network(network), head)
     which = {"n_layers": n_layers, "n_heads": n_heads, "layer": layer, "head": head, "network": network}
-    return AttentionView(kind=kind, rows=list(rows), columns=list(columns), weights=_rounded(shown), **which)
+    return AttentionView(kind=kind, rows=[*rows], columns=[*columns], weights=_rounded(attention), **which)
 
 
 def _rounded(weights: Any) -> list[list[float]]:

@@ -24,33 +24,35 @@ def _snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_missing_file(train, corpus, tmp_path):
-    (corpus / "train.de").unlink()
-    _refused(train(), f"data: expected the file {corpus / 'train.de'} or {corpus / 'train.de.gz'},")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
-    ("content", "place"),
+    ("files", "settings", "places"),
     [
-        (b"a\nb\n", "train.en: expected as many lines as {tgt}, got 3 and 2"),
-        (b"a\nb\xff\nc\n", "train.de:2: expected UTF-8, got byte 0xff at byte 2 of the line (4 of the file)"),
-        (b"a\nb\nc\0\n", "train.de:3: expected text, got a NUL at byte 2 of the line (6 of the file)"),
-        ("a\nb\nc\n".encode("utf-16"), "train.de:1: expected UTF-8, got UTF-16"),
-        (b"a\tx\nb\nc\n", "train.de:1: expected one sentence, got a tab at character 2"),
-        (b"\n\n\n", "train.en: expected at least one pair of lines with text, got 3"),
+        ({"train.de": None}, "", ["data: expected the file {tgt} or {tgt}.gz,"]),
+        ({"train.de": b"a\nb\n"}, "", ["{src}: expected as many lines as {tgt}, got 3 and 2"]),
+        ({"train.de": b"a\nb\xff\nc\n"}, "", ["{tgt}:2: expected UTF-8, got byte 0xff at byte 2 of the line (4 of the file)"]),
+        ({"train.de": b"a\nb\nc\0\n"}, "", ["{tgt}:3: expected text, got a NUL at byte 2 of the line (6 of the file)"]),
+        ({"train.de": "a\nb\nc\n".encode("utf-16")}, "", ["{tgt}:1: expected UTF-8, got UTF-16"]),
+        ({"train.de": b"a\tx\nb\nc\n"}, "", ["{tgt}:1: expected one sentence, got a tab at character 2"]),
+        ({"train.de": b"\n\n\n"}, "", ["{src}: expected at least one pair of lines with text, got 3"]),
+        ({"train.en": b"", "train.de": b""}, "", ["{src}: expected at least one pair of lines with text, got 0"]),
+        ({}, "training.lerning_rate=1 modle.d_ff=3",
+         ["command line: training.lerning_rate: unknown key. Nearest: l", "command line: modle: unknown key"]),
+        ({}, "infusion.kind=sum_then_concat infusion.word_width=11",
+         ["command line: infusion widths: expected a word width of at least 1 and a sum of d_model = 12, got 11"]),
+        ({}, "infusion.kind=add annotation.annotator=ne", ["annotator: expected de, de_lower, en, "]),
+        ({}, "infusion.kind=add annotation.annotator=spacy:xx_none",
+         ["the spaCy pipeline 'xx_none' is not installed. Run: python -m spacy download xx_none"]),
+        ({}, "infusion.kind=add annotation.annotator=conllu:/none.conllu", ["/none.conllu: expected a readable file, "]),
+        ({"trees.ptb": b"(S (NN The) (NN cat) (NN sat) (. .))\n"}, "infusion.kind=add annotation.annotator=ptb:{trees}",
+         ["factor 'pos': expected upos, got none from ptb:{trees}."]),
     ],
-)
-def test_a_corpus_that_cannot_be_used(train, corpus, tmp_path, content, place):
-    (corpus / "train.de").write_bytes(content)
-    _refused(train(), corpus / place.format(tgt=corpus / "train.de"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_empty_corpus(train, corpus, tmp_path):
-    (corpus / "train.en").write_bytes(b"")
-    (corpus / "train.de").write_bytes(b"")
-    _refused(train(), f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0")
+)  # fmt: skip
+def test_a_training_that_cannot_begin(train, corpus, tmp_path, files, settings, places):
+    for name, content in files.items():
+        (corpus / name).unlink() if content is None else (corpus / name).write_bytes(content)
+    paths = {"src": corpus / "train.en", "tgt": corpus / "train.de", "trees": corpus / "trees.ptb"}
+    result = train(*settings.format(**paths).split())
+    _refused(result, *(place.format(**paths) for place in places))
     assert not (tmp_path / "run").exists()
 
 
@@ -83,44 +85,6 @@ def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, t
     done = cli("translate", tmp_path / "run", source, "--factor", factors, "-o", tmp_path / "out")
     _refused(done, f"{corpus / 'train.tone'}:2: column tone: expected 4 values, one per word, got 3")
     assert not (tmp_path / "out").exists()
-
-
-def test_unknown_keys_and_sums(train, tmp_path):
-    done = train("training.lerning_rate=1", "modle.d_ff=3")
-    _refused(
-        done,
-        "command line: training.lerning_rate: unknown key. Nearest: l",
-        "command line: modle: unknown key",
-    )
-    done = train("infusion.kind=sum_then_concat", "infusion.word_width=11")
-    _refused(
-        done,
-        "command line: infusion widths: expected a word width of at least 1 and a sum of d_model = 12, got 11",
-    )
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("annotator", "place"),
-    [
-        ("ne", "annotator: expected de, de_lower, en, "),
-        (
-            "spacy:xx_none",
-            "the spaCy pipeline 'xx_none' is not installed. Run: python -m spacy download xx_none",
-        ),
-        ("conllu:/none.conllu", "/none.conllu: expected a readable file, "),
-    ],
-)
-def test_an_annotator_that_is_not_there(train, tmp_path, annotator, place):
-    _refused(train("infusion.kind=add", f"annotation.annotator={annotator}"), place)
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_annotator_that_lacks_what_a_factor_needs(train, tmp_path):
-    trees = tmp_path / "trees.ptb"
-    trees.write_text("(S (NN The) (NN cat) (NN sat) (. .))\n")
-    done = train("infusion.kind=add", f"annotation.annotator=ptb:{trees}")
-    _refused(done, f"factor 'pos': expected upos, got none from ptb:{trees}.")
 
 
 def test_an_occupied_output_folder(train, tmp_path):

@@ -66,13 +66,9 @@ def test_options_without_effect_are_refused_together(attend):
     assert str(done.exception) == "-o: expected none with --spread, got a.png. Leave it out."
 
 
-def test_a_layer_and_a_head_that_both_models_have(attend):
-    done = attend("flat", "--layer", "1", "--head", "4")
+def test_a_layer_and_a_head_that_both_models_have_and_another_annotator_for_both(attend):
+    done = attend("flat", "--layer", "1", "--head", "4", "--model-annotator", "de")
     assert (done.exit_code, done.exception) == (0, None)
-
-
-def test_another_annotator_for_both_models(attend):
-    assert attend("flat", "--model-annotator", "de").exit_code == 0
     assert attend.loaded == [("flat", "de"), ("large", "de")]
 
 

@@ -28,20 +28,6 @@ def _commands(command, *path):
 COMMANDS = dict(_commands(get_command(cli_main.app)))
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["syntaxformer", *arguments])
-        monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-        monkeypatch.setattr("warnings.showwarning", None)
-        with pytest.raises(SystemExit) as stopped:
-            cli_main.main()
-        captured = capsys.readouterr()
-        return stopped.value.code, captured.out, captured.err
-
-    return call
-
-
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_command_has_help_for_itself_and_each_option(run, monkeypatch, path):
     monkeypatch.setenv("COLUMNS", "80")

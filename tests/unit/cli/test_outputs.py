@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.main import main
 from syntaxformer.cli.options import factor_files, refuse_inputs, refuse_other_endings
 
 
@@ -69,14 +67,9 @@ def test_files_of_factors():
         ("annotate", "in"),
     ],
 )
-def test_no_verb_writes_over_what_it_reads(monkeypatch, capsys, tmp_path, arguments):
+def test_no_verb_writes_over_what_it_reads(run, monkeypatch, tmp_path, arguments):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").write_text("mine\n")
-    monkeypatch.setattr(sys, "argv", ["syntaxformer", *arguments, "-o", "in"])
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    monkeypatch.setattr("warnings.showwarning", None)
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    assert capsys.readouterr().err == "error: -o: expected another file than the input, got in.\n"
+    message = "error: -o: expected another file than the input, got in.\n"
+    assert run(*arguments, "-o", "in") == (2, "", message)
     assert (tmp_path / "in").read_text() == "mine\n"

@@ -305,6 +305,15 @@ def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, server
     )
 
 
+@pytest.mark.parametrize("name", ["", "*", "https://example.org", "example.org/translate", "2001:db8::7"])
+def test_a_name_that_no_request_can_have_is_refused(cli, tmp_path, monkeypatch, server, name):
+    """As of a variable that is not set: the service would refuse everybody."""
+    monkeypatch.setattr(server, "_build", lambda config: pytest.fail("it was loaded"))
+    result = cli("serve", tmp_path, "--port", 0, "--allowed-host", "a.example:8000", "--allowed-host", name)
+    message = f"error: --allowed-host: expected a host's name or address, such as example.org, got {name!r}."
+    assert (result.code, result.err[: len(message)]) == (2, message)
+
+
 @pytest.mark.parametrize(
     "options", [["--host", "0.0.0.0", "--allowed-host", "a.example"], ["--host", "localhost"], []]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -209,6 +210,10 @@ def app_from_environment() -> FastAPI:
     return app
 
 
+_HOST_NAME = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?")
+"""What the header `Host` may be: a name or an address, with a port or without."""
+
+
 def _check_address(config: ServiceConfig) -> None:
     """Check the address before models are loaded, which takes long."""
     try:
@@ -221,6 +226,12 @@ def _check_address(config: ServiceConfig) -> None:
             f"--host, --port: expected an address to listen on, got {config.host}:{config.port}: "
             f"{error.strerror}."
         ) from error
+    for name in config.allowed_hosts:
+        if not _HOST_NAME.fullmatch(name):
+            raise ConfigError(
+                f"--allowed-host: expected a host's name or address, such as example.org, got {name!r}. "
+                "Give it without https:// and path, an address of IPv6 in brackets; * stands for no name."
+            )
     if not config.allowed_hosts and not ip_address(address[0]).is_loopback:
         message = f"--allowed-host: expected the names by which others call {config.host}, got none."
         raise ConfigError(f"{message} Give each name that the header `Host` may have: --allowed-host NAME.")

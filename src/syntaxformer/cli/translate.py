@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -21,6 +21,9 @@ _SEARCH = (
     *("top_k", "seed", "min_length", "coverage_penalty", "split_sentences"),
 )
 """Options that `Translator.translate` has by the same names."""
+
+_ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"
+"""A row of a list of several translations, and as Moses has it."""
 
 
 def translate(
@@ -148,16 +151,24 @@ def translate(
             results = translate_markup(translator, lines, **search)
         else:
             results = translator.translate(lines, alignments=alignments is not None, **search)
-        if report is not None:
-            results = _write_repairs(results, stack.enter_context(atomic_text(report)))
-        if alignments is not None:
-            results = _write_links(results, stack.enter_context(atomic_text(alignments)))
+        repair_file = None if report is None else stack.enter_context(atomic_text(report))
+        link_file = None if alignments is None else stack.enter_context(atomic_text(alignments))
         results = track(results, f"translating {source}", enabled=output is not None and source is not None)
         if file is None:
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        for row in _rows(results, n_best, loops, moses, n_done):
-            row = visible(row) if file is None and sys.stdout.isatty() else row
-            print(row, file=file, flush=stays or (file is None and source is None))
+        for number, hypotheses in enumerate(results, n_done + 1):
+            loops[hypotheses[0].loops] += 1
+            if repair_file is not None:
+                repairs = [repair for hypothesis in hypotheses for repair in hypothesis.repairs]
+                repair_file.writelines(f"{number}\t{fault}\t{text}\n" for fault, text in repairs)
+            if link_file is not None:
+                link_file.writelines(f"{hypothesis.alignment or ''}\n" for hypothesis in hypotheses)
+            rows = [hypotheses[0].text]
+            if n_best > 1 or moses:
+                rows = [_ROWS[moses].format(number - moses, hypothesis) for hypothesis in hypotheses]
+            for row in rows:
+                row = visible(row) if file is None and sys.stdout.isatty() else row
+                print(row, file=file, flush=stays or (file is None and source is None))
     if loops[True]:
         options.echo(loops_in_words(loops[True], loops.total()), err=True)
 
@@ -193,28 +204,6 @@ def backtranslate(
     options.echo(f"{output}: {counts['pairs']:,} pairs of {counts['lines']:,} lines{left_out}")
 
 
-_ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"
-
-
-def _rows(
-    results: Iterable[list], n_best: int, loops: Counter[bool], moses: bool, n_done: int
-) -> Iterator[str]:
-    """Lines of output; whether each line's best translation loops is counted in `loops`."""
-    for number, hypotheses in enumerate(results, n_done + 1):
-        loops[hypotheses[0].loops] += 1
-        if n_best == 1 and not moses:
-            yield hypotheses[0].text
-        else:
-            yield from (_ROWS[moses].format(number - moses, hypothesis) for hypothesis in hypotheses)
-
-
-def _write_links(results: Iterable[list], file: TextIO) -> Iterator[list]:
-    """Write the links of each translation as it passes."""
-    for hypotheses in results:
-        file.writelines(f"{hypothesis.alignment or ''}\n" for hypothesis in hypotheses)
-        yield hypotheses
-
-
 def _origin(settings: Sequence[Any]) -> str:
     """Eight characters for all that a translation depends on, with files and models by their content."""
     from syntaxformer import __version__
@@ -227,11 +216,3 @@ def _origin(settings: Sequence[Any]) -> str:
         return hash_file(path) if isinstance(path, Path) and path.is_file() else value
 
     return sha256(repr((__version__, content(settings))).encode()).hexdigest()[:8]
-
-
-def _write_repairs(results: Iterable[list], file: TextIO) -> Iterator[list]:
-    """Write what was mended in each translation as it passes: line, what, text."""
-    for number, hypotheses in enumerate(results, 1):
-        repairs = [repair for hypothesis in hypotheses for repair in hypothesis.repairs]
-        file.writelines(f"{number}\t{fault}\t{text}\n" for fault, text in repairs)
-        yield hypotheses

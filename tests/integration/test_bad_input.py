@@ -63,7 +63,7 @@ def test_a_factor_file_that_slips_by_one_word(train, corpus, tmp_path):
     assert done.code == 2
     *progress, line = done.err.splitlines()
     assert line.startswith(f"error: {corpus / 'train.tone'}:2: factor file: expected 4 values, ")
-    assert not any(one.startswith("error") for one in progress)
+    assert not any(line.startswith("error") for line in progress)
     assert not (tmp_path / "run").exists()
 
 
@@ -71,13 +71,12 @@ def test_a_factor_file_that_slips_by_one_word(train, corpus, tmp_path):
 def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, tmp_path):
     (corpus / "train.tone").write_text("h l h l\nh l h l\nl h l\n")
     settings = ("infusion.kind=concat", "infusion.factors=[pos, tone]", "data.factor_files={tone: tone}")
-    own = ("infusion.widths={pos: 3, tone: 2}", "infusion.min_count=1", "training.best_by=bleu")
-    assert train(*settings, *own).code == 0
+    widths = ("infusion.widths={pos: 3, tone: 2}", "infusion.min_count=1", "training.best_by=bleu")
+    assert train(*settings, *widths).code == 0
     source, factors = corpus / "train.en", f"tone={corpus / 'train.tone'}"
     done = cli("translate", tmp_path / "run", source, "--factor", factors, "--beam-size", "1")
     assert (done.code, len(done.out.splitlines())) == (0, 3)
-    told = [line for line in done.err.splitlines() if "repeat themselves" not in line]  # it is hardly trained
-    assert told == []
+    assert all("repeat themselves" in line for line in done.err.splitlines())  # it is hardly trained
     arguments = ("evaluate", tmp_path / "run", "--src", source, "--ref", corpus / "train.de")
     assert cli(*arguments, "--factor", factors).code == 0
     _refused(cli("translate", tmp_path / "run", source), "user factors: expected values of tone ")
@@ -153,8 +152,8 @@ def test_a_disk_that_fills_in_training(corpus, tmp_path, limit, full_disk, tiny)
     where = (f"data.dir={corpus}", f"output={tmp_path / 'run'}")
     done = own_process.run(full_disk, limit, "--quiet", "train", "tiny", *where, *tiny, "model.d_ff=2003")
     assert done.returncode == 2, done.stderr
-    told, line = done.stderr.splitlines()
-    assert "100% of the pairs are also in train." in told  # dev of `tiny` is train
+    warning, line = done.stderr.splitlines()
+    assert "100% of the pairs are also in train." in warning  # dev of `tiny` is train
     assert line.startswith(f"error: {tmp_path / 'run'}")
     assert "File too large" in line
     names = [path.name for path in (tmp_path / "run").rglob("*")]
@@ -284,11 +283,11 @@ def test_a_picture_of_an_unknown_kind(digits, cli, tmp_path):
 def test_the_demo_needs_an_empty_folder(cli, tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     (tmp_path / "corpus").mkdir()
-    told = f"output: expected a new or empty folder, got {tmp_path}, which holds "
+    message = f"output: expected a new or empty folder, got {tmp_path}, which holds "
     for flags in ((), ("--overwrite",)):
-        _refused(cli("demo", "-o", tmp_path, *flags), f"{told}corpus, thesis.tex. Choose another.")
+        _refused(cli("demo", "-o", tmp_path, *flags), f"{message}corpus, thesis.tex. Choose another.")
     (tmp_path / "thesis.tex").unlink()
-    _refused(cli("demo", "-o", tmp_path), f"{told}corpus. Choose another or give --overwrite.")
+    _refused(cli("demo", "-o", tmp_path), f"{message}corpus. Choose another or give --overwrite.")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 

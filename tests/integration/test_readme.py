@@ -63,15 +63,16 @@ def options() -> set[str]:
 
     from syntaxformer.cli.main import app
 
-    found, waiting = {"--help"}, [get_command(app)]
+    names, waiting = {"--help"}, [get_command(app)]
     while waiting:
         command = waiting.pop()
         waiting += getattr(command, "commands", {}).values()
-        found |= {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        names |= {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     scripts = [
         path for folder in ("benchmarks", "experiments") for path in (REPOSITORY / folder).glob("*.py")
     ]
-    return found | {one for path in scripts for one in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
+    texts = (path.read_text("utf-8") for path in scripts)
+    return names | {name for text in texts for name in re.findall(r'"(--[a-z-]+)"', text)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -116,7 +116,9 @@ def test_sigterm_under_load_loses_no_accepted_request():
             thread.join(60)
         server.process.wait(60)
     assert len(answers) > before  # what was in its hands when told to stop, it finished
-    assert all(status == 200 and found == text.upper() for status, found, text in answers.values())
+    assert all(
+        status == 200 and translation == text.upper() for status, translation, text in answers.values()
+    )
     assert server.answered() == set(answers)
     assert len(refused) == 12  # each client's last word: nobody listens any more
     assert any("Finished server process" in line for line in server.lines)

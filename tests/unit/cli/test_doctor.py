@@ -45,8 +45,8 @@ def installed(monkeypatch):
     about["Version"] = "0.1.0"
     for extra in ("dev", "ray", "stanza"):
         about["Provides-Extra"] = extra
-    for one in NEEDED:
-        about["Requires-Dist"] = one
+    for requirement in NEEDED:
+        about["Requires-Dist"] = requirement
 
     def version(name):
         if name not in packages:
@@ -85,15 +85,14 @@ def test_extras_that_are_missing_have_their_command_and_break_nothing(installed,
     assert "ruff" not in "\n".join(lines), "What is for those who work on the package is nobody else's lack."
 
 
-@pytest.mark.parametrize("found", ["2.5.1", None])
-def test_a_package_that_everybody_needs(installed, said, found):
-    installed |= {"torch": found} if found else {}
-    if found is None:
-        del installed["torch"]
+@pytest.mark.parametrize("version", ["2.5.1", None])
+def test_a_package_that_everybody_needs(installed, said, version):
+    del installed["torch"]
+    installed |= {"torch": version} if version else {}
     code, lines = said()
     assert code == 1
-    wrong = f'broken: torch: expected >=2.6, got {found or "none"}. Run: python -m pip install "torch>=2.6"'
-    assert wrong in lines
+    problem = f"broken: torch: expected >=2.6, got {version or 'none'}."
+    assert f'{problem} Run: python -m pip install "torch>=2.6"' in lines
 
 
 @pytest.mark.parametrize(
@@ -144,7 +143,7 @@ def test_a_bundled_pipeline_that_is_missing(monkeypatch, said):
     monkeypatch.setattr(annotate, "load_annotator", broken)
     code, lines = said()
     assert code == 1
-    (line,) = [one for one in lines if one.startswith(doctor.BROKEN)]
+    (line,) = [line for line in lines if line.startswith(doctor.BROKEN)]
     assert line.startswith("broken: annotator de: the bundled pipeline 'de' is not installed. Run: ")
     assert line.endswith(". Run: python -m pip install --force-reinstall syntaxformer")
     assert "annotator en: It/PRON works/VERB ./PUNCT" in lines
@@ -180,7 +179,7 @@ def test_a_server_of_the_environment_is_asked_and_its_address_kept(monkeypatch, 
 
 def test_corenlp_without_java(monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
-    (line,) = [one for one in doctor._annotators() if "corenlp:" in one]
+    (line,) = [line for line in doctor._annotators() if "corenlp:" in line]
     assert line.endswith(", some 500 MB, and java. Run: apt-get install default-jre-headless")
 
 

@@ -167,7 +167,7 @@ def scores(tmp_path):
     rng = np.random.default_rng(3)
     base = rng.normal(-0.2, 0.3, 83)
     for name, values in (("b.txt", base), ("a.txt", base + rng.normal(0.1, 0.3, 83))):
-        (tmp_path / name).write_text("".join(f"{one}\n" for one in values.tolist()))
+        (tmp_path / name).write_text("".join(f"{score}\n" for score in values.tolist()))
     return tmp_path / "a.txt", tmp_path / "b.txt"
 
 

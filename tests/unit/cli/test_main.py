@@ -70,8 +70,8 @@ def test_an_option_of_one_value_is_given_once(run, arguments, option):
 )
 def test_a_setting_has_one_value(run, verb):
     again = verb[-1:] if verb[-1] == "--set" else ()
-    told = "error: seed: expected one value, got another of seed before it. Leave one out.\n"
-    assert run(*verb, "seed=3", *again, "seed=5") == (2, "", told)
+    message = "error: seed: expected one value, got another of seed before it. Leave one out.\n"
+    assert run(*verb, "seed=3", *again, "seed=5") == (2, "", message)
 
 
 @pytest.mark.parametrize("verb", cli_main.VERBS, ids=lambda verb: verb.__name__)
@@ -116,8 +116,8 @@ def test_usage_errors_are_one_line(run, arguments, line):
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     # The words are the library's: their case and quotes differ between its versions.
-    plain, wanted = (text.lower().replace('"', "").replace("'", "") for text in (err, f"{line}\n"))
-    assert plain == wanted
+    plain, expected = (text.lower().replace('"', "").replace("'", "") for text in (err, f"{line}\n"))
+    assert plain == expected
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_a_typo_on_the_command_line_is_not_blamed_on_the_file(run, tmp_path):
     (tmp_path / "own.yaml").write_text("output: x\ndata:\n  tgtt: de\n  dir: none\nmodel:\n  d_ff: wide\n")
     code, _, err = run("train", str(tmp_path / "own.yaml"), "infusion.kidn=none", "model.d_ff=wider", "sed=1")
     assert code == 2
-    found = sorted(line.removeprefix("error: ").split(": ")[:2] for line in err.splitlines())
-    assert found == [
+    keys = sorted(line.removeprefix("error: ").split(": ")[:2] for line in err.splitlines())
+    assert keys == [
         [str(tmp_path / "own.yaml"), "data.tgtt"],
         ["command line", "infusion.kidn"],
         ["command line", "model.d_ff"],

@@ -76,13 +76,18 @@ def test_texts_are_translated_sentence_by_sentence():
     translator.info.usual_sentences = 2
 
 
-def test_beginnings_and_lengths_reach_the_search():
+def test_settings_reach_the_search_and_tags_are_shown():
     engine = TranslatorEngine("one", translator := CountingTranslator())
-    bounds = {"min_length": 3, "max_length_factor": 4.0, "coverage_penalty": 0.5}
-    engine.work(TranslateSettings(prefix="Ein", **bounds), ["a", "b"])
+    assert engine.description.shows == ["tags"]
+    decoding = {"beam_size": 7, "length_penalty": 0.5, "max_length_factor": 4.0}
+    bounds = {"min_length": 3, "coverage_penalty": 0.5}
+    settings = TranslateSettings(prefix="Ein", n_best=2, show=["tags"], **decoding, **bounds)
+    translation, _ = engine.work(settings, ["a b c", "d"])
     assert translator.prefixes == ["Ein", "Ein"]
-    assert translator.settings.max_length_factor == 4.0
-    assert (translator.bounds["min_length"], translator.bounds["coverage_penalty"]) == (3, 0.5)
+    assert translator.settings.model_dump().items() >= decoding.items()
+    assert translator.bounds.items() >= bounds.items()
+    assert [hypothesis.text for hypothesis in translation.hypotheses] == ["a b c|0", "a b c|1"]
+    assert translation.source.pieces == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("name", ["masked", "tagged-pairs", "bare"])
@@ -93,17 +98,6 @@ def test_classified_texts_that_were_cut_are_marked(tiny_engines, name):
         texts = [(short, text) for text in texts]
     assert [answer.truncated for answer in tiny_engines[name].classify(texts)] == [False, True, False]
     assert [answer.truncated for answer in tiny_engines[name].classify(texts[:1])] == [False]
-
-
-def test_settings_and_what_is_shown():
-    translator = CountingTranslator()
-    engine = TranslatorEngine("one", translator)
-    assert engine.description.shows == ["tags"]
-    settings = TranslateSettings(beam_size=7, n_best=2, length_penalty=0.5, show=frozenset({"tags"}))
-    (translation,) = engine.work(settings, ["a b c"])
-    assert (translator.settings.beam_size, translator.settings.length_penalty) == (7, 0.5)
-    assert [hypothesis.text for hypothesis in translation.hypotheses] == ["a b c|0", "a b c|1"]
-    assert translation.source.pieces == ["0", "1", "2"]
 
 
 def test_lines_end_where_those_of_files_do(tiny_engines, monkeypatch):
@@ -141,8 +135,8 @@ def _loading(monkeypatch, translator, classifier=None):
 def test_factors_of_ones_own_are_refused_when_the_model_is_loaded(monkeypatch, tmp_path):
     encoder = SimpleNamespace(factors=("pos", "tone"))
     _loading(monkeypatch, SimpleNamespace(encoder=encoder, annotator=None))
-    told = f"^{tmp_path}: expected a model that reads text alone, got one with factors of your own, tone, "
-    with pytest.raises(ConfigError, match=told):
+    message = f"^{tmp_path}: expected a model that reads text alone, got one with factors of your own, tone, "
+    with pytest.raises(ConfigError, match=message):
         load_engine("one", tmp_path)
 
 
@@ -159,8 +153,8 @@ def test_an_annotator_of_given_lines_is_refused_when_the_model_is_loaded(
     calls = _loading(monkeypatch, translator, classifier)
     if task == "classification":
         (tmp_path / "classifier.json").touch()
-    told = f"^{tmp_path}: expected an annotator of any text, got one that fails on 'a': .* --annotator"
-    with pytest.raises(ConfigError, match=told):
+    message = f"^{tmp_path}: expected an annotator of any text, got one that fails on 'a': .* --annotator"
+    with pytest.raises(ConfigError, match=message):
         load_engine("one", tmp_path)
     engine = load_engine("one", tmp_path, "cpu", "en")
     assert (engine.description.task, engine.description.annotator) == (task, "en")

@@ -156,7 +156,7 @@ def test_an_encoder_that_tells_nothing_is_refused(tiny_engines, monkeypatch):
 
 
 def test_what_cannot_be_shown_says_what_to_change(client):
-    for body, told in (
+    for body, message in (
         ({"text": " "}, "text: expected one that is not empty, got ''."),
         ({"text": "x" * 1001}, "text: expected at most 1000 characters, got 1001."),
         ({"model": "none"}, "model: expected one of sit, base, masked, tagged-pairs, bare, got 'none'."),
@@ -170,7 +170,7 @@ def test_what_cannot_be_shown_says_what_to_change(client):
         ({"max_distance": 85}, "max_distance: "),
     ):
         response = client.post("/v1/explain", json={"text": TEXT, **body})
-        assert (response.status_code, response.json()["error"]["message"][: len(told)]) == (422, told)
+        assert (response.status_code, response.json()["error"]["message"][: len(message)]) == (422, message)
 
 
 def test_layers_without_masks_have_no_sub_network(tiny_engines):
@@ -190,17 +190,16 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
     served = SimpleNamespace(**about, translate=lambda *_: [SimpleNamespace(text="ein Text")])
     explanation = explain_translation(served, TEXT, ExplainSettings())
     assert (explanation.translation, explanation.attention) == ("ein Text", None)
-    told = "This model was exported to ctranslate2, which gives no attention. "
-    assert explanation.missing["attention"].startswith(told)
+    reason = "This model was exported to ctranslate2, which gives no attention. "
+    assert explanation.missing["attention"].startswith(reason)
     assert explanation.pieces.factors["pos"][0] == "DET"
 
 
 def test_without_a_parser_words_are_what_stands_between_spaces(tiny_engines):
     parser = parser_for(None, None, "xx", False)
-    told = (
+    assert parser.lacks.startswith(
         "--annotator: expected an annotator's name, as source_language=xx names no language to choose one by"
     )
-    assert parser.lacks.startswith(told)
     view = translator_text(tiny_engines["base"].translator, "  the  cat", parser)
     assert view.sentences[0].words == ("the", "cat")
     assert view.relations == {}

@@ -16,7 +16,7 @@ from syntaxformer.base.progress import track
 from syntaxformer.runs.run_folder import hold_run
 from syntaxformer.syntax import read_user_values
 from syntaxformer.translation.corpora import LOST, MADE, TRAIN
-from syntaxformer.translation.data_report import COPY, EMPTY, is_copy
+from syntaxformer.translation.data_report import COPY, EMPTY, UNREADABLE, is_copy
 from syntaxformer.translation.translator import Translator
 
 PARTS, PART_LINES = "parts", 512
@@ -119,7 +119,7 @@ def _fault(line: str, best: Any) -> str | None:
     if not (line.strip() and best.text.strip()):
         return EMPTY
     if LOST in line or LOST in best.text:  # bytes that are no UTF-8, or a mono text that lost characters
-        return "with U+FFFD"
+        return UNREADABLE
     if best.repairs:
         return "with what data.protect could not keep"
     return "with a loop" if best.loops else COPY if is_copy(best.text, line) else None

@@ -13,7 +13,6 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -305,8 +304,11 @@ class CorpusConfig(Section):
     @property
     def directions(self) -> dict[str, Corpus]:
         """Target language → the first corpus with its tag; empty if no tag says a language."""
-        corpora = [corpus for corpus in reversed(self.corpora) if corpus.language]
-        return {str(corpus.language): corpus for corpus in reversed(corpora)}
+        first: dict[str, Corpus] = {}
+        for corpus in self.corpora:
+            if corpus.language:
+                first.setdefault(corpus.language, corpus)
+        return first
 
     def of(self, corpus: Corpus) -> CorpusConfig:
         """The section with the endings of a corpus as those of both sides."""
@@ -596,7 +598,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
         "files": [hash_file(path) for path in files],
         "settings": config.model_dump(mode="json", include=_TEXT_SETTINGS),
         "names": [path.name for path in files],
-        "equal": "without regard to spaces",
+        "equal": "without regard to spaces, on a side of the same ending",
         "about": "sizes",
     }
 
@@ -640,9 +642,17 @@ Sides = tuple[Sequence[str], Sequence[str], Sequence[int]]
 
 def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]], Sides]) -> ParallelText:
     """The training splits as one text with the paths of the first split; `keep` stores its pairs."""
-    reasons = _reasons(config)
-    left_out = dict.fromkeys(reasons, 0)
+    held_out = {split: _held_out(config, split) for split in config.exclude}
+    left_out = dict.fromkeys([*(f"of {split}" for split in held_out), "with U+FFFD"], 0)
     n_lines, sizes = 0, [0] * len(config.corpora)
+
+    def reason(src: str, tgt: str, of_corpus: CorpusConfig) -> str | None:
+        """Why a pair is left out."""
+        for split, sentences in held_out.items():
+            for line, ending in ((src, of_corpus.src), (tgt, of_corpus.tgt)):
+                if _plain(line, config) in sentences.get(ending, ()):
+                    return f"of {split}"
+        return "with U+FFFD" if config.drop_unreadable and LOST in src + tgt else None
 
     def remaining() -> Iterator[tuple[str, str, int]]:
         nonlocal n_lines
@@ -654,12 +664,11 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
                         detokenize(unescape(line), of_corpus.preparation(ending).language)
                         for line, ending in ((src, of_corpus.src), (tgt, of_corpus.tgt))
                     )
-                reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
-                if reason is None:
+                if fault := reason(src, tgt, of_corpus):
+                    left_out[fault] += 1
+                else:
                     sizes[number] += 1
                     yield src, tgt, n_lines
-                else:
-                    left_out[reason] += 1
                 n_lines += 1
 
     src, tgt, rows = keep(remaining())
@@ -682,20 +691,14 @@ def _in_memory(pairs: Iterable[tuple[str, str, int]]) -> Sides:
     return sides
 
 
-def _reasons(config: CorpusConfig) -> dict[str, Callable[[str, str], bool]]:
-    """Reasons to leave a pair out: name → test of a pair. Lines may differ in white space."""
-    reasons: dict[str, Callable[[str, str], bool]] = {}
+def _held_out(config: CorpusConfig, split: str) -> dict[str, set[str]]:
+    """Ending → the sentences of a split that must not occur in training on the side with this ending."""
+    text = read_split(config, split)
+    sides = ((config.src, text.src), (config.tgt, text.tgt))
+    return {ending: {_plain(line, config) for line in lines} - {""} for ending, lines in sides}
 
-    def plain(line: str) -> str:
-        line = " ".join(line.split())
-        return line.lower() if config.lowercase else line
 
-    for split in config.exclude:
-        held_out = read_split(config, split)
-        src_lines, tgt_lines = ({*map(plain, side)} - {""} for side in (held_out.src, held_out.tgt))
-        reasons[f"of {split}"] = partial(
-            lambda sides, src, tgt: plain(src) in sides[0] or plain(tgt) in sides[1], (src_lines, tgt_lines)
-        )
-    if config.drop_unreadable:
-        reasons["with U+FFFD"] = lambda src, tgt: LOST in src or LOST in tgt
-    return reasons
+def _plain(line: str, config: CorpusConfig) -> str:
+    """A line as held-out sentences are compared: with single spaces, and in lower case if the run is."""
+    line = " ".join(line.split())
+    return line.lower() if config.lowercase else line

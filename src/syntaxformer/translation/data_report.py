@@ -18,7 +18,7 @@ from syntaxformer.base.files import without_packing
 from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, is_other_script, language_of_side
 from syntaxformer.base.progress import track
 from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, find_file, paired_lines
-from syntaxformer.translation.source import ENTITIES
+from syntaxformer.translation.source import ENTITIES, encode_pieces
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -212,9 +212,9 @@ def report_train(
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
     notes = []
     for path in sorted(config.dir.glob(f"test*.{config.src}*")) if config.dir else ():
-        split = without_packing(path).removesuffix(f".{config.src}")
-        if split in (*held_out, *config.train_splits, *config.exclude):
-            continue
+        split, dot, ending = without_packing(path).rpartition(f".{config.src}")
+        if ending or not dot or split in (*held_out, *config.train_splits, *config.exclude):
+            continue  # test.en.conllu, and what is held out or trained on already
         try:
             src, tgt = read_pair_files(path, find_file(config.dir or Path(), split, config.tgt))
         except (ConfigError, DataError) as error:
@@ -262,7 +262,7 @@ def add_long(
         for lines in parts:
             # A character gives at most its bytes and a space: most lines need no tokenizer to be short.
             wide = [at for at, line in enumerate(lines) if 2 * len(line.encode()) + 2 > limit]
-            encodings = tokenizer.backend_tokenizer.encode_batch([lines[at] for at in wide])
+            encodings = encode_pieces(tokenizer, [lines[at] for at in wide])
             rows |= {start + at for at, line in zip(wide, encodings, strict=True) if len(line.ids) > limit}
             start += len(lines)
     report.add(LONG, rows)

@@ -491,7 +491,7 @@ def target_columns(
     Raises:
         ConfigError: The annotation holds no tags.
     """
-    turned = ParallelText(text.tgt, text.src, text.tgt_path, text.src_path, n_file_lines=text.n_file_lines)
+    turned = replace(text, src=text.tgt, tgt=text.src, src_path=text.tgt_path, tgt_path=text.src_path)
     columns = annotated_columns(turned, annotator, config, split, (), processes)
     in_memory = columns if isinstance(columns, list) else ()  # a text on disk is checked when it is encoded
     if bare := sum(chunk.upos is None for chunk in in_memory):

@@ -69,6 +69,13 @@ def test_held_out_lines_with_other_spaces_are_left_out(folder):
     assert read_train(CorpusConfig(**settings, lowercase=True)).src == ["c"]
 
 
+def test_held_out_sentences_are_left_out_of_a_corpus_that_is_turned_round(folder):
+    """Its sources are compared with the lines of the same ending, which are targets elsewhere."""
+    corpora = [{"name": "news", "tag": "<2de>"}, {"name": "news", "src": "de", "tgt": "en", "tag": "<2en>"}]
+    text = read_train(CorpusConfig(dir=folder, train=corpora, exclude=["dev", "test"]))
+    assert (list(text.src), list(text.tgt)) == (["A", "", "a", ""], ["a", "", "A", ""])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -414,6 +421,10 @@ def test_several_target_languages(several):
     dev = read_dev(recipe.data)
     assert (dev.sizes, dev.tags) == ((5, 5), (("<2de>",), ("<2fr>",)))
     assert dev.tgt[4:6] == ["cow 4 de", "cow 0 fr"]
+    twice = CorpusConfig(
+        dir=several, train=[{"name": "a", "src": src, "tag": "<2de>"} for src in ("en", "fr")]
+    )
+    assert read_dev(twice).src[0] == "cow 0 en"  # in a direction of two corpora, the first one's source
     both = _recipe(several, "data.train=[{name: a, tag: <2de>}, {name: a, src: de, tgt: en, tag: <2en>}]")
     assert read_train(both.data).src[11:13] == ["cat 11 en", "cat 0 de"]
     with pytest.raises(ConfigError, match=r"data\.train: expected src=en in each corpus, as an annotator reads one language, got de"):  # fmt: skip

@@ -21,10 +21,14 @@ from syntaxformer.translation.data_report import (
     RATIOS,
     SCRIPT,
     TABS,
+    DataReport,
+    add_long,
     read_pair_files,
     report_pairs,
     report_train,
 )
+from syntaxformer.translation.source import encode_pieces
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 
 FAULTS = {
     "overlap": HELD_OUT.format("test"), "duplicate": DUPLICATE, "copy": COPY, "empty": EMPTY, "ratio": RATIOS,
@@ -114,6 +118,29 @@ def test_clean_leaves_out_what_was_found_and_says_how_much(tmp_path):
     same, report = report_train(CorpusConfig(**settings), whole, read_split(config, "test"))
     assert same is whole
     assert report.kept is None
+
+
+def test_only_texts_are_compared_with_a_training_text(tmp_path):
+    """A parse beside a test set is no test set."""
+    for ending, line in (("en", "A cat."), ("de", "Eine Katze.")):
+        for split in ("train", "dev", "test16"):
+            (tmp_path / f"{split}.{ending}").write_text(f"{line}\n")
+    (tmp_path / "test16.en.conllu").write_text("1\tA\n")
+    config = CorpusConfig(dir=tmp_path)
+    text = read_train(config)
+    report = report_train(config, text, text)[1]
+    assert report.faults[HELD_OUT.format("test16")] == [0]
+    assert not [note for note in report.notes if "Not compared" in note]
+
+
+def test_text_that_spells_special_pieces_is_as_long_as_training_counts_it():
+    tokenizer = train_subwords(["a cat"] * 3, SubwordConfig(vocab_size=301))
+    lines = ["</s>" * 7, "a cat"]
+    (n_pieces, _) = (len(line.ids) for line in encode_pieces(tokenizer, lines))
+    assert n_pieces > 7 + 1
+    for limit, rows in ((n_pieces - 1, {0}), (n_pieces, set())):
+        tokenizer.backend_tokenizer.encode_special_tokens = False
+        assert add_long(DataReport("a", 2), [(tokenizer, [lines])], limit) == rows
 
 
 def test_clean_does_not_leave_out_most_of_a_text(tmp_path):

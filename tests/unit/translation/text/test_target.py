@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.factors import UnseenFactorValueWarning
@@ -20,7 +21,7 @@ from syntaxformer.translation.prepare import (
 )
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.trees import Sentence
+from syntaxformer.trees import Sentence, write_conllu
 
 SRC, TGT = ["die Katze saß .", "Katzen"], ["The cat sat .", "cats"]
 
@@ -71,6 +72,15 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
         "predict_target_pos: expected tags of Universal Dependencies on the target side, got factor pos: 5 "
         "values rare or unseen in training read as <unk>: 'STTS' 5x. Choose another predict_target_pos.annotator."
     )
+
+
+def test_a_share_of_the_lines_has_its_own_parses(config, tmp_path):
+    """The parsed file has a sentence for each line of the text's file, of which only some are used."""
+    sentences = [Sentence.from_words(line.split(), upos=["NOUN"] * len(line.split())) for line in TGT]
+    write_conllu(tmp_path / "train.conllu", sentences)
+    annotator = load_annotator(f"conllu:{tmp_path / '{split}.conllu'}")
+    (columns,) = target_columns(_text().select([1]), annotator, config, "train")
+    assert columns.texts == ["cats"]
 
 
 def test_lines_without_tags_are_refused(annotator, config, monkeypatch):

@@ -110,10 +110,6 @@ class Augmentation:
                 rows[row] = [*letters, symbols]
         return sides
 
-    def whole(self, text: ParallelText, epoch: int) -> ParallelText:
-        """The text with all that is altered in an epoch."""
-        return with_lines(text, *self.draw(text, epoch))
-
 
 def with_lines(text: ParallelText, src: Altered, tgt: Altered) -> ParallelText:
     """A text with altered lines."""

@@ -47,11 +47,11 @@ def backtranslate(
 
     Source: Sennrich et al. (2016), "Improving Neural Machine Translation Models with Monolingual Data".
     """
-    info, tagger = translator.info, translator.annotator
+    info, tagger, factors = translator.info, translator.annotator, factors or {}
     made_from = {"MODEL": files.hash_file(model / files.MANIFEST), "MONO": files.hash_file(mono)}
     made_from |= {"annotator": tagger and f"{tagger.name} {tagger.version}", **search}
     n_lines, parts = files.count_lines(mono), output / PARTS
-    hashes = {f"--factor {name}": _hashes(path, mono, n_lines) for name, path in (factors or {}).items()}
+    hashes = {f"--factor {name}": _hashes(path, mono, n_lines) for name, path in factors.items()}
     n_parts = -(-n_lines // PART_LINES)
     origins = [made_from | {key: sums[n] for key, sums in hashes.items()} for n in range(n_parts)]
     origins = origins or [made_from]
@@ -60,8 +60,7 @@ def backtranslate(
             return report
         n_done = min(PART_LINES * len([*parts.glob("*.json")]), n_lines)
         task = f"translating {mono}{f', continued after line {n_done:,}' if n_done else ''}"
-        files_of = (factors or {}).items()
-        values = {name: islice(read_user_values(path), n_done, None) for name, path in files_of}
+        values = {name: islice(read_user_values(path), n_done, None) for name, path in factors.items()}
         left, lines = files.read_lines(mono, n_done), files.read_lines(mono)
         translations = translator.translate(left, user_factors=values, first_line=n_done + 1, **search)
         translations = track(translations, task, n_lines - n_done)
@@ -71,8 +70,8 @@ def backtranslate(
             for number in range(n_parts):
                 file, real = parts / f"{number}.json", list(islice(lines, PART_LINES))
                 if not file.exists():
-                    beside = zip(real, translations, strict=False)
-                    new = [(best.text, _fault(line, best)) for line, (best, *_) in beside]
+                    pairs = zip(real, translations, strict=False)
+                    new = [(best.text, _fault(line, best)) for line, (best, *_) in pairs]
                     files.write_json(file, {"made_from": origins[number], "found": new})
                 for line, (text, fault) in zip(real, files.read_json(file)["found"], strict=True):
                     counts[fault] += 1

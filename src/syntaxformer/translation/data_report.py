@@ -160,7 +160,10 @@ def report_pairs(
     """
     report = DataReport(name, len(pairs[0]), lines)
     faults = report.faults = {fault: [] for fault in (EMPTY, TABS, DUPLICATE)}
-    others = {HELD_OUT.format(split): _pair_keys(text) for split, text in (held_out or {}).items()}
+    others = {
+        HELD_OUT.format(split): {_key(*pair) for pair in zip(*text, strict=True) if all(map(str.strip, pair))}
+        for split, text in (held_out or {}).items()
+    }
     faults |= {fault: [] for fault in (*others, COPY, RATIOS, SCRIPT, *CHECKS)}
     checks = {fault: re.compile(pattern) for fault, (pattern, _) in CHECKS.items()}
     seen: set[int] = set()
@@ -284,10 +287,6 @@ def read_pair_files(src: Path, tgt: Path) -> Pairs:
 def _key(src: str, tgt: str) -> int:
     """A number for the words of a pair, without regard to spaces; 64 bits, as many pairs are held."""
     return hash((" ".join(src.split()), " ".join(tgt.split())))
-
-
-def _pair_keys(text: Pairs) -> set[int]:
-    return {_key(src, tgt) for src, tgt in zip(*text, strict=True) if src.strip() and tgt.strip()}
 
 
 def is_copy(src: str, tgt: str) -> bool:

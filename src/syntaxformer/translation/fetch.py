@@ -56,9 +56,9 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
     source = None if mirror is None else mirror / corpus["folder"]
     if source is not None and not source.is_dir():
         raise ConfigError(f"SYNTAXFORMER_DATA: expected the folder {source}, found none. Check the mirror.")
-    at_home = [f"{split}.{language}" for split in corpus["at_home"] for language in ("de", "en")]
-    files = at_home
-    if source is not None:
+    if source is None:
+        files = [f"{split}.{language}" for split in corpus["at_home"] for language in ("de", "en")]
+    else:
         files = sorted({without_packing(path) for path in source.iterdir()})
     with disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)

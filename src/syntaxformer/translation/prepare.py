@@ -435,8 +435,6 @@ class PairEncoding:
 
 # The target side of training; translating needs neither its annotator nor its tags.
 
-AT_ONCE = 2**20
-"""Number of pieces that are checked at a time, because a large text is on disk."""
 TAG_FACTOR = "pos"
 """The factor that the decoder predicts for each piece."""
 
@@ -510,9 +508,9 @@ def check_tags(text: EncodedText, target: SourceEncoder) -> None:
     """
     if not target.vocabularies:
         return
-    unknown, tags = target.unseen.message(), text.factors[:, 0]
+    unknown = target.unseen.message()
     target.unseen.warn()
-    if not any((tags[start : start + AT_ONCE] > UNKNOWN_TAG).any() for start in range(0, len(tags), AT_ONCE)):
+    if text.factors[:, 0].max(initial=0) <= UNKNOWN_TAG:
         raise ConfigError(
             "predict_target_pos: expected tags of Universal Dependencies on the target side, got "
             f"{unknown or 'none'}. Choose another predict_target_pos.annotator."
@@ -572,10 +570,11 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
             data.
         DataError: The data cannot be used.
     """
-    if resume:  # an older run's lines are read as it began
-        form = {"normalize": read_info(recipe.output).normalize}
-        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=form)})
     data = recipe.data
+    if resume:  # an older run's lines are read as it began
+        info = read_info(recipe.output)
+        data = data.model_copy(update={"normalize": info.normalize})
+        recipe = recipe.model_copy(update={"data": data})
     if (terms := None if data.terms is None else read_terms(data.terms)) is not None:
         if keeps_on_disk(data):
             raise ConfigError(
@@ -594,7 +593,6 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         annotation = replace(annotation, train=taught)
     start, parent, parent_info = _open_start(recipe)
     if resume:
-        info = read_info(recipe.output)
         same_data(hashes, info.data_sha256)
         encoder = load_source_encoder(recipe.output, info)
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
@@ -695,23 +693,17 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
             syntax = syntax.model_copy(update={"brackets": parse_labels(words[0] or [])})
     tagger = tags and target_annotator(tags.annotator, data.tokenized)
     target_words: list[Sequence[WordColumns] | None] = [None, None]
-    identities = [
-        [
-            *(
-                fact
-                for who in (annotator, tagger)
-                if who is not None
-                for fact in (who.name, annotate.annotator_for(who, split).version)
-            ),
-            *([f"terms {hash_file(data.terms)}"] if data.terms is not None else []),
-            *(
-                f"{name} {hash_file(find_file(data.dir or Path(), split, data.factor_files[name]))}"
-                for name in factors
-                if name in data.factor_files and data.dir is not None
-            ),
-        ]
-        for split in splits
-    ]
+    annotators = [each for each in (annotator, tagger) if each is not None]
+    identities: list[list[str]] = []
+    for split in splits:
+        versions = ((each.name, annotate.annotator_for(each, split).version) for each in annotators)
+        facts = [*chain.from_iterable(versions)]
+        if data.terms is not None:
+            facts.append(f"terms {hash_file(data.terms)}")
+        for name in (name for name in factors if name in data.factor_files):
+            file = find_file(data.dir or Path(), split, data.factor_files[name])
+            facts.append(f"{name} {hash_file(file)}")
+        identities.append(facts)
     if tagger is not None:
         target_words = [
             target_columns(text, tagger, data, split, section.processes)
@@ -817,7 +809,8 @@ def _new_encoder(
     if start is None:
         if (augmentation := _augmentation(recipe)) is not None and not keeps_on_disk(data):
             cases = augmentation.config.model_copy(update={"typo": 0.0, "noise": 0.0})
-            text = replace(augmentation, config=cases).whole(text, 0)  # so that words in capitals have pieces
+            altered = replace(augmentation, config=cases).draw(text, 0)
+            text = with_lines(text, *altered)  # so that words in capitals have pieces
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
         tokenizer.backend_tokenizer.add_special_tokens(data.symbols)
     else:

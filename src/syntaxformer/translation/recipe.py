@@ -289,12 +289,11 @@ class Recipe(RunConfig):
             is_hosted = self.is_hosted
         except ConfigError as error:
             return error.problems
-        where = "a pretrained translator" if is_hosted else "a translator of our own"
         refused: dict[str, Any] = {key: getattr(self, key) for key in ("pretrained_embeddings", "parse_task")}
         if is_hosted:
-            refused |= {"predict_target_pos": self.predict_target_pos}
+            where, refused["predict_target_pos"] = "a pretrained translator", self.predict_target_pos
         else:
-            refused |= {"training.lora": training.lora}
+            where, refused["training.lora"] = "a translator of our own", training.lora
         if (Path(str(self.start)) / TRANSLATOR).is_file():
             where = "a translator that `train` wrote"
             refused |= {f"model.{key}": getattr(model, key) for key in _OF_START[:-1]}
@@ -497,7 +496,7 @@ class Recipe(RunConfig):
 
 def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
     """The recipe with what the folder that training starts from decides, and what does not fit it."""
-    settings, data, is_hosted = recipe.model, {}, recipe.is_hosted
+    settings, subwords, data, is_hosted = recipe.model, recipe.subwords, dict[str, Any](), recipe.is_hosted
     try:
         stored = host_sections(path) if is_hosted else own_sections(path)
         model = ModelConfig.model_validate(stored["model"])
@@ -517,14 +516,11 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
     model = model.model_copy(update=chosen)
     if recipe.data.normalize_punctuation is None:
         data["normalize_punctuation"] = normalizes_punctuation(path)
-    if "normalize" not in recipe.data.model_fields_set and (Path(path) / TRANSLATOR).is_file():
-        # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
-        data["normalize"] = read_json(Path(path) / TRANSLATOR).get("normalize", "none")
-    subwords = recipe.subwords
     if (Path(path) / TRANSLATOR).is_file():
         info = read_json(Path(path) / TRANSLATOR)
-        if "protect" not in recipe.data.model_fields_set:
-            data["protect"] = tuple(info.get("protect", ()))
+        # Other checkpoints' tokenizers have a form of their own, to which NFC and NFD lead alike.
+        of_start = {"normalize": info.get("normalize", "none"), "protect": tuple(info.get("protect", ()))}
+        data |= {key: of_start[key] for key in of_start.keys() - recipe.data.model_fields_set}
         symbols = tuple(dict.fromkeys((*info.get("symbols", ()), *subwords.symbols)))
         subwords = subwords.model_copy(update={"symbols": symbols})
     infusion, parent = recipe.infusion, stored["infusion"]
@@ -553,16 +549,16 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
                 "Leave it out; masks, relation_bias and lisa may be added."
             )
         # In part only, so that what is added takes what it does not say of trees from what is there.
-        sections = {name: getattr(infusion, name) for name in recipe.shorthands if getattr(infusion, name)}
-        added = {name: section.model_dump(exclude_unset=True) for name, section in sections.items()}
+        parts = {name: getattr(infusion, name) for name in recipe.shorthands if getattr(infusion, name)}
+        added = {name: section.model_dump(exclude_unset=True) for name, section in parts.items()}
         preset = {} if infusion.preset == "preserving" else {"preset": infusion.preset}
         try:
             infusion = InfusionConfig(**{**parent.model_dump(exclude_unset=True), **added, **preset})
         except ConfigError as error:
             problems += error.problems
-    update = {"model": model, "data": recipe.data.model_copy(update=data), "infusion": infusion}
-    update["subwords"] = subwords
-    return recipe.model_copy(update=update), problems
+    sections = {"model": model, "subwords": subwords, "infusion": infusion}
+    sections["data"] = recipe.data.model_copy(update=data)
+    return recipe.model_copy(update=sections), problems
 
 
 def _read(content: Mapping[str, Any], source: str) -> Recipe:

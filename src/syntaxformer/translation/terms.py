@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -157,13 +158,12 @@ def read_terms(path: str | Path) -> Terms:
     if not rows:
         raise DataError("expected at least one term, got none.", path)
     inner: dict[int, str] = {}
-    for words in map(str.split, lines):
-        shorter = (
-            " ".join(words[first:stop]) for first in range(len(words)) for stop in range(len(words) + 1)
-        )
-        inner |= {
-            lines[term]: " ".join(words) for term in shorter if term in lines and term != " ".join(words)
-        }
+    for term in lines:
+        words = term.split()
+        for first, stop in combinations(range(len(words) + 1), 2):
+            shorter = " ".join(words[first:stop])
+            if shorter in lines and shorter != term:
+                inner[lines[shorter]] = term
     if inner:
         faults[f"have a term that is a part of another, such as {inner[min(inner)]!r}"] = [*inner]
     for fault, numbers in faults.items():
@@ -201,16 +201,15 @@ def teach(
         of_chunks.append({})
         for match in terms.find(chunk):
             n_overlaps += match.overlapping is not None
-            written = (
-                target for target in match.targets if _pattern(target).search(text.tgt[start + match.row])
-            )
+            row = start + match.row
+            written = (target for target in match.targets if _pattern(target).search(text.tgt[row]))
             if (target := next(written, None)) is not None:
                 injection = Injection(match.row, match.first, match.stop, target)
-                of_chunks[-1].setdefault(start + match.row, []).append(injection)
+                of_chunks[-1].setdefault(row, []).append(injection)
     rows = [row for of_chunk in of_chunks for row in of_chunk]
     if not rows:
-        problem = "expected terms that training pairs have on both sides, got none. Check which column is the"
-        raise DataError(f"{problem} source's: the first.", terms.name)
+        problem = "expected terms that training pairs have on both sides, got none."
+        raise DataError(f"{problem} Check which column is the source's: the first.", terms.name)
     drawn = {*np.random.default_rng(seed).permutation(rows)[: max(1, round(share * len(text)))].tolist()}
     with_terms = [
         chunk.with_injected(
@@ -218,12 +217,8 @@ def teach(
         )
         for chunk, of_chunk in zip(chunks, of_chunks, strict=True)
     ]
-    counts = len(rows), len(text), len(drawn), n_overlaps
-    _log.info(
-        "%s: %d of %d pairs have a term on both sides, %d teach it; overlapping terms: %d",
-        terms.name,
-        *counts,
-    )
+    counts = terms.name, len(rows), len(text), len(drawn), n_overlaps
+    _log.info("%s: %d of %d pairs have a term on both sides, %d teach it; overlapping terms: %d", *counts)
     return replace(text, src=[line for chunk in with_terms for line in chunk.texts]), with_terms
 
 

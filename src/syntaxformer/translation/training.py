@@ -33,7 +33,7 @@ from syntaxformer.translation.corpora import ParallelText, find_file
 from syntaxformer.translation.data_report import FILE as REPORT
 from syntaxformer.translation.decoding import generate_settings
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import write_side_files
+from syntaxformer.translation.model_folder import FolderInfo, write_side_files
 from syntaxformer.translation.prepare import Prepared, prepare, target_tags
 from syntaxformer.translation.pretrained_tables import PieceVectors, check_tables, load_vectors, start_tables
 from syntaxformer.translation.recipe import DROPOUTS, Recipe
@@ -233,11 +233,15 @@ class _Evaluations(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Call it with a translator of the current weights."""
-        info, was_training = self.data.info, model.training
-        encoder = replace(self.data.encoder, syntax=info.syntax)  # without what is only learned
-        annotator = self.data.annotator if encoder.needs_words else None
-        self.at_evaluation(Translator(model.eval(), encoder, info, annotator), state.global_step)
+        was_training = model.training
+        self.at_evaluation(_translator_of(model, self.data, self.data.info), state.global_step)
         model.train(was_training)
+
+
+def _translator_of(model: Any, data: Prepared, info: FolderInfo) -> Translator:
+    """A translator of a run's current weights, set to evaluation, and without what is only learned."""
+    encoder = replace(data.encoder, syntax=data.info.syntax)
+    return Translator(model.eval(), encoder, info, data.annotator if encoder.needs_words else None)
 
 
 def dev_bleu(model: Any, data: Prepared, recipe: Recipe) -> dict[str, float]:
@@ -260,12 +264,11 @@ def _bleu_of(
 
     corpus, was_training, lines = recipe.data, model.training, text.src
     clean = data.info.model_copy(update={"unescape": False})  # the lines are already unescaped
-    encoder = replace(data.encoder, syntax=data.info.syntax)  # without what is only learned
-    annotator = data.annotator if encoder.needs_words else None
-    if annotator is not None:  # `prepare` has put the annotation of these lines into the cache
-        annotator = annotator_for(annotator, corpus.dev, text.rows)
-        annotator = AnnotatedInOrder(annotate_cached(lines, annotator, corpus.cache))
-    translator = Translator(model.eval(), encoder, clean, annotator).to(language)
+    translator = _translator_of(model, data, clean)
+    if translator.annotator is not None:  # `prepare` has put the annotation of these lines into the cache
+        annotator = annotator_for(translator.annotator, corpus.dev, text.rows)
+        translator.annotator = AnnotatedInOrder(annotate_cached(lines, annotator, corpus.cache))
+    translator = translator.to(language)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
         for name in data.encoder.factors

@@ -19,6 +19,7 @@ from syntaxformer.translation.augmentation import (
     add_typos,
     capitals,
     title,
+    with_lines,
     with_words,
 )
 from syntaxformer.translation.corpora import ParallelText
@@ -36,7 +37,8 @@ def _text(n=1) -> ParallelText:
 
 
 def _altered(seed=3, epoch=0, n=1, **shares):
-    return Augmentation(AugmentConfig(**shares), seed, ("en", "de")).whole(_text(n), epoch)
+    augmentation = Augmentation(AugmentConfig(**shares), seed, ("en", "de"))
+    return with_lines(_text(n), *augmentation.draw(_text(n), epoch))
 
 
 def test_case_by_hand():

@@ -353,9 +353,9 @@ class ParallelText:
         """The pairs at the given rows, in that order."""
         src, tgt = _taken(self.src, rows), _taken(self.tgt, rows)
         of_file = rows if self.rows is None else [self.rows[row] for row in rows]
-        more = sum(row >= len(self) - self.n_synthetic for row in rows)
+        n_synthetic = sum(row >= len(self) - self.n_synthetic for row in rows)
         sizes = np.bincount(self.corpora_of(rows), minlength=len(self.sizes)).tolist() if self.sizes else ()
-        facts = {"rows": of_file, "n_synthetic": more, "sizes": tuple(sizes)}
+        facts = {"rows": of_file, "n_synthetic": n_synthetic, "sizes": tuple(sizes)}
         return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), **facts)
 
     @property
@@ -458,7 +458,7 @@ def paired_lines(src_path: Path, tgt_path: Path) -> Iterator[tuple[str, str]]:
 
 def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
     src_path, tgt_path = _paths(config, split)
-    number = n_tabs = n_filled = n_alike = n_other = 0
+    number = n_tabs = n_filled = n_sources = n_unlike = 0
     for number, (src, tgt) in enumerate(paired_lines(src_path, tgt_path), 1):
         for path, line in ((src_path, src), (tgt_path, tgt)):
             if "\t" in line and config.tabs == "refuse":
@@ -470,9 +470,9 @@ def _file_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
                 )
             n_tabs += "\t" in line
         n_filled += bool(src.strip() and tgt.strip())
-        n_alike, n_other = n_alike + bool(src.strip()), n_other + (src != tgt)
+        n_sources, n_unlike = n_sources + bool(src.strip()), n_unlike + (src != tgt)
         yield src, tgt
-    if n_alike and not n_other:
+    if n_sources and not n_unlike:
         raise DataError(f"expected another text than in {tgt_path}, got the same. Check data.tgt.", src_path)
     if not n_filled:
         raise DataError(
@@ -539,8 +539,8 @@ _KINDS = {"csv", "tsv", "parquet", "json", "jsonl", "arrow", "txt"}
 def _table_settings(config: CorpusConfig, split: str) -> dict[str, Any]:
     """How tables of a folder are read: a cell is a text, also NA, and the quotes of a TSV are part of it."""
     folder, name = Path(str(config.dataset)), split.partition("[")[0]
-    every = [path.relative_to(folder) for path in folder.rglob("*.*")]
-    files = [path for path in every if name in str(path)] or every  # dev.tsv is the split validation
+    paths = [path.relative_to(folder) for path in folder.rglob("*.*")]
+    files = [path for path in paths if name in str(path)] or paths  # dev.tsv is the split validation
     kinds = {path.name.removesuffix(".gz").rpartition(".")[2] for path in files} & _KINDS
     if not kinds or kinds - {"csv", "tsv"}:
         return {}

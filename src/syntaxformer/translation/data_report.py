@@ -17,7 +17,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import without_packing
 from syntaxformer.base.languages import LANGUAGE_ODDS, identifier, is_other_script, language_of_side
 from syntaxformer.base.progress import track
-from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, find_file, paired_lines
+from syntaxformer.translation.corpora import LOST, CorpusConfig, ParallelText, paired_lines, read_split
 from syntaxformer.translation.source import ENTITIES, encode_pieces
 
 _log = logging.getLogger("syntaxformer.training")
@@ -219,12 +219,11 @@ def report_train(
         if ending or not dot or split in (*held_out, *config.train_splits, *config.exclude):
             continue  # test.en.conllu, and what is held out or trained on already
         try:
-            src, tgt = read_pair_files(path, find_file(config.dir or Path(), split, config.tgt))
+            test = read_split(config.model_copy(update={"tabs": "space"}), split)
         except (ConfigError, DataError) as error:
             notes.append(f"Not compared with {split}: {error}")
-            continue
-        clean = config.preparation(config.src).clean, config.preparation(config.tgt).clean
-        held_out[split] = [clean[0](line) for line in src], [clean[1](line) for line in tgt]
+        else:
+            held_out[split] = test.src, test.tgt
     name = f"{text.src_path}, {text.tgt_path}"
     report = report_pairs(name, (text.src, text.tgt), languages, held_out, text.rows, config.clean)
     report.notes += notes

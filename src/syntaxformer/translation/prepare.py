@@ -385,8 +385,7 @@ class PairEncoding:
         """
         text, (encoder, target), max_pieces = self.text, self.sides.values(), self.max_pieces
         limit = max_pieces or np.iinfo(np.int64).max
-        # Pairs that stay, have an empty side, are too long; that fit without tags, and not with them.
-        n_pairs = n_empty = n_long = n_bare = n_tagged_out = longest = 0
+        counts, longest = Counter[str](), 0
         for number, start in enumerate(range(0, len(text), CHUNK_LINES)):
             lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
             corpora = (
@@ -406,31 +405,31 @@ class PairEncoding:
             filled = np.array([bool(a.strip() and b.strip()) for a, b in zip(*lines, strict=True)])
             fitting = np.maximum(src.lengths, tgt.lengths) <= limit
             bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
-            n_bare, n_tagged_out = n_bare + len(bare), n_tagged_out + int((bare > limit).sum())
             longest = max(longest, int(bare.max(initial=0)))
             rows = np.flatnonzero(filled & fitting)
-            n_pairs, n_empty = n_pairs + len(rows), n_empty + int((~filled).sum())
-            n_long += int((filled & ~fitting).sum())
+            counts.update(pairs=len(rows), empty=int((~filled).sum()), long=int((filled & ~fitting).sum()))
+            counts.update(fit_untagged=len(bare), too_long_by_tags=int((bare > limit).sum()))
             if len(rows) < len(filled):
                 src, tgt = src.select(rows), tgt.select(rows)
                 corpora = None if corpora is None else corpora[rows]
             yield EncodedPairs(src, tgt, corpora)
         if cut is not encode_pieces:  # the same pairs were checked before
             return
-        if 2 * n_tagged_out > n_bare:
+        n_by_tags, n_untagged = counts["too_long_by_tags"], counts["fit_untagged"]
+        if 2 * n_by_tags > n_untagged:
             raise ConfigError(
                 f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}, "
-                f"which makes {n_tagged_out} of {n_bare} pairs too long. Raise it, to {longest} for all."
+                f"which makes {n_by_tags} of {n_untagged} pairs too long. Raise it, to {longest} for all."
             )
-        if not n_pairs:
+        if not counts["pairs"]:
             raise DataError(
                 f"expected at least one pair of up to {max_pieces} pieces, got none. Raise data.max_pieces.",
                 text.src_path,
             )
-        if n_empty or n_long:
-            for_tags = f", {n_tagged_out} of them for their tags alone" if n_tagged_out else ""
-            of_long = f" and {n_long} of more than {max_pieces} pieces" if max_pieces else ""
-            _log.info("%s: left out %d empty pairs%s%s", text.src_path, n_empty, of_long, for_tags)
+        if counts["empty"] or counts["long"]:
+            for_tags = f", {n_by_tags} of them for their tags alone" if n_by_tags else ""
+            of_long = f" and {counts['long']} of more than {max_pieces} pieces" if max_pieces else ""
+            _log.info("%s: left out %d empty pairs%s%s", text.src_path, counts["empty"], of_long, for_tags)
 
 
 # The target side of training; translating needs neither its annotator nor its tags.
@@ -693,11 +692,12 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
             syntax = syntax.model_copy(update={"brackets": parse_labels(words[0] or [])})
     tagger = tags and target_annotator(tags.annotator, data.tokenized)
     target_words: list[Sequence[WordColumns] | None] = [None, None]
-    annotators = [each for each in (annotator, tagger) if each is not None]
+    annotators = [reader for reader in (annotator, tagger) if reader is not None]
     identities: list[list[str]] = []
     for split in splits:
-        versions = ((each.name, annotate.annotator_for(each, split).version) for each in annotators)
-        facts = [*chain.from_iterable(versions)]
+        facts: list[str] = []
+        for reader in annotators:
+            facts += reader.name, annotate.annotator_for(reader, split).version
         if data.terms is not None:
             facts.append(f"terms {hash_file(data.terms)}")
         for name in (name for name in factors if name in data.factor_files):
@@ -717,17 +717,17 @@ def _report_pieces(report: DataReport, recipe: Recipe, pairs: PairEncoding) -> s
     """Add pairs that are too long, and return them, or have characters that a tokenizer does not know."""
     data, text = recipe.data, pairs.text
     tokenizers = [side.tokenizer for side in pairs.sides.values()]
-    parts = [prepared_parts(text, data, side) for side in SIDES]
-    too_long = add_long(report, zip(tokenizers, parts, strict=True), data.max_pieces)
+    sides = [prepared_parts(text, data, side) for side in SIDES]
+    too_long = add_long(report, zip(tokenizers, sides, strict=True), data.max_pieces)
     if recipe.subwords.tokenizer or recipe.pretrained_embeddings:
-        lines = [prepared_parts(text, data, side) for side in SIDES]
-        rows = Checkpoint("", *tokenizers, 0, 0).missing_characters(lines, spelled=False)[1]
-        report.add(UNKNOWN, {*rows})
+        sides = [prepared_parts(text, data, side) for side in SIDES]
+        rows_of_unknown = Checkpoint("", *tokenizers, 0, 0).missing_characters(sides, spelled=False)[1]
+        report.add(UNKNOWN, {*rows_of_unknown})
     if data.protect:
-        parts = [slice(start, start + CHUNK_LINES) for start in range(0, len(text), CHUNK_LINES)]
-        parts = [pairs.encoder.preparation.shared_spans(text.src[part], text.tgt[part]) for part in parts]
-        n_shared = sum(symbol in SYMBOLS for src, *_ in parts for spans in src for *_, symbol in spans)
-        report.add(UNSHARED, np.flatnonzero([n for *_, unlike in parts for n in unlike]).tolist())
+        chunks = [slice(start, start + CHUNK_LINES) for start in range(0, len(text), CHUNK_LINES)]
+        shared = [pairs.encoder.preparation.shared_spans(text.src[rows], text.tgt[rows]) for rows in chunks]
+        n_shared = sum(symbol in SYMBOLS for src, *_ in shared for spans in src for *_, symbol in spans)
+        report.add(UNSHARED, np.flatnonzero([n for *_, unlike in shared for n in unlike]).tolist())
         report.notes.append(f"data.protect: {n_shared:,} values of both sides are written as symbols.")
     return too_long
 

@@ -142,12 +142,12 @@ def shared_spans(
 ) -> tuple[list[list[Span]], list[list[Span]], list[int]]:
     """What is replaced on both sides of pairs: values that both have; and how many only one side has."""
     of_sides: tuple[list[list[Span]], list[list[Span]], list[int]] = ([], [], [])
-    found = values_of(sources, protect, symbols), values_of(targets, protect, symbols)
-    for source, target, *values in zip(sources, targets, *found, strict=True):
-        src, tgt, waiting = numbered(source, values[0]), list[Span](), dict[str, list[str]]()
+    of_src, of_tgt = values_of(sources, protect, symbols), values_of(targets, protect, symbols)
+    for source, target, src_values, tgt_values in zip(sources, targets, of_src, of_tgt, strict=True):
+        src, tgt, waiting = numbered(source, src_values), list[Span](), dict[str, list[str]]()
         for start, end, symbol in src:
             waiting.setdefault(source[start:end], []).append(symbol)
-        for start, end, is_symbol in values[1]:
+        for start, end, is_symbol in tgt_values:
             if is_symbol or waiting.get(target[start:end]):
                 text = target[start:end]
                 tgt.append((start, end, text if is_symbol else waiting[text].pop(0)))
@@ -155,7 +155,7 @@ def shared_spans(
         src = [span for span in src if span[2] in used or span[2] not in SYMBOLS]
         for side, spans in zip(of_sides, (src, tgt), strict=False):
             side.append(spans)
-        of_sides[2].append(sum(map(len, values)) - len(src) - len(tgt))
+        of_sides[2].append(len(src_values) + len(tgt_values) - len(src) - len(tgt))
     return of_sides
 
 

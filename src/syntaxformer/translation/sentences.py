@@ -98,7 +98,7 @@ def joined(
     """
     if len(sentences) == 1:
         return list(sentences[0])
-    every: list[Hypothesis] = []
+    translations: list[Hypothesis] = []
     for alternatives in zip(*sentences, strict=True):
         text = "".join(f"{best.text}{space}" for best, space in zip(alternatives, [*spaces, ""], strict=True))
         lengths = [len(best.pieces) + (list(best.pieces[-1:]) != [end_id]) for best in alternatives]
@@ -108,5 +108,5 @@ def joined(
         pieces = [piece for best in alternatives for piece in best.pieces]
         repairs = tuple(repair for best in alternatives for repair in best.repairs)
         loops = any(best.loops for best in alternatives)
-        every.append(Hypothesis(text.strip(), score, pieces, loops, repairs=repairs))
-    return sorted(every, key=lambda best: -(best.score or 0.0))
+        translations.append(Hypothesis(text.strip(), score, pieces, loops, repairs=repairs))
+    return sorted(translations, key=lambda best: -(best.score or 0.0))

@@ -160,8 +160,8 @@ class TextPreparation:
     def spans(self, lines: Sequence[str]) -> list[list[Span]] | None:
         """What is replaced in each clean source line; None if there is nothing to replace in any."""
         if self.protect or (self.symbols and (self.moses or self.punctuation or self.lowercase)):
-            found = values_of(lines, self.protect, self.symbols)
-            return [numbered(line, values) for line, values in zip(lines, found, strict=True)]
+            rows = values_of(lines, self.protect, self.symbols)
+            return [numbered(line, values) for line, values in zip(lines, rows, strict=True)]
         return None
 
     def protected(self, lines: Sequence[str]) -> list[list[tuple[str, str]]]:

@@ -192,16 +192,16 @@ def _start_tables(
     recipe: Recipe, model: SyntaxTransformer, vectors: dict[str, PieceVectors] | None, writes: bool
 ) -> dict[str, Any]:
     """Fill and freeze pretrained tables; the report is stored for runs that are resumed."""
-    section, report = recipe.pretrained_embeddings, recipe.output / RUN
+    section, file, key = recipe.pretrained_embeddings, recipe.output / RUN, "pretrained_embeddings"
     if section is None:
         return {}
-    done = {"pretrained_embeddings": start_tables(model, section, vectors)}
+    report = {key: start_tables(model, section, vectors)}
     if vectors is None:
-        stored = read_json(report) if report.exists() else {}
-        return {key: stored[key] for key in ("pretrained_embeddings",) if key in stored}
+        stored = read_json(file) if file.exists() else {}
+        return {key: stored[key]} if key in stored else {}
     if writes:
-        write_json(report, done, indent=1)
-    return done
+        write_json(file, report, indent=1)
+    return report
 
 
 def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:

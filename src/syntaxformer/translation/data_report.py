@@ -103,16 +103,13 @@ class DataReport:
         """The rows with a fault other than the excused ones."""
         return {row for fault, rows in self.faults.items() if fault not in excused for row in rows}
 
-    def _line(self, row: int) -> int:
-        return (row if self.lines is None else self.lines[row]) + 1
-
     def to_dict(self) -> dict[str, Any]:
         """The report for a JSON file: each fault with count, share and the first three lines."""
         faults = {
             fault: {
                 self.unit: len(rows),
                 "share": len(rows) / max(1, self.sampled.get(fault, self.n_pairs)),
-                "lines": [self._line(row) for row in rows[:3]],
+                "lines": [(row if self.lines is None else self.lines[row]) + 1 for row in rows[:3]],
             }
             for fault, rows in self.faults.items()
         }

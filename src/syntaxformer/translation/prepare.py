@@ -896,7 +896,7 @@ def fit_characters(
     data: CorpusConfig,
     adds: bool,
     report: DataReport,
-    symbols: Collection[str] = (),
+    symbols: Collection[str],
 ) -> Checkpoint:
     """Count the characters of the training text that a tokenizer does not know; add them if that is asked.
 

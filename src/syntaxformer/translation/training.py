@@ -128,11 +128,10 @@ def _train(run: Run[Recipe], at_evaluation: AtEvaluation | None) -> None:
 
 def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
     """The network of a run before its first update, and PEFT's object if it has adapters."""
-    if data.start is None:
-        return build_model(recipe, data.encoder), None
-    if not recipe.is_hosted:
+    if data.start is None or not recipe.is_hosted:
         model = build_model(recipe, data.encoder)
-        take_weights(model, data.start)
+        if data.start is not None:
+            take_weights(model, data.start)
         return model, None
     rates = {name: getattr(recipe.model, name) for name in sorted(DROPOUTS)}
     model, lora = load_pretrained(data.start, rates), recipe.training.lora

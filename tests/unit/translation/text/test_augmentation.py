@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from parallel_files import tiny_recipe, write_sides
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.augmentation import (
@@ -58,11 +59,8 @@ def test_typos_stay_within_long_words():
         add_typos("the quick a-b foxes", letters, Random(seed))
         words = "".join(letters).split(" ")
         assert (words[0], words[2], len(words)) == ("the", "a-b", 4)
-        changed = [
-            (word, old)
-            for word, old in zip(words, ("the", "quick", "a-b", "foxes"), strict=True)
-            if word != old
-        ]
+        pairs = zip(words, ("the", "quick", "a-b", "foxes"), strict=True)
+        changed = [(word, old) for word, old in pairs if word != old]
         assert len(changed) <= 1, "a swap of equal letters changes nothing"
         for word, old in changed:
             assert word[0] == old[0]
@@ -143,28 +141,21 @@ def test_words_are_carried_to_the_altered_line(annotator, encoder, size):
 ])  # fmt: skip
 def test_a_run_encodes_the_same_pairs_in_each_epoch(tmp_path, settings, caplog):
     lines = [f"Tom saw {word} cats ." for word in ("two", "three", "red", "old", "seven")] + ["", "x " * 13]
-    for ending in ("en", "de"):
-        (tmp_path / f"train.{ending}").write_text(
-            "".join(f"{line} {ending}\n" if line else "\n" for line in lines * 3)
-        )
-    data = prepare(load_recipe("tiny", [
-        f"data.dir={tmp_path}", "data.dev=train", f"data.cache={tmp_path}", f"output={tmp_path / 'run'}",
-        "data.max_pieces=24", "subwords.vocab_size=340", "data.augment={upper: 0.3, title: 0.3, typo: 0.5, noise: 0.3}",
-        *settings,
-    ]))  # fmt: skip
-    clean, seen, n_pairs = data.train.src.pieces.tolist(), [], len(data.train)
+    sides = ([f"{line} {ending}" if line else "" for line in lines * 3] for ending in ("en", "de"))
+    shares = "data.augment={upper: 0.3, title: 0.3, typo: 0.5, noise: 0.3}"
+    sizes = "data.max_pieces=24", "subwords.vocab_size=340"
+    data = prepare(tiny_recipe(write_sides(tmp_path, *sides), shares, *sizes, *settings))
+    clean, epochs, n_pairs = data.train.src.pieces.tolist(), [], len(data.train)
     caplog.clear()
     for epoch in (0, 1, 2, 1):
         data.train.set_epoch(epoch)
         assert len(data.train) == n_pairs
         assert max(data.train.src.lengths.max(), data.train.tgt.lengths.max()) <= 24
-        seen.append(data.train.src.pieces.tolist())
-    assert seen[1] == seen[3] != seen[0] != clean
+        epochs.append(data.train.src.pieces.tolist())
+    assert epochs[1] == epochs[3] != epochs[0] != clean
     assert "left out" not in caplog.text
-    assert (
-        "TOM SAW" in data.encoder.tokenizer.decode([*seen[0], *seen[1], *seen[2]])
-        or settings[0] != "masks={}"
-    )
+    text = data.encoder.tokenizer.decode([*epochs[0], *epochs[1], *epochs[2]])
+    assert "TOM SAW" in text or settings[0] != "masks={}"
 
 
 def test_a_pair_that_a_tokenizer_cannot_write_stays_clean(tmp_path):
@@ -198,10 +189,8 @@ def test_what_is_refused(setting, problem):
 
 
 def test_a_text_on_disk_is_refused(tmp_path):
-    for ending in ("en", "de"):
-        (tmp_path / f"train.{ending}").write_text(f"a cat {ending}\n" * 3)
-    recipe = load_recipe("tiny", [f"data.dir={tmp_path}", "data.dev=train", f"data.cache={tmp_path}", "output=x",
-                                  "data.on_disk=true", "data.augment.upper=0.1"])  # fmt: skip
+    write_sides(tmp_path, ["a cat"] * 3, ["eine Katze"] * 3)
+    recipe = tiny_recipe(tmp_path, "data.on_disk=true", "data.augment.upper=0.1")
     message = r"^data\.augment: expected a training text in memory, .* Set data\.on_disk=false, or data\.augment=null\.$"
     with pytest.raises(ConfigError, match=message):
         prepare(recipe)

@@ -14,28 +14,24 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from parallel_files import tiny_recipe, write_sides
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.translation.batches import Shares, TokenBudgetBatches
 from syntaxformer.translation.corpora import Corpus, CorpusConfig, find_file, read_dev, read_split, read_train
 from syntaxformer.translation.prepare import nested_fraction, prepare
-from syntaxformer.translation.recipe import load_recipe
 
-
-def _write(folder, **splits):
-    for name, (src, tgt) in splits.items():
-        (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in src), "utf-8")
-        (folder / f"{name}.de").write_text("".join(f"{line}\n" for line in tgt), "utf-8")
+SPLITS = {
+    "news": (["A", "B", "", "C"], ["a", "b", "", "c"]),
+    "tok": (["do n't &quot; x &quot; ,", "bad �"], ["was &apos;s ?", "y"]),
+    "dev": (["B", "Z"], ["q", "z"]),
+    "test": (["T", ""], ["c", ""]),
+}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    _write(
-        tmp_path,
-        news=(["A", "B", "", "C"], ["a", "b", "", "c"]),
-        tok=(["do n't &quot; x &quot; ,", "bad �"], ["was &apos;s ?", "y"]),
-        dev=(["B", "Z"], ["q", "z"]),
-        test=(["T", ""], ["c", ""]),
-    )
+    for split, sides in SPLITS.items():
+        write_sides(tmp_path, *sides, split)
     return tmp_path
 
 
@@ -63,7 +59,8 @@ def test_what_is_left_out_keeps_its_place_in_the_file(folder):
 
 def test_held_out_lines_with_other_spaces_are_left_out(folder):
     """And in another case, if the model reads lower case: to it they are the same lines."""
-    _write(folder, crawl=(["a  b ", "A B", "c"], ["x", "y", "z"]), held=(["a b"], ["w"]))
+    write_sides(folder, ["a  b ", "A B", "c"], ["x", "y", "z"], "crawl")
+    write_sides(folder, ["a b"], ["w"], "held")
     settings = {"dir": folder, "train": "crawl", "exclude": ["held"]}
     assert read_train(CorpusConfig(**settings)).src == ["A B", "c"]
     assert read_train(CorpusConfig(**settings, lowercase=True)).src == ["c"]
@@ -172,8 +169,8 @@ def test_a_table_whose_split_has_another_name_is_read_as_the_others(tmp_path):
     for name in ("train", "dev"):
         (tmp_path / f"{name}.tsv").write_text(f'en\tde\nNA\tNA, "{name}\n')
     config = CorpusConfig(dataset=str(tmp_path), train="train", dev="validation")
-    found = [(text.src, text.tgt) for text in (read_split(config, name) for name in ("train", "validation"))]
-    assert found == [(["NA"], ['NA, "train']), (["NA"], ['NA, "dev'])]
+    texts = [read_split(config, name) for name in ("train", "validation")]
+    assert [(text.src, text.tgt) for text in texts] == [(["NA"], ['NA, "train']), (["NA"], ['NA, "dev'])]
 
 
 def _write_sides(folder: Path, src: bytes, tgt: bytes) -> CorpusConfig:
@@ -330,9 +327,7 @@ def several(tmp_path) -> Path:
 
 
 def _recipe(several, *settings):
-    return load_recipe("tiny", [
-        f"data.dir={several}", f"data.cache={several}", f"output={several / 'run'}", "subwords.vocab_size=301", "data.dev=dev", *settings
-    ])  # fmt: skip
+    return tiny_recipe(several, "subwords.vocab_size=301", "data.dev=dev", *settings)
 
 
 CORPORA = "data.train=[{name: a, weight: 3}, {name: bt, weight: 0.25, tag: '<bt>'}]"

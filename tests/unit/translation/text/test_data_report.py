@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from dirty_corpus import FRENCH, write_dirty
+from parallel_files import write_sides
 from syntaxformer.base.errors import DataError
 from syntaxformer.translation import data_report
 from syntaxformer.translation.corpora import CorpusConfig, read_split, read_train
@@ -100,14 +101,8 @@ def test_sides_that_are_shifted_by_some_lines(caplog):
 
 def test_clean_leaves_out_what_was_found_and_says_how_much(tmp_path):
     planted = write_dirty(tmp_path)
-    settings = {
-        "dir": tmp_path,
-        "src": "ENG",
-        "tgt": "DEU",
-        "train": "Export (final)",
-        "dev": "test",
-        "tabs": "space",
-    }
+    sides = {"src": "ENG", "tgt": "DEU", "tabs": "space"}
+    settings = {"dir": tmp_path, "train": "Export (final)", "dev": "test", **sides}
     config = CorpusConfig(**settings, clean=True)
     whole = read_train(config)
     text, report = report_train(config, whole, read_split(config, "test"))
@@ -122,9 +117,8 @@ def test_clean_leaves_out_what_was_found_and_says_how_much(tmp_path):
 
 def test_only_texts_are_compared_with_a_training_text(tmp_path):
     """A parse beside a test set is no test set."""
-    for ending, line in (("en", "A cat."), ("de", "Eine Katze.")):
-        for split in ("train", "dev", "test16"):
-            (tmp_path / f"{split}.{ending}").write_text(f"{line}\n")
+    for split in ("train", "dev", "test16"):
+        write_sides(tmp_path, ["A cat."], ["Eine Katze."], split)
     (tmp_path / "test16.en.conllu").write_text("1\tA\n")
     config = CorpusConfig(dir=tmp_path)
     text = read_train(config)
@@ -145,10 +139,8 @@ def test_text_that_spells_special_pieces_is_as_long_as_training_counts_it():
 
 def test_clean_does_not_leave_out_most_of_a_text(tmp_path):
     """Files in another language than the recipe says would be emptied, and the run would learn from the rest."""
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.en").write_text("".join(f"{line}\n" for line in FRENCH[:9]))
-        (tmp_path / f"{split}.de").write_text("".join(f"Das ist der Satz {n}.\n" for n in range(9)))
-    (tmp_path / "dev.de").write_text("".join(f"Ein Haus {n}.\n" for n in range(9)))
+    for split, words in (("train", "Das ist der Satz"), ("dev", "Ein Haus")):
+        write_sides(tmp_path, FRENCH[:9], [f"{words} {n}." for n in range(9)], split)
     config = CorpusConfig(dir=tmp_path, clean=True)
     text, dev = read_train(config), read_split(config, "dev")
     with pytest.raises(DataError, match=r"train\.en: data\.clean: expected to leave out half of the 9 pairs at most, got 9, 9 of them in another language\. Check data\.src"):  # fmt: skip

@@ -11,6 +11,7 @@ from unicodedata import normalize
 import numpy as np
 import pytest
 
+from parallel_files import tiny_recipe, write_sides
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import SHAPES, FactorVocabulary, WordColumns, build_vocabularies
 from syntaxformer.syntax.factors import word_shapes
@@ -167,11 +168,9 @@ def test_pieces_of_dog_are_one_and_their_shapes_are_told(annotator):
 
 
 def test_a_run_lowers_the_source_alone(tmp_path):
-    for ending, lines in (("en", ["The CAT sat", "a Dog"]), ("de", ["Die KATZE saß", "ein Hund"])):
-        (tmp_path / f"train.{ending}").write_text("\n".join(lines) + "\n", "utf-8")
-    settings = [f"data.dir={tmp_path}", "data.dev=train", f"data.cache={tmp_path}", "data.lowercase=source",
-                f"output={tmp_path / 'run'}", "infusion.kind=add", "infusion.factors=[case]"]  # fmt: skip
-    data = prepare(load_recipe("tiny", settings))
+    write_sides(tmp_path, ["The CAT sat", "a Dog"], ["Die KATZE saß", "ein Hund"])
+    settings = "data.lowercase=source", "infusion.kind=add", "infusion.factors=[case]"
+    data = prepare(tiny_recipe(tmp_path, *settings))
     assert data.encoder.vocabularies["case"].values == SHAPES
     sides = [data.info.preparation(ending).lowercase for ending in ("en", "de")]
     assert sides == [True, False]

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
+from parallel_files import tiny_recipe, write_sides
 from syntaxformer.annotate import WordsAsGiven, load_annotator
 from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, read_split
 from syntaxformer.translation.prepare import PairEncoding, annotated_columns, get_tokenizers, nested_fraction
-from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, given_tokenizer, train_subwords
 from syntaxformer.translation.training import prepare
@@ -40,8 +40,7 @@ def tokenizer_of(text: ParallelText, config: SubwordConfig) -> PreTrainedTokeniz
 
 
 def _corpus(folder: Path, src=SRC, tgt=TGT, **settings) -> tuple[CorpusConfig, ParallelText]:
-    (folder / "train.en").write_text("".join(f"{line}\n" for line in src))
-    (folder / "train.de").write_text("".join(f"{line}\n" for line in tgt))
+    write_sides(folder, src, tgt)
     config = CorpusConfig(dir=folder, cache=folder / "cache", **settings)
     return config, read_split(config, "train")
 
@@ -122,11 +121,10 @@ def test_a_user_column_and_a_fraction(tmp_path, annotator):
     src = [f"w{row} x{row}" for row in range(50)]
     config, text = _corpus(tmp_path, src, src[::-1], factor_files={"number": "num"})
     (tmp_path / "train.num").write_text("".join(f"n{row} m{row}\n" for row in range(50)))
-    part = nested_fraction(text, 0.1)
-    (columns,) = annotated_columns(part, annotator, config, "train", ("number",))
-    expected = [
-        value for line in part.src for value in (f"n{line.split()[0][1:]}", f"m{line.split()[0][1:]}")
-    ]
+    share = nested_fraction(text, 0.1)
+    (columns,) = annotated_columns(share, annotator, config, "train", ("number",))
+    numbers = [line.split()[0][1:] for line in share.src]
+    expected = [value for number in numbers for value in (f"n{number}", f"m{number}")]
     assert columns.user["number"].decode() == expected
 
 
@@ -145,26 +143,14 @@ def test_two_vocabularies_of_two_sizes():
 
 
 def test_one_vocabulary_for_all_fractions(tmp_path):
-    for split, n_lines in (("train", 60), ("valid", 3)):
-        for ending, word in (("en", "house"), ("de", "haus")):
-            (tmp_path / f"{split}.{ending}").write_text(
-                "".join(f"{word}{row} in {split}{row % 9}\n" for row in range(n_lines))
-            )
+    write_sides(
+        tmp_path, *([f"{word}{row} in train{row % 9}" for row in range(60)] for word in ("house", "haus"))
+    )
+    settings = ("infusion.kind=none", "subwords.vocab_size=340")
 
     def pieces(fraction: float, of_all: str) -> dict[str, int]:
-        recipe = load_recipe(
-            "tiny",
-            [
-                *(
-                    f"data.dir={tmp_path}",
-                    "data.cache=null",
-                    "infusion.kind=none",
-                    f"data.fraction={fraction}",
-                ),
-                *(f"output={tmp_path / 'out'}", f"subwords.of_all_pairs={of_all}", "subwords.vocab_size=340"),
-            ],
-        )
-        prepared = prepare(recipe)
+        shares = f"data.fraction={fraction}", f"subwords.of_all_pairs={of_all}"
+        prepared = prepare(tiny_recipe(tmp_path, *settings, *shares))
         assert len(prepared.train) == round(60 * fraction)
         return prepared.encoder.tokenizer.get_vocab()
 

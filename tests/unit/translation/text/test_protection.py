@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from odd_input import ODD_CASES, ODD_KINDS, odd_line
+from parallel_files import tiny_recipe, write_sides
 from pretrained_translators import KINDS as HOSTS
 from pretrained_translators import make_translator
 from syntaxformer.base.errors import ConfigError
@@ -233,7 +234,7 @@ def test_a_run_from_a_pretrained_translator_adds_rows_and_its_child_keeps_them(t
     host = make_translator("marian", tmp_path / "host")
     _recipe(tmp_path)
     (tmp_path / "start.yaml").write_text(
-        f"data: {{dir: {tmp_path}, src: en, tgt: de}}\noutput: {tmp_path / 'run'}\n"
+        f"data: {{dir: {tmp_path}, src: en, tgt: de, dev: train}}\noutput: {tmp_path / 'run'}\n"
     )
     settings = [f"model.init_from={host}", "data.protect=[placeholder,number]", "subwords.symbols=[<NUM>]"]
     data = prepare(load_recipe(tmp_path / "start.yaml", settings))
@@ -291,11 +292,8 @@ def _recipe(folder: Path, *settings: str):
         ("see <b>it</b> 2", "<b>es</b> zwei"),
         ("a dog 3", "ein Hund 3"),
     ]
-    for split in ("train", "dev"):
-        for ending, side in (("en", 0), ("de", 1)):
-            (folder / f"{split}.{ending}").write_text("".join(f"{pair[side]}\n" for pair in pairs * 3))
-    data = [f"data.dir={folder}", "data.dev=dev", f"data.cache={folder}", f"output={folder / 'run'}"]
-    return load_recipe("tiny", [*data, "subwords.vocab_size=320", *settings])
+    write_sides(folder, *zip(*pairs * 3, strict=True))
+    return tiny_recipe(folder, "subwords.vocab_size=320", *settings)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from parallel_files import tiny_recipe, write_sides
 from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.prepare import prepare
-from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.sentences import cut_lines, joined, parsed_starts, usual_sentences
 from syntaxformer.trees import Sentence
 
@@ -95,14 +95,6 @@ def test_translations_of_sentences_are_joined_rank_by_rank():
 
 def test_training_records_the_lines_that_it_saw(tmp_path):
     lines = ["a b c ."] * 98 + ["Ab c de. Fg."] * 2 + ["left out " * 40]
-    for ending in ("en", "de"):
-        texts = lines if ending == "en" else map(str.upper, lines)
-        (tmp_path / f"train.{ending}").write_text("".join(f"{line}\n" for line in texts))
-    settings = [
-        f"data.dir={tmp_path}",
-        "data.dev=train",
-        f"output={tmp_path / 'run'}",
-        f"data.cache={tmp_path}",
-    ]
-    info = prepare(load_recipe("tiny", [*settings, "subwords.vocab_size=301", "data.max_pieces=16"])).info
+    write_sides(tmp_path, lines, map(str.upper, lines))
+    info = prepare(tiny_recipe(tmp_path, "subwords.vocab_size=301", "data.max_pieces=16")).info
     assert (info.longest_line, info.usual_sentences) == (4, 2)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parallel_files import tiny_recipe, write_sides
 from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.syntax import (
     FactorVocabulary,
@@ -23,7 +24,6 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.syntax import inputs as syntax_inputs
 from syntaxformer.syntax.inputs import check_syntax
-from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import (
     EncodedText,
     SourceEncoder,
@@ -99,8 +99,6 @@ def test_words_of_other_lines_are_refused(tokenizer, annotator):
 
 
 def test_an_annotation_that_is_not_there_is_named(tokenizer, annotator):
-    from dataclasses import replace
-
     encoder = _encoder(tokenizer, annotator, ["the cat"])
     bare = replace(_columns(annotator, ["the cat"]), upos=None)
     with pytest.raises(ConfigError, match="factor 'pos': expected upos, got none"):
@@ -147,37 +145,31 @@ def test_relations_and_governors_of_pieces_by_hand(tokenizer):
         dependency_relations(GOVERNORS[0], 3),
         constituency_relations(BRACKETS[0], 3, governors=GOVERNORS[0]),
     )
-    for place, of_words in enumerate(trees):
-        found = batch["syntax"][1, place].numpy()
-        for row, one in enumerate(owners):
-            for column, other in enumerate(owners):
-                expected = 0 if one is None or other is None else of_words[one, other]
-                assert found[row, column] == expected
-    depths = {0: 3, 1: 2, 2: 1}  # edges below the end piece, in the dependency tree
-    assert [batch["syntax"][1, 0, 9, place].item() for place in (0, 1, 4)] == [
-        depths[0],
-        depths[1],
-        depths[2],
-    ]
+    for number, of_words in enumerate(trees):
+        relations = batch["syntax"][1, number].numpy()
+        for row, row_word in enumerate(owners):
+            for column, word in enumerate(owners):
+                expected = 0 if row_word is None or word is None else of_words[row_word, word]
+                assert relations[row, column] == expected
+    # Edges below the end piece in the dependency tree, of the first pieces of its three words.
+    assert batch["syntax"][1, 0, 9, [0, 1, 4]].tolist() == [3, 2, 1]
     assert batch["syntax"][0, :, 3:].eq(0).all()
 
 
 @pytest.mark.parametrize("trees", [("dependency",), ("constituency",)])
 def test_one_tree(tokenizer, trees):
-    one = source_batch(
-        _encode(tokenizer, SyntaxInputs(trees=TreeOptions(max_distance=3, trees=trees))), [0], 0
-    )
-    both = source_batch(_encode(tokenizer, BOTH), [0], 0)
-    place = ("dependency", "constituency").index(trees[0])
-    assert one["syntax"][:, 0].equal(both["syntax"][:, place])
+    inputs = SyntaxInputs(trees=TreeOptions(max_distance=3, trees=trees))
+    alone, both = (source_batch(_encode(tokenizer, read), [0], 0) for read in (inputs, BOTH))
+    number = ("dependency", "constituency").index(trees[0])
+    assert alone["syntax"][:, 0].equal(both["syntax"][:, number])
 
 
 def test_selecting_lines(tokenizer):
     encoded = _encode(tokenizer, BOTH)
-    picked = encoded.select(np.array([2, 0, 1, 2, 0, 1]))
-    expected, found = source_batch(encoded, [2, 0, 1, 2, 0, 1], 0), source_batch(picked, range(6), 0)
-    for name, tensor in expected.items():
-        assert found[name].equal(tensor), name
+    rows = [2, 0, 1, 2, 0, 1]
+    selected = source_batch(encoded.select(np.array(rows)), range(6), 0)
+    for name, tensor in source_batch(encoded, rows, 0).items():
+        assert selected[name].equal(tensor), name
 
 
 def test_a_tag_is_the_first_piece_of_its_word(tokenizer):
@@ -325,15 +317,11 @@ PHRASED = ("She was happy to see him .", "The dog that I saw sleeps .", "He gave
 
 
 def test_of_one_tree_alone(tmp_path):
-    for split in ("train", "valid"):
-        for ending in ("en", "de"):
-            (tmp_path / f"{split}.{ending}").write_text("".join(f"{line} {ending}\n" for line in PHRASED))
-    settings = (f"data.dir={tmp_path}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / 'out'}")
+    write_sides(tmp_path, PHRASED, [f"{line} de" for line in PHRASED])
     trees = ("annotation.annotator=en+phrases", "masks.trees=[constituency]", "subwords.vocab_size=301")
-    data = prepare(load_recipe("tiny", [*settings, *trees]))
+    data = prepare(tiny_recipe(tmp_path, *trees))
     lines = list(data.train_text.src)
     translated = data.encoder.encode(lines, WordColumns.from_sentences(data.annotator.annotate(lines)))
-    for trained, one in zip(
-        data.train.src.syntax.phrases.arrays, translated.syntax.phrases.arrays, strict=True
-    ):
-        np.testing.assert_array_equal(trained, one)
+    arrays = (encoded.syntax.phrases.arrays for encoded in (data.train.src, translated))
+    for trained, in_use in zip(*arrays, strict=True):
+        np.testing.assert_array_equal(trained, in_use)

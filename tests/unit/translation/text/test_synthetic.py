@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parallel_files import tiny_recipe, write_sides
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.syntax.inputs import SyntaxInputs, TreeOptions
@@ -44,7 +45,7 @@ def _annotated(encoder, annotator, **settings):
 
 
 def _lines(text) -> list[list[int]]:
-    return [one.tolist() for one in np.split(text.pieces, text.splits[1:-1])]
+    return [line.tolist() for line in np.split(text.pieces, text.splits[1:-1])]
 
 
 @pytest.mark.parametrize("chunk", [10_000, 2, 3])
@@ -66,9 +67,9 @@ def test_the_tag_comes_first_and_has_no_syntax(encoder, annotator, monkeypatch, 
     assert tagged.tgt.pieces.tolist() == plain.tgt.pieces.tolist()
     at = tagged.src.splits[2]
     assert tagged.src.factors[at].tolist() == [0, 0, 0]
-    assert {one.entries[0] for one in encoder.vocabularies.values()} == {"<none>"}
+    assert {vocabulary.entries[0] for vocabulary in encoder.vocabularies.values()} == {"<none>"}
     assert tagged.src.factors[at + 1 : tagged.src.splits[3]].tolist() == plain.src.factors[plain.src.splits[2] : plain.src.splits[3]].tolist()  # fmt: skip
-    batches = [one.src.syntax.batch([2], one.src.splits) for one in (plain, tagged)]
+    batches = [pairs.src.syntax.batch([2], pairs.src.splits) for pairs in (plain, tagged)]
     matrix, longer = (batch["syntax"][0, 0] for batch in batches)
     assert not longer[0].any()
     assert not longer[:, 0].any()
@@ -94,33 +95,27 @@ def test_the_tag_stands_before_prepended_tags_and_under_dropout(encoder, annotat
 
 def test_pairs_of_the_limit_s_length_stay_under_dropout(tmp_path, encoder):
     """The tag is one more piece: a source that dropout cuts into as many as fit without it must not be lost."""
-    folder = (
-        _folder(tmp_path, "real", SRC[:2], TGT[:2]),
-        _folder(tmp_path, "more", ["cats sat"] * 3, ["x y"] * 3),
+    more = write_sides(tmp_path / "more", ["cats sat"] * 3, ["x y"] * 3)
+    settings = (
+        f"data.synthetic={more}",
+        "subwords.vocab_size=301",
+        "subwords.dropout=0.5",
+        "data.max_pieces=10",
     )
-    settings = [f"data.dir={folder[0]}", "data.dev=train", f"data.synthetic={folder[1]}", f"output={tmp_path / 'run'}",
-                f"data.cache={tmp_path}", "subwords.vocab_size=301", "subwords.dropout=0.5", "data.max_pieces=10"]  # fmt: skip
-    data = prepare(load_recipe("tiny", settings))
+    data = prepare(tiny_recipe(write_sides(tmp_path, SRC[:2], TGT[:2]), *settings))
     for epoch in range(20):
         data.train.set_epoch(epoch)
         assert len(data.train) == 4
         assert data.train.src.lengths.max() <= 10
 
 
-def _folder(tmp_path, name, src, tgt, split="train") -> Path:
-    (tmp_path / name).mkdir(exist_ok=True)
-    for ending, lines in (("en", src), ("de", tgt)):
-        (tmp_path / name / f"{split}.{ending}").write_text("".join(f"{line}\n" for line in lines))
-    return tmp_path / name
-
-
 @pytest.fixture
 def config(tmp_path):
     real = [f"real {n} cat" for n in range(40)], [f"echte {n} Katze" for n in range(40)]
     more = [f"made {n} dog" for n in range(7)], [f"wahrer {n} Hund" for n in range(7)]
-    _folder(tmp_path, "real", ["a held one"], ["wahrer 3 Hund"], "dev")
-    places = {"dir": _folder(tmp_path, "real", *real), "synthetic": _folder(tmp_path, "more", *more)}
-    return CorpusConfig(**places, cache=tmp_path / "cache")
+    write_sides(tmp_path / "real", ["held out"], ["wahrer 3 Hund"], "dev")
+    folders = write_sides(tmp_path / "real", *real), write_sides(tmp_path / "more", *more)
+    return CorpusConfig(dir=folders[0], synthetic=folders[1], cache=tmp_path / "cache")
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

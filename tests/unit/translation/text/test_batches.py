@@ -22,18 +22,13 @@ def _epoch(batches: TokenBudgetBatches, epoch: int) -> list[list[int]]:
     return list(batches)
 
 
-def test_every_row_once_in_every_epoch():
-    batches = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
-    for epoch in range(3):
-        rows = [row for batch in _epoch(batches, epoch) for row in batch]
-        assert sorted(rows) == list(range(N_ROWS))
-
-
-def test_no_batch_exceeds_the_budget_and_none_is_empty():
+def test_each_epoch_has_every_row_once_in_batches_that_fit_the_budget():
     src, tgt = _lengths()
-    for batch in TokenBudgetBatches(src, tgt, BUDGET):
-        assert batch
-        assert len(batch) * tgt[batch].max() <= BUDGET
+    batches = TokenBudgetBatches(src, tgt, BUDGET, seed=7)
+    for epoch in range(3):
+        rows = _epoch(batches, epoch)
+        assert sorted(row for batch in rows for row in batch) == list(range(N_ROWS))
+        assert all(batch and len(batch) * tgt[batch].max() <= BUDGET for batch in rows)
 
 
 def test_batches_are_as_full_as_the_next_row_allows():
@@ -67,8 +62,8 @@ def test_processes_share_the_batches_of_each_update():
     team = [
         TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=6, rank=rank, world=3) for rank in range(3)
     ]
-    whole, shares = _epoch(alone, 4), [_epoch(one, 4) for one in team]
-    assert [len(share) for share in shares] == [len(one) for one in team] == [len(whole) // 3] * 3
+    whole, shares = _epoch(alone, 4), [_epoch(process, 4) for process in team]
+    assert [len(share) for share in shares] == [len(process) for process in team] == [len(whole) // 3] * 3
     for update in range(len(whole) // 6):
         together = [batch for share in shares for batch in share[2 * update : 2 * update + 2]]
         assert sorted(together) == sorted(whole[6 * update : 6 * update + 6])

@@ -22,6 +22,7 @@ RECIPES = sorted((Path(__file__).resolve().parents[4] / "recipes").glob("*.yaml"
 FROM_NOTHING = [path for path in RECIPES if path.stem != "finetune_translator"]
 """Those of our own Transformer; the other starts from a checkpoint, whose folder its user names."""
 KINDS = tuple(INFUSION_KINDS)
+TERMS = "data.terms=terms.tsv"
 
 
 def _problems(*overrides: str, name: str = "tiny") -> list[str]:
@@ -151,6 +152,7 @@ def test_widths_that_do_not_add_up_show_the_sum(settings, total):
         (["infusion.kind=concat", "infusion.widths={pos: 5}"], "infusion.widths: expected one width for each of ['pos', "),
         (["infusion.kind=add", "infusion.factors=[]"], "infusion factors: expected at least one for kind 'add'"),
         (["infusion.kind=add", "infusion.factors=[pos, poss]"], "factors: expected one of pos, case, subword, "),
+        (["infusion.kind=concat", "infusion.factors=[poss]", "infusion.width=900"], "factors: expected one of pos, case, subword, "),
         (["infusion.kind=add", "infusion.factors=[pos, pos]"], "factors: expected each once, got 'pos' 2 times."),
         (["infusion.kind=add", "infusion.factors=[case]", "data.factor_files={case: cs}"], "user column 'case': expected another"),
         (["infusion.kind=sum_then_concat", "data.factor_files={ner: ner}"], "data.factor_files: expected names of infusion.factors"),
@@ -206,11 +208,6 @@ def test_one_setting_in_two_spellings_is_refused(tmp_path):
     path.write_text("output: x\ndata: {dir: d, src: en, tgt: de}\nmasks: {}\ninfusion: {masks: {}}\n")
     with pytest.raises(ConfigError, match=r"infusion\.masks: expected it once"):
         load_recipe(path)
-
-
-def test_an_unknown_factor_is_named_before_its_width():
-    (problem,) = _problems("infusion.kind=concat", "infusion.factors=[poss]", "infusion.width=900")
-    assert problem.startswith("factors: expected one of pos, case, subword, ")
 
 
 def test_labels_that_the_decoder_writes_are_read_in_training_only():
@@ -287,6 +284,13 @@ def test_shorthands_stand_for_parts_of_the_infusion():
         (["relation_bias={without: [parent, child, sibling]}"], ["relation_bias.without"]),
         (["infusion.seed=3"], ["infusion.seed"]),
         (["lisa.wieght=2"], ["infusion.lisa.wieght: unknown key. Nearest: weight."]),
+        (["infusion.kind=add", "infusion.factors=[pos, term]"], ["infusion.factors: expected term only with data.terms"]),
+        (["data.term_share=0.5"], ["data: term_share: expected data.terms"]),
+        (["data.term_style=replace"], ["data: term_style: expected data.terms"]),
+        ([TERMS, "infusion.kind=prepend"], ["data.terms: expected an infusion.kind that joins factors to pieces, got prepend"]),
+        ([TERMS, "parse_task={}"], ["data.terms: expected no parse_task"]),
+        ([TERMS, "data.term_share=0"], ["data.term_share: "]),
+        ([TERMS, "data.term_style=inline"], ["data.term_style: "]),
     ],
 )  # fmt: skip
 def test_what_is_refused(settings, keys):
@@ -312,9 +316,6 @@ def test_tallies_are_sums_over_batches():
     assert book.take() == {}
 
 
-TERMS = "data.terms=terms.tsv"
-
-
 @pytest.mark.parametrize(
     ("settings", "kind", "factors"),
     [
@@ -331,27 +332,3 @@ def test_the_last_factor_is_the_term(settings, kind, factors):
     assert (recipe.embedding.kind, [name for name, _ in recipe.width_plan().factors]) == (kind, factors)
     assert recipe.annotator_name() == "en"
     assert load_recipe("tiny", settings[:1]).embedding.factors is None or "factors" in settings[-1]
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        (
-            ["infusion.kind=add", "infusion.factors=[pos, term]"],
-            "infusion.factors: expected term only with data.terms",
-        ),
-        (["data.term_share=0.5"], "data: term_share: expected data.terms"),
-        (["data.term_style=replace"], "data: term_style: expected data.terms"),
-        (
-            [TERMS, "infusion.kind=prepend"],
-            "data.terms: expected an infusion.kind that joins factors to pieces, got prepend",
-        ),
-        ([TERMS, "parse_task={}"], "data.terms: expected no parse_task"),
-        ([TERMS, "data.term_share=0"], "data.term_share: "),
-        ([TERMS, "data.term_style=inline"], "data.term_style: "),
-    ],
-)
-def test_what_terms_refuse(settings, problem):
-    with pytest.raises(ConfigError) as error:
-        load_recipe("tiny", settings)
-    assert problem in str(error.value)

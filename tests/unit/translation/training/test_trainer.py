@@ -47,32 +47,36 @@ def _losses(trainer) -> dict[int, float]:
     return {log["step"]: log["loss"] for log in trainer.state.log_history if "loss" in log}
 
 
+def _names(folder: Path, run: str = "run") -> set[str]:
+    """The whole checkpoints of a run."""
+    return {path.name for path in complete_checkpoints(folder / run / "checkpoints")[0]}
+
+
 def _weights(trainer) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in trainer.model.state_dict().items()}
 
 
-class Seen(TrainerCallback):
-    """Notes the labels of every batch, by way of the collator."""
+def _batches_of(trainer) -> list[list[list[int]]]:
+    """Train, and return the labels of every batch that the collator made."""
+    batches, collate = [], trainer.data_collator
 
-    def __init__(self, trainer) -> None:
-        self.batches: list[list[list[int]]] = []
-        collate = trainer.data_collator
+    def noting(rows):
+        batch = collate(rows)
+        batches.append(batch["labels"].tolist())
+        return batch
 
-        def noting(rows):
-            batch = collate(rows)
-            self.batches.append(batch["labels"].tolist())
-            return batch
-
-        trainer.data_collator = noting
+    trainer.data_collator = noting
+    trainer.train()
+    return batches
 
 
 def test_pieces_of_bpe_dropout_count_for_the_budget(tiny_trainer, monkeypatch):
     """Each epoch has its own pieces: here some of them twice. The batches of all epochs are full, and fit."""
-    given = {}
+    clean = {}
 
     def again(pairs, epoch):
         rng, sides = np.random.default_rng(epoch), []
-        for side in given.setdefault("pairs", (pairs.src, pairs.tgt)):
+        for side in clean.setdefault("pairs", (pairs.src, pairs.tgt)):
             counts = 1 + (rng.random(len(side.pieces)) < 0.4)
             splits = np.append(0, np.cumsum(counts))[side.splits]
             sides.append(EncodedText(side.pieces.repeat(counts), splits, side.factors.repeat(counts, 0)))
@@ -139,19 +143,17 @@ def test_ctrl_c_writes_a_checkpoint_that_is_not_averaged(tiny_trainer, tmp_path,
     assert "interrupted: a checkpoint is written first; Ctrl-C again leaves without it" in caplog.text
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     folder = tmp_path / "run" / "checkpoints"
-    names = [path.name for path in complete_checkpoints(folder)[0]]
-    assert names == ["checkpoint-7", "checkpoint-14", "checkpoint-17"]
+    assert _names(tmp_path) == {"checkpoint-7", "checkpoint-14", "checkpoint-17"}
     resumed = tiny_trainer(**settings)
     # The checkpoint would be nearer to the best one than those that are averaged.
     resumed.train_from(folder / "checkpoint-17")
     for name, tensor in _weights(unbroken).items():
         torch.testing.assert_close(_weights(resumed)[name], tensor, atol=1e-5, rtol=0)
-    kept = {path.name for path in complete_checkpoints(folder)[0]}
-    assert kept == {path.name for path in complete_checkpoints(tmp_path / "unbroken" / "checkpoints")[0]}
+    assert _names(tmp_path) == _names(tmp_path, "unbroken")
     shutil.copytree(folder / "checkpoint-29", folder / "checkpoint-27")
     chosen, report = resumed.choose_checkpoints()
     assert "checkpoint-27" not in [path.name for path in chosen]
-    assert [one["step"] for one in report["evaluations"]] == [7, 14, 21, 28, 29]
+    assert [evaluation["step"] for evaluation in report["evaluations"]] == [7, 14, 21, 28, 29]
     assert report["evaluations"][0]["loss"] == pytest.approx(
         unbroken.choose_checkpoints()[1]["evaluations"][0]["loss"], abs=1e-5
     )
@@ -169,15 +171,14 @@ def test_a_second_ctrl_c_leaves_at_once(tiny_trainer, tmp_path):
     ("keep", "average", "left"), [(5, 1, {15, 35}), (5, 3, {10, 15, 20, 25, 30, 35}), (0, 1, set())]
 )
 def test_at_the_end_stays_what_a_longer_run_reads(tiny_trainer, tmp_path, keep, average, left):
-    given = iter([1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
+    bleus = iter([1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
     trainer = tiny_trainer(
-        lambda: {"bleu": next(given)}, training__best_by="bleu", training__max_steps=35,
+        lambda: {"bleu": next(bleus)}, training__best_by="bleu", training__max_steps=35,
         training__average=average, training__keep_checkpoints=keep,
     )  # fmt: skip
     trainer.train()
     trainer.clear_checkpoints()
-    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
-    assert {path.name for path in kept} == {f"checkpoint-{step}" for step in left}
+    assert _names(tmp_path) == {f"checkpoint-{step}" for step in left}
 
 
 @pytest.mark.slow
@@ -205,9 +206,9 @@ def test_a_finished_run_stays_as_it_is(tiny_trainer, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_was_stopped_early_is_not_trained_on(tiny_trainer, tmp_path):
-    given = iter([9.0, 1.0, 1.0])
+    bleus = iter([9.0, 1.0, 1.0])
     settings = {"training__best_by": "bleu", "training__max_steps": 35, "training__patience": 2}
-    tiny_trainer(lambda: {"bleu": next(given)}, **settings).train()
+    tiny_trainer(lambda: {"bleu": next(bleus)}, **settings).train()
     last = tmp_path / "run" / "checkpoints" / "checkpoint-15"
     again = tiny_trainer(lambda: pytest.fail("trained on"), **settings)
     again.train_from(last)
@@ -221,32 +222,26 @@ def test_a_run_that_was_stopped_early_is_not_trained_on(tiny_trainer, tmp_path):
 
 @pytest.mark.slow
 def test_baseline_and_infused_run_see_the_same_batches(tiny_trainer, tmp_path):
-    seen = []
-    for kind in ("none", "sum_then_concat"):
-        trainer = tiny_trainer(infusion__kind=kind, output=tmp_path / kind, training__max_steps=29)
-        note = Seen(trainer)
-        trainer.train()
-        seen.append(note.batches)
-    assert len(seen[0]) >= 29
-    assert seen[0] == seen[1]
+    baseline, infused = (
+        _batches_of(tiny_trainer(infusion__kind=kind, output=tmp_path / kind, training__max_steps=29))
+        for kind in ("none", "sum_then_concat")
+    )
+    assert len(baseline) >= 29
+    assert baseline == infused
 
 
 @pytest.mark.slow
 def test_another_seed_sees_another_order_and_epochs_differ(tiny_trainer, tmp_path):
-    seen = []
-    for seed in (1, 2):
-        trainer = tiny_trainer(seed=seed, output=tmp_path / str(seed), training__max_steps=29)
-        note = Seen(trainer)
-        trainer.train()
-        seen.append(note.batches)
-    per_epoch = len(trainer.batches)
-    assert seen[0][:per_epoch] != seen[1][:per_epoch]
-    assert seen[0][:per_epoch] != seen[0][per_epoch : 2 * per_epoch]
-
-    def rows(batches):
-        return sorted(tuple(row[: row.index(2)]) for batch in batches for row in batch)
-
-    assert rows(seen[0][:per_epoch]) == rows(seen[0][per_epoch : 2 * per_epoch]) == rows(seen[1][:per_epoch])
+    trainers = [
+        tiny_trainer(seed=seed, output=tmp_path / str(seed), training__max_steps=29) for seed in (1, 2)
+    ]
+    first, other = map(_batches_of, trainers)
+    n_batches = len(trainers[0].batches)
+    epochs = first[:n_batches], first[n_batches : 2 * n_batches], other[:n_batches]
+    assert epochs[0] != epochs[2]
+    assert epochs[0] != epochs[1]
+    rows = [sorted(tuple(row[: row.index(2)]) for batch in epoch for row in batch) for epoch in epochs]
+    assert rows[0] == rows[1] == rows[2]
 
 
 def test_two_half_batches_accumulated_are_one_batch(tiny_trainer, tmp_path):
@@ -257,29 +252,19 @@ def test_two_half_batches_accumulated_are_one_batch(tiny_trainer, tmp_path):
     halves = tiny_trainer(**settings, training__accumulate=2, output=tmp_path / "halves")
     rows = list(range(17))
 
-    def fixed(batches):
-        return type(
-            "Fixed",
-            (),
-            {
-                "__iter__": lambda _: iter(batches),
-                "__len__": lambda _: len(batches),
-                "set_epoch": lambda *_: None,
-            },
-        )()
+    class Batches(list):
+        def set_epoch(self, epoch):
+            pass
 
     # Halves of different size and length: a mean of two means would differ.
     for trainer, batches in ((whole, [rows]), (halves, [rows[:5], rows[5:]])):
-        trainer.batches = fixed(batches)
+        trainer.batches = Batches(batches)
         trainer.train()
     assert _losses(halves)[1] == pytest.approx(_losses(whole)[1], abs=1e-4)
-    for slot in ("exp_avg", "exp_avg_sq"):  # Adam's first moments are the gradient and its square, scaled
-        for one, other in zip(_slots(whole, slot), _slots(halves, slot), strict=True):
-            torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-4)
-
-
-def _slots(trainer, slot: str) -> list[torch.Tensor]:
-    return [state[slot] for state in trainer.optimizer.optimizer.state.values()]
+    states = [list(trainer.optimizer.optimizer.state.values()) for trainer in (whole, halves)]
+    for state, other in zip(*states, strict=True):
+        for slot in ("exp_avg", "exp_avg_sq"):  # Adam's first moments are the gradient and its square, scaled
+            torch.testing.assert_close(state[slot], other[slot], atol=1e-7, rtol=1e-4)
 
 
 def test_dev_loss_is_a_mean_over_pieces_without_smoothing(tiny_trainer):
@@ -301,15 +286,14 @@ def test_dev_loss_is_a_mean_over_pieces_without_smoothing(tiny_trainer):
     [([5.0, 9.0, 7.0, 3.0, 9.5, 9.5, 1.0], 25, 35), ([9.0, 1.0, 1.0, 1.0, 9.9, 9.9, 9.9], 5, 20)],
 )
 def test_the_best_checkpoint_by_bleu_and_early_stopping(tiny_trainer, tmp_path, bleus, best, last):
-    given = iter(bleus)
+    scores = iter(bleus)
     trainer = tiny_trainer(
-        lambda: {"bleu": next(given)}, training__best_by="bleu", training__max_steps=35, training__patience=3,
+        lambda: {"bleu": next(scores)}, training__best_by="bleu", training__max_steps=35, training__patience=3,
         training__keep_checkpoints=1,
     )  # fmt: skip
     trainer.train()
     assert (trainer.state.best_global_step, trainer.state.global_step) == (best, last)
-    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
-    assert {path.name for path in kept} == {f"checkpoint-{best}", f"checkpoint-{last}"}
+    assert _names(tmp_path) == {f"checkpoint-{best}", f"checkpoint-{last}"}
 
 
 def test_a_checkpoint_holds_no_pickle_and_names_no_file_it_lacks(tiny_trainer, tmp_path):
@@ -370,10 +354,9 @@ def test_a_resumed_run_logs_as_often_as_it_is_told_now(tiny_trainer, tmp_path):
 def test_weights_of_another_model_are_refused(tiny_trainer, tmp_path):
     tiny_trainer(training__max_steps=5).train()
     folder = tmp_path / "run" / "checkpoints" / "checkpoint-5"
-    with pytest.raises(CheckpointError, match="checkpoint-5: expected weights of this model, got other"):
-        tiny_trainer(model__d_ff=19).train_from(folder)
-    with pytest.raises(CheckpointError, match="checkpoint-5: expected weights of this model, got other"):
-        tiny_trainer(model__encoder_layers=2).train_from(folder)
+    for shape in ({"model__d_ff": 19}, {"model__encoder_layers": 2}):
+        with pytest.raises(CheckpointError, match="checkpoint-5: expected weights of this model, got other"):
+            tiny_trainer(**shape).train_from(folder)
 
 
 def test_a_damaged_checkpoint_does_not_outlive_the_whole_ones_before_it(tiny_trainer, tmp_path):
@@ -383,9 +366,8 @@ def test_a_damaged_checkpoint_does_not_outlive_the_whole_ones_before_it(tiny_tra
     (folder / "checkpoint-30" / "model.safetensors").write_bytes(b"cut off")
     again = tiny_trainer(training__max_steps=20, training__keep_checkpoints=1)
     again.train_from(folder / "checkpoint-10")
-    kept, problems = complete_checkpoints(folder)
-    assert {path.name for path in kept} == {f"checkpoint-{again.state.best_global_step}", "checkpoint-20"}
-    assert problems == []
+    assert _names(tmp_path) == {f"checkpoint-{again.state.best_global_step}", "checkpoint-20"}
+    assert complete_checkpoints(folder)[1] == []
 
 
 def test_no_damaged_checkpoint_outlives_a_run_that_begins_again(tiny_trainer, tmp_path):
@@ -446,7 +428,7 @@ def test_workers_make_the_same_run(tiny_trainer, tmp_path):
             dataclasses.replace(src, pieces=4 + (src.pieces + epoch) % 10), tgt
         )
         trainer.train_from(None)
-        losses.append([log["loss"] for log in trainer.state.log_history if "loss" in log])
+        losses.append(_losses(trainer))
     assert len(losses[0]) == 13
     assert losses[0] == losses[1]
 
@@ -482,12 +464,12 @@ def test_a_compiled_run_is_the_same_run_and_resumes(tmp_path):
     here = Path(__file__).parent
     ran = own_process.run(COMPILED, f"{here}:{here.parents[2]}", tmp_path)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    found = json.loads(ran.stdout.splitlines()[-1])
-    assert found["n_eager"] == 0
-    assert found["n_compiled"] == 2, "one for batches with padding, one without; none for dev"
-    assert not [name for name in found["names"] if "_orig_mod" in name]
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert report["n_eager"] == 0
+    assert report["n_compiled"] == 2, "one for batches with padding, one without; none for dev"
+    assert not [name for name in report["names"] if "_orig_mod" in name]
     for name in ("compiled", "resumed"):
-        for losses, expected in zip(found[name], found["eager"], strict=True):
+        for losses, expected in zip(report[name], report["eager"], strict=True):
             assert losses == pytest.approx(expected, abs=1e-5)
 
 

@@ -23,11 +23,11 @@ def test_from_a_raw_text_to_a_trained_run(cli, digits, tiny, tmp_path, monkeypat
 
     decode, calls = TorchDecoder.decode, []
 
-    def killed(self, *given):
-        calls.append(given)
+    def killed(self, *args):
+        calls.append(args)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return decode(self, *given)
+        return decode(self, *args)
 
     with monkeypatch.context() as patch:
         patch.setattr(TorchDecoder, "decode", killed)
@@ -73,9 +73,9 @@ def test_from_a_raw_text_to_a_trained_run(cli, digits, tiny, tmp_path, monkeypat
         "train", "tiny", *tiny, *places, *settings, "training.max_steps=3", f"output={run}", "--resume"
     )
     assert longer.code == 0, longer.err
-    with (pairs / "train.en").open("a") as one, (pairs / "train.de").open("a") as other:
-        one.write("1\n")
-        other.write("2\n")
+    with (pairs / "train.en").open("a") as sources, (pairs / "train.de").open("a") as targets:
+        sources.write("1\n")
+        targets.write("2\n")
     changed = cli(
         "train", "tiny", *tiny, *places, *settings, "training.max_steps=4", f"output={run}", "--resume"
     )
@@ -94,6 +94,6 @@ def test_an_ensemble_of_trained_models(cli, digits):
     )
     text = "".join(f"{line}\n" for line in lines).encode()
     members = (digits.sum_then_concat,), (digits.none,), (digits.sum_then_concat, digits.none)
-    found = [cli("translate", *folders, stdin=text).out.splitlines() for folders in members]
-    right = [sum(map(str.__eq__, one, references)) for one in found]
+    outputs = [cli("translate", *folders, stdin=text).out.splitlines() for folders in members]
+    right = [sum(map(str.__eq__, translations, references)) for translations in outputs]
     assert right[2] >= min(right[:2])

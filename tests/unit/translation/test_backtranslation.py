@@ -94,22 +94,22 @@ def test_a_killed_run_goes_on_where_it_stopped(call, tmp_path, killed_at, n_kept
 
 def test_values_of_the_user_s_own_factors_go_with_their_lines(call, tmp_path):
     (tmp_path / "mono.topic").write_text("".join(f"t{n} t{n}\n" for n in range(10)))
-    own = {"topic": tmp_path / "mono.topic"}
+    factors = {"topic": tmp_path / "mono.topic"}
     with pytest.raises(KeyboardInterrupt):
-        call(Reverser("drei"), own)
-    again, right = Reverser(), own["topic"].read_text()
+        call(Reverser("drei"), factors)
+    again, right = Reverser(), factors["topic"].read_text()
     for wrong in (right.replace("t2", "x"), right.replace("t8 t8\n", "")):
-        own["topic"].write_text(wrong)
+        factors["topic"].write_text(wrong)
         with pytest.raises((ConfigError, AlignmentError), match=r"with another --factor topic\.|topic:"):
-            call(again, own)
-    own["topic"].write_text(right.replace("t8", "mended"))  # values of lines that are not yet done
-    call(again, own)
+            call(again, factors)
+    factors["topic"].write_text(right.replace("t8", "mended"))  # values of lines that are not yet done
+    call(again, factors)
     assert again.factors == {"topic": [[f"t{n}".replace("t8", "mended")] * 2 for n in range(3, 10)]}
     assert again.first_line == 4
     _check(tmp_path)
-    own["topic"].write_text("other\n" * 10)
+    factors["topic"].write_text("other\n" * 10)
     with pytest.raises(ConfigError, match=r"with another --factor topic\."):
-        call(again, own)
+        call(again, factors)
 
 
 @pytest.mark.parametrize("is_finished", [True, False])

@@ -94,8 +94,8 @@ def test_what_is_malformed_is_named_by_file_and_row(tmp_path, name, content, whe
 
 def _scores(contrasts, *right):
     """Scores that prefer the right translation to the wrong ones where `right` says so."""
-    wanted = iter(right)
-    return [[Score("x", [-1.0]), *(Score("x", [-2.0 if next(wanted) else -1.0]) for _ in line.errors)] for line in contrasts]  # fmt: skip
+    preferences = iter(right)
+    return [[Score("x", [-1.0]), *(Score("x", [-2.0 if next(preferences) else -1.0]) for _ in line.errors)] for line in contrasts]  # fmt: skip
 
 
 def test_pairs_and_sources_are_counted_by_hand(tmp_path):
@@ -103,11 +103,11 @@ def test_pairs_and_sources_are_counted_by_hand(tmp_path):
     contrasts = read_contrasts(_file(tmp_path / "c.json", CONTRAPRO))
     scores = _scores(contrasts, True, True, True, False, True, True)
     systems = {"a": scores, "b": _scores(contrasts, *[True] * 6)}
-    found = {each["group"]: each for each in contrast_table(contrasts, systems, "ante distance")}
-    assert [(name, each["n"], round(each["systems"]["a"]["mean"], 2)) for name, each in found.items()] == [
+    groups = {each["group"]: each for each in contrast_table(contrasts, systems, "ante distance")}
+    assert [(name, each["n"], round(each["systems"]["a"]["mean"], 2)) for name, each in groups.items()] == [
         ("pairs", 6, 83.33), ("sources", 3, 66.67), ("ante distance 0", 1, 100), ("ante distance 1", 2, 50)
     ]  # fmt: skip
-    against = found["pairs"]["systems"]["b"]["against"]
+    against = groups["pairs"]["systems"]["b"]["against"]
     assert against["difference"] == pytest.approx(-100 / 6)
     assert against["no_p"] == "too few lines"
     by_pair = contrast_table(contrasts, {"a": scores}, "replacement")

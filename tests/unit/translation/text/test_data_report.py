@@ -46,11 +46,11 @@ def test_every_planted_fault_is_found_and_clean_lines_are_not(tmp_path):
     report = report_pairs(
         "dirty", read(tmp_path, "Export (final)"), ("en", "de"), {"test": read(tmp_path, "test")}
     )
-    found = {fault: {row + 1 for row in rows} for fault, rows in report.faults.items()}
+    rows_of = {fault: {row + 1 for row in rows} for fault, rows in report.faults.items()}
     assert len(planted["french"]) == 2 * len(FRENCH) == 100
     for kind, fault in FAULTS.items():
-        assert planted[kind] <= found[fault], (kind, planted[kind] - found[fault])
-    accused = set.union(*found.values()) & planted["clean"]
+        assert planted[kind] <= rows_of[fault], (kind, planted[kind] - rows_of[fault])
+    accused = set.union(*rows_of.values()) & planted["clean"]
     assert len(accused) <= 0.005 * len(planted["clean"]), accused
 
 
@@ -72,9 +72,8 @@ def test_every_planted_fault_is_found_and_clean_lines_are_not(tmp_path):
 def test_text_that_another_program_has_made(fault, line, remedy):
     clean = ["A cat & a dog <3 #1 @ 5 < 6", "CAFÉ» AT&T; Ãn Â5, l'Âge", "me@@home ##", "x = a<b; c>d"]
     report = report_pairs("a", ([*clean, line, "a"], [*clean, "a", line]), (None, None))
-    assert {one: rows for one, rows in report.faults.items() if rows and one in data_report.REMEDIES} == {
-        fault: [4, 5]
-    }
+    faults = {name: rows for name, rows in report.faults.items() if rows and name in data_report.REMEDIES}
+    assert faults == {fault: [4, 5]}
     assert remedy in str(report)
 
 
@@ -87,7 +86,7 @@ def test_files_without_lines_are_refused(tmp_path):
 def test_sides_that_are_shifted_by_some_lines(caplog):
     chosen = Random(3)
     numbers = [[str(chosen.randrange(99)) for _ in range(chosen.randint(1, 9))] for _ in range(703)]
-    src, tgt = ([" ".join([word, *one]) for one in numbers] for word in ("a", "ein"))
+    src, tgt = ([" ".join([word, *line]) for line in numbers] for word in ("a", "ein"))
     assert report_pairs("a", (src, tgt), (None, None)).faults[data_report.SHIFTED] == []
     for pairs in ((src[1:], tgt[:-1]), (src[:-3], tgt[3:])):
         report = report_pairs("a", pairs, (None, None))
@@ -157,11 +156,11 @@ def test_clean_does_not_leave_out_most_of_a_text(tmp_path):
 def test_what_most_of_a_text_has_is_a_warning(caplog):
     """A run with --quiet says nothing else of the report."""
     src, tgt = [f"two words {i}" for i in range(10)], [f"zwei Wörter {i}" for i in range(10)]
-    for n_copies, told in ((2, ""), (3, "30% of the pairs are untranslated copies.")):
+    for n_copies, warning in ((2, ""), (3, "30% of the pairs are untranslated copies.")):
         caplog.clear()
         report_pairs("a", (src, src[:n_copies] + tgt[n_copies:]), (None, None)).tell()
-        assert told in caplog.text
-        assert caplog.text.count("WARNING") == bool(told)
+        assert warning in caplog.text
+        assert caplog.text.count("WARNING") == bool(warning)
     report_pairs("a", (src, tgt), (None, None), {"dev": (src, tgt)}).tell()
     assert "100% of the pairs are also in dev. Check the files" in caplog.text
 
@@ -217,8 +216,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     faults = json.loads(capsys.readouterr().out)["faults"]
     assert faults[COPY]["pairs"] == len(planted["copy"])
     assert faults[HELD_OUT.format(files[2])]["lines"] == sorted(planted["overlap"])[:3]
-    given = ["--src-language", "fr", "--tgt-language", "deu"]
-    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, *given, "--json"])
+    languages = ["--src-language", "fr", "--tgt-language", "deu"]
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, *languages, "--json"])
     with pytest.raises(SystemExit):
         main()
     assert json.loads(capsys.readouterr().out)["faults"][LANGUAGE]["pairs"] > 1000

@@ -90,14 +90,14 @@ def homes(tmp_path, monkeypatch):
     with zipfile.ZipFile(folder / "deu-eng.zip", "w") as archive:
         archive.writestr("_about.txt", "about")
         archive.writestr("deu.txt", "Go.\tGeh.\tCC-BY 2.0\nHi.\tHallo!\tCC-BY 2.0\n")
-    talks = {f"train.tags.de-en.{one}": TALKS.format(one) for one in ("de", "en")}
+    talks = {f"train.tags.de-en.{code}": TALKS.format(code) for code in ("de", "en")}
     tests = {
-        f"IWSLT14.{name}.de-en.{one}.xml": XML.format(one, name) for name in SETS for one in ("de", "en")
+        f"IWSLT14.{name}.de-en.{code}.xml": XML.format(code, name) for name in SETS for code in ("de", "en")
     }
     _tar(folder, talks | tests)
     for name in ["train", *(f"newstest{year}" for year in range(2012, 2016))]:
-        for one in ("de", "en"):
-            (folder / f"{name}.{one}").write_text(f"{name} {one} &apos;s two ##AT##-##AT## year\n")
+        for code in ("de", "en"):
+            (folder / f"{name}.{code}").write_text(f"{name} {code} &apos;s two ##AT##-##AT## year\n")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder))
     monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -121,16 +121,16 @@ def _fetched(name, output):
 
 def test_homes_of_the_real_table(homes, tmp_path):
     assert _fetched("tatoeba", tmp_path / "tatoeba") == {"anki.de": "Geh.\nHallo!\n", "anki.en": "Go.\nHi.\n"}
-    found = _fetched("iwslt14", tmp_path / "iwslt14")
-    for one in ("de", "en"):
+    texts = _fetched("iwslt14", tmp_path / "iwslt14")
+    for code in ("de", "en"):
         # Two lines before the 43 of the talk, and one after them: the 23rd line is the 21st of the talk.
-        lines = [f"Title {one}", f"About {one}", *(f"line {n} {one}" for n in range(1, 44)), f"< {one}"]
-        assert found[f"valid.raw.{one}"].splitlines() == [lines[22], lines[45]]
-        assert found[f"train.raw.{one}"].splitlines() == lines[:22] + lines[23:45]
-        assert found[f"test.raw.{one}"].splitlines() == [f"{one} in {name}" for name in SETS]
-    found = _fetched("wmt14", tmp_path / "wmt14")
-    assert len(found) == 10
-    assert found["newstest2014.tok.de"] == "newstest2014 de &apos;s two-year\n"
+        lines = [f"Title {code}", f"About {code}", *(f"line {n} {code}" for n in range(1, 44)), f"< {code}"]
+        assert texts[f"valid.raw.{code}"].splitlines() == [lines[22], lines[45]]
+        assert texts[f"train.raw.{code}"].splitlines() == lines[:22] + lines[23:45]
+        assert texts[f"test.raw.{code}"].splitlines() == [f"{code} in {name}" for name in SETS]
+    texts = _fetched("wmt14", tmp_path / "wmt14")
+    assert len(texts) == 10
+    assert texts["newstest2014.tok.de"] == "newstest2014 de &apos;s two-year\n"
     # What was recorded at the first download is checked at the next one.
     (homes / "train.de").write_text("other\n")
     (tmp_path / "wmt14" / "train.tok.de.gz").unlink()

@@ -39,11 +39,11 @@ from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 )  # fmt: skip
 def test_words_of_a_raw_line_in_the_clean_one(line, offsets, clean, settings):
     preparation = TextPreparation("en", **settings)
-    found = preparation.clean_offsets(line, offsets)
+    spans = preparation.clean_offsets(line, offsets)
     text = preparation.clean(line)
     if clean and isinstance(clean[0], str):
-        found = [text[start:end] for start, end in found]
-    assert found == clean
+        spans = [text[start:end] for start, end in spans]
+    assert spans == clean
 
 
 def test_entities_are_read_once():
@@ -77,12 +77,12 @@ def test_the_plain_form(line, plain):
 
 def test_the_plain_form_is_the_same_of_any_form_and_a_second_time():
     marks = "ae\u0301\u0308\xe4 \xa0\u200b\u200c\u200d\xad\u3000\u0645\u1100\u1161\u11a8\u0958\u2126\t."
-    chosen, one = Random(3), TextPreparation(nfc=True)
+    chosen, preparation = Random(3), TextPreparation(nfc=True)
     words = TextPreparation(tokenized=True, nfc=True)
     for _ in range(3000):
         line = "".join(chosen.choices(marks, k=7))
-        plain = one.clean(line)
-        assert one.clean(plain) == plain == one.clean(normalize("NFD", line)), line
+        plain = preparation.clean(line)
+        assert preparation.clean(plain) == plain == preparation.clean(normalize("NFD", line)), line
         assert words.clean(words.clean(line)) == words.clean(line)
         n_words = len(TextPreparation(tokenized=True).clean(line).split(" "))
         assert len(words.clean(line).split(" ")) == n_words, "the user's own factors still fit"
@@ -97,10 +97,10 @@ def test_moses_words_point_at_the_raw_line():
     ends = [start + len(word) for start, word in zip(starts, ("said", ",", "don", "'t", ""), strict=True)]
     second = [[0, 4], [4, 8]]  # "u.s." and " law"
     offsets = np.array([*zip(starts, ends, strict=True), *second], np.int32)
-    found = prepared.to_raw(offsets, np.array([0, 5, 5, 7]))
-    shown = [raw[0][start:stop] for start, stop in found[:5].tolist()]
+    in_raw = prepared.to_raw(offsets, np.array([0, 5, 5, 7]))
+    shown = [raw[0][start:stop] for start, stop in in_raw[:5].tolist()]
     assert shown == ["said", ",", "don", "'t", ""]
-    assert [raw[2][start:stop] for start, stop in found[5:].tolist()] == ["U.S.", " law"]
+    assert [raw[2][start:stop] for start, stop in in_raw[5:].tolist()] == ["U.S.", " law"]
 
 
 def test_output_is_joined_again():

@@ -68,9 +68,9 @@ def test_long_and_empty_pairs_are_left_out_and_counted(tmp_path, caplog):
     with caplog.at_level("INFO"):
         pairs = PairEncoding(text, encoder, None, 29).in_memory()
     assert len(pairs) == 2
-    kept = encoder.encode(["the cat", "sat"])
-    assert pairs.src.pieces.tolist() == kept.pieces.tolist()
-    assert pairs.src.splits.tolist() == kept.splits.tolist()
+    expected = encoder.encode(["the cat", "sat"])
+    assert pairs.src.pieces.tolist() == expected.pieces.tolist()
+    assert pairs.src.splits.tolist() == expected.splits.tolist()
     assert caplog.messages == [f"{text.src_path}: left out 2 empty pairs and 1 of more than 29 pieces"]
 
 

@@ -293,15 +293,13 @@ def _texts(draw):
 @given(_texts(), st.sampled_from(["interleaved", "prefix"]), st.integers(1, 2), st.integers(1, 12))
 def test_without_its_tags_a_line_is_what_it_was_and_no_line_is_too_long(text, place, n_tags, longest):
     pieces, splits, owners = text
-    kept = fitting_pieces(splits, longest, first_of_words(owners, splits), n_tags)
-    left = np.searchsorted(kept, splits)
+    rows = fitting_pieces(splits, longest, first_of_words(owners, splits), n_tags)
+    bare, row_splits, owners = pieces[rows], np.searchsorted(rows, splits), owners[rows]
     tags = 1000 + 10 * owners[:, None] + np.arange(n_tags)
-    found, new_splits, new_owners = with_tags(pieces[kept], left, owners[kept], tags[kept], place)
+    tagged_pieces, new_splits, new_owners = with_tags(bare, row_splits, owners, tags, place)
     assert np.diff(new_splits).max() <= longest
-    lines = zip(
-        _lines(found, new_splits), _lines(new_owners, new_splits), _lines(pieces[kept], left), strict=True
-    )
-    for line, words, before in lines:
+    lines = _lines(tagged_pieces, new_splits), _lines(new_owners, new_splits), _lines(bare, row_splits)
+    for line, words, before in zip(*lines, strict=True):
         assert [piece for piece in line if piece < 1000] == before
         tagged = [(tag, word) for tag, word in zip(line, words, strict=True) if tag >= 1000]
         assert all((tag - 1000) // 10 == word for tag, word in tagged)

@@ -62,9 +62,9 @@ def _recipe(folder, on_disk: bool, kind: str = "none", **data) -> Recipe:
     return Recipe.model_validate(content).completed()
 
 
-def _same(one, other) -> None:
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
+def _same(batch, other) -> None:
+    assert batch.keys() == other.keys()
+    for name, tensor in batch.items():
         assert tensor.dtype == other[name].dtype
         assert torch.equal(tensor, other[name]), name
 
@@ -122,10 +122,10 @@ def test_a_damaged_folder_is_made_again(corpus, caplog, damage):
     if damaged[damage] is not None:
         file.write_bytes(damaged[damage])
     with caplog.at_level(logging.WARNING, "syntaxformer.data"):
-        found = prepare(recipe).train
+        again = prepare(recipe).train
     (line,) = [record.getMessage() for record in caplog.records if "again" in record.getMessage()]
     assert line.startswith(f"making a damaged cache folder again: {file}: expected")
-    _same(expected, TranslationCollator(found, 0)([2, 0]))
+    _same(expected, TranslationCollator(again, 0)([2, 0]))
 
 
 @pytest.mark.slow
@@ -144,12 +144,12 @@ def test_nothing_is_encoded_twice_and_other_settings_are(corpus, monkeypatch):
 def test_what_a_killed_process_left_is_cleared(tmp_path):
     folder = stored_folder(tmp_path, "kind", {"n": 1}, lambda folder: (folder / "a").touch())
     left = [folder.parent / f".{folder.name}.abcd_123{end}" for end in (".partial", ".old.partial")]
-    for one in left:
-        one.mkdir()
+    for partial in left:
+        partial.mkdir()
     (folder / "a").unlink()
     assert stored_folder(tmp_path, "kind", {"n": 1}, lambda folder: (folder / "a").touch()) == folder
     assert (folder / "a").exists()
-    assert not any(one.exists() for one in left)
+    assert not any(partial.exists() for partial in left)
 
 
 def test_arrays_grow_and_are_mapped(tmp_path):
@@ -157,11 +157,11 @@ def test_arrays_grow_and_are_mapped(tmp_path):
     splits = [np.array([0, 2]), np.array([0, 1, 1]), np.array([0, 3])]
     written = ({"a": a, "b.splits": b, "none": a[:, :0]} for a, b in zip(chunks, splits, strict=True))
     write_arrays(tmp_path, written)
-    found = map_arrays(tmp_path)
-    assert (found["a"].shape, found["a"].dtype) == ((1_235, 3), np.int16)
-    assert found["a"][:2].tolist() == [[1] * 3, [1_234] * 3]
-    assert found["b.splits"].tolist() == [0, 2, 3, 3, 6]
-    assert found["none"].shape == (1_235, 0)
+    arrays = map_arrays(tmp_path)
+    assert (arrays["a"].shape, arrays["a"].dtype) == ((1_235, 3), np.int16)
+    assert arrays["a"][:2].tolist() == [[1] * 3, [1_234] * 3]
+    assert arrays["b.splits"].tolist() == [0, 2, 3, 3, 6]
+    assert arrays["none"].shape == (1_235, 0)
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc has malloc_trim")

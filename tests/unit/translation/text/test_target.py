@@ -42,7 +42,7 @@ def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config):
     pairs = PairEncoding(_text(), encoder, None, None, side, columns).in_memory()
     batch = TranslationCollator(pairs, 0)([0, 1])
     tags = target_tags()
-    shown = [[tags[one] if one >= 0 else None for one in row] for row in batch["target_tags"].tolist()]
+    shown = [[tags[tag] if tag >= 0 else None for tag in row] for row in batch["target_tags"].tolist()]
     pieces = encoder.tokenizer.convert_ids_to_tokens(batch["labels"][0].tolist())
     words = np.cumsum([piece.startswith("▁") for piece in pieces[:-1]]) - 1
     assert shown[0] == [["DET", "NOUN", "VERB", "PUNCT"][word] for word in words] + [None]
@@ -61,11 +61,11 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
             _text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)]
         ).in_memory()
 
-    found = pairs("DET", "STTS", "VERB", "PUNCT")
+    encoded = pairs("DET", "STTS", "VERB", "PUNCT")
     with pytest.warns(UnseenFactorValueWarning, match=r"factor pos: 1 value rare or unseen .*'STTS' 1x"):
-        check_tags(found.tgt, side)
-    labels = TranslationCollator(found, 0)([0])["target_tags"]
-    assert {target_tags()[one] for one in labels.flatten().tolist() if one >= 0} == {"DET", "VERB", "PUNCT"}
+        check_tags(encoded.tgt, side)
+    labels = TranslationCollator(encoded, 0)([0])["target_tags"]
+    assert {target_tags()[tag] for tag in labels.flatten().tolist() if tag >= 0} == {"DET", "VERB", "PUNCT"}
     with pytest.raises(ConfigError) as caught, pytest.warns(UnseenFactorValueWarning):
         check_tags(pairs(*["STTS"] * 4).tgt, side)
     assert str(caught.value) == (
@@ -89,7 +89,8 @@ def test_lines_without_tags_are_refused(annotator, config, monkeypatch):
         target,
         "annotated_columns",
         lambda *args: [
-            target.WordColumns(one.texts, one.row_splits, one.starts, one.ends) for one in annotated(*args)
+            target.WordColumns(columns.texts, columns.row_splits, columns.starts, columns.ends)
+            for columns in annotated(*args)
         ],
     )
     with pytest.raises(ConfigError, match="predict_target_pos:"):

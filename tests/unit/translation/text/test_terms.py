@@ -17,9 +17,9 @@ from syntaxformer.trees import Sentence
 def annotated(*lines: str, lemmas: bool = True) -> WordColumns:
     """Words between spaces; the lemma of a word has no s at its end."""
     words = [tuple(line.split()) for line in lines]
-    own = [tuple(word.lower().rstrip("s") for word in line) if lemmas else None for line in words]
+    lemmas_of_lines = [tuple(word.lower().rstrip("s") for word in line) if lemmas else None for line in words]
     return WordColumns.from_sentences(
-        [Sentence.from_words(line, lemmas=lemma) for line, lemma in zip(words, own, strict=True)]
+        [Sentence.from_words(line, lemmas=lemma) for line, lemma in zip(words, lemmas_of_lines, strict=True)]
     )
 
 
@@ -142,8 +142,8 @@ class Lemmas:
 def test_terms_that_were_kept(annotator, lowercase, counts):
     matches = [TermMatch(row, 0, 1, "cat", ("Katze",)) for row in (0, 0, 1, 2, 3, 4)]
     translations = ["Katze und Katze", "zwei Katzen", "katze", "Katzenklo", "Hund"]
-    kept = kept_terms(matches, translations, annotator, lowercase)
-    assert kept == {"n_terms": 6, "exact": counts[0], "by_lemma": counts[1]}
+    report = kept_terms(matches, translations, annotator, lowercase)
+    assert report == {"n_terms": 6, "exact": counts[0], "by_lemma": counts[1]}
 
 
 def test_scripts_without_spaces_have_no_borders_of_words():

@@ -44,8 +44,8 @@ def make_pairs(n_pairs: int = 211, seed: int = 1, n_factors: int = 0) -> Encoded
 
 
 def make_recipe(folder: Path, **settings: object) -> Recipe:
-    given = {**TINY, "output": folder, **{key.replace("__", "."): value for key, value in settings.items()}}
-    return load_recipe("tiny", [f"{key}={value}" for key, value in given.items()])
+    content = {**TINY, "output": folder, **{key.replace("__", "."): value for key, value in settings.items()}}
+    return load_recipe("tiny", [f"{key}={value}" for key, value in content.items()])
 
 
 def make_trainer(recipe: Recipe, dev_bleu=None) -> SyntaxTrainer:

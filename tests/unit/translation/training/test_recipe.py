@@ -105,9 +105,9 @@ def test_a_problem_belongs_to_whoever_has_it(tmp_path):
     with pytest.raises(ConfigError) as error:
         load_recipe(path, ["infusion.factors=[pos]", "masks.gate=none", "lisa.attn_head=7"], "command line")
     of_file = f"{path}: training.lerning_rate: unknown key. Nearest: learning_rate."
-    others = [one for one in error.value.problems if one != of_file]
+    others = [problem for problem in error.value.problems if problem != of_file]
     assert len(others) == len(error.value.problems) - 1 > 0
-    assert all(one.startswith("command line: ") for one in others), others
+    assert all(problem.startswith("command line: ") for problem in others), others
 
 
 def test_seeds_are_those_of_numpy():

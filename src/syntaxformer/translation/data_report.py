@@ -204,23 +204,26 @@ def report_train(
     Raises:
         DataError: `data.clean` would leave out all pairs, or more than half, not counting equal ones.
     """
-    sides = [{getattr(config.of(corpus), side) for corpus in config.corpora} for side in ("src", "tgt")]
+    directions = {(section.src, section.tgt): section for section in map(config.of, config.corpora)}
     languages = tuple(
-        language_of_side(config, ending).code if endings == {ending} else None  # of several, none is checked
-        for ending, endings in zip((config.src, config.tgt), sides, strict=True)
+        language_of_side(config, ending).code
+        if {*endings} == {ending}
+        else None  # none of several is checked
+        for ending, endings in zip((config.src, config.tgt), zip(*directions, strict=True), strict=True)
     )
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
-    notes = []
-    for path in sorted(config.dir.glob(f"test*.{config.src}*")) if config.dir else ():
-        split, dot, ending = without_packing(path).rpartition(f".{config.src}")
-        if ending or not dot or split in (*held_out, *config.train_splits, *config.exclude):
-            continue  # test.en.conllu, and what is held out or trained on already
-        try:
-            test = read_split(config.model_copy(update={"tabs": "space"}), split)
-        except (ConfigError, DataError) as error:
-            notes.append(f"Not compared with {split}: {error}")
-        else:
-            held_out[split] = test.src, test.tgt
+    notes: list[str] = []
+    files = {without_packing(path) for path in config.dir.glob("test*")} if config.dir else set()
+    for (src, _), section in directions.items():
+        splits = {file.removesuffix(f".{src}") for file in files if file.endswith(f".{src}")}
+        for split in sorted(splits - {config.dev, *config.train_splits, *config.exclude}):
+            try:
+                test = read_split(section.model_copy(update={"tabs": "space"}), split)
+            except (ConfigError, DataError) as error:
+                notes.append(f"Not compared with {split}: {error}")
+            else:
+                of_others = held_out.get(split, ((), ()))
+                held_out[split] = [*of_others[0], *test.src], [*of_others[1], *test.tgt]
     name = f"{text.src_path}, {text.tgt_path}"
     report = report_pairs(name, (text.src, text.tgt), languages, held_out, text.rows, config.clean)
     report.notes += notes

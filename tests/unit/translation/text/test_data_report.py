@@ -11,7 +11,7 @@ from dirty_corpus import FRENCH, write_dirty
 from parallel_files import write_sides
 from syntaxformer.base.errors import DataError
 from syntaxformer.translation import data_report
-from syntaxformer.translation.corpora import CorpusConfig, read_split, read_train
+from syntaxformer.translation.corpora import CorpusConfig, read_dev, read_split, read_train
 from syntaxformer.translation.data_report import (
     COPY,
     DUPLICATE,
@@ -119,11 +119,12 @@ def test_only_texts_are_compared_with_a_training_text(tmp_path):
     for split in ("train", "dev", "test16"):
         write_sides(tmp_path, ["A cat."], ["Eine Katze."], split)
     (tmp_path / "test16.en.conllu").write_text("1\tA\n")
-    config = CorpusConfig(dir=tmp_path)
-    text = read_train(config)
-    report = report_train(config, text, text)[1]
-    assert report.faults[HELD_OUT.format("test16")] == [0]
-    assert not [note for note in report.notes if "Not compared" in note]
+    both = [{"name": "train", "tag": "<2de>"}, {"name": "train", "src": "de", "tgt": "en", "tag": "<2en>"}]
+    for train, rows in (("train", [0]), (both, [0, 1])):  # in each direction in which it is trained
+        config = CorpusConfig(dir=tmp_path, train=train)
+        report = report_train(config, read_train(config), read_dev(config))[1]
+        assert report.faults[HELD_OUT.format("test16")] == rows
+        assert not [note for note in report.notes if "Not compared" in note]
 
 
 def test_text_that_spells_special_pieces_is_as_long_as_training_counts_it():

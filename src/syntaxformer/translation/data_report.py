@@ -206,9 +206,7 @@ def report_train(
     """
     directions = {(section.src, section.tgt): section for section in map(config.of, config.corpora)}
     languages = tuple(
-        language_of_side(config, ending).code
-        if {*endings} == {ending}
-        else None  # none of several is checked
+        language_of_side(config, ending).code if {*endings} == {ending} else None  # not several
         for ending, endings in zip((config.src, config.tgt), zip(*directions, strict=True), strict=True)
     )
     held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}

@@ -31,12 +31,9 @@ def _text(n: int) -> ParallelText:
     )
 
 
-def tokenizer_of(text: ParallelText, config: SubwordConfig) -> PreTrainedTokenizerFast:
-    return (
-        given_tokenizer(config.tokenizer)
-        if config.tokenizer
-        else train_subwords([*text.src, *text.tgt], config)
-    )
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=307))
 
 
 def _corpus(folder: Path, src=SRC, tgt=TGT, **settings) -> tuple[CorpusConfig, ParallelText]:
@@ -60,11 +57,11 @@ def test_all_is_all_and_a_tiny_share_is_one_pair():
     assert len(nested_fraction(text, 1e-9)) == 1
 
 
-def test_long_and_empty_pairs_are_left_out_and_counted(tmp_path, caplog):
+def test_long_and_empty_pairs_are_left_out_and_counted(tokenizer, tmp_path, caplog):
     src = ["the cat", "", "the cat " * 31, "cat", "sat"]
     tgt = ["die Katze", "leer", "die", "", "saß"]
     _, text = _corpus(tmp_path, src, tgt)
-    encoder = SourceEncoder(tokenizer_of(text, SubwordConfig(vocab_size=307)))
+    encoder = SourceEncoder(tokenizer)
     with caplog.at_level("INFO"):
         pairs = PairEncoding(text, encoder, None, 29).in_memory()
     assert len(pairs) == 2
@@ -74,16 +71,12 @@ def test_long_and_empty_pairs_are_left_out_and_counted(tmp_path, caplog):
     assert caplog.messages == [f"{text.src_path}: left out 2 empty pairs and 1 of more than 29 pieces"]
 
 
-def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
+def test_pairs_that_are_too_long_by_their_tags_are_named(tokenizer, tmp_path, caplog):
     """Each word has a tag before it: the third line has 3 pieces or more, and twice as many with tags."""
     src = ["cat", "sat", "the cat sat"]
     _, text = _corpus(tmp_path, src, ["Katze", "saß", "die"])
-    words = [
-        WordColumns.from_sentences(
-            [Sentence.from_words(line.split(), upos=["X"] * len(line.split())) for line in src]
-        )
-    ]
-    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
+    sentences = [Sentence.from_words(line.split(), upos=["X"] * len(line.split())) for line in src]
+    words = [WordColumns.from_sentences(sentences)]
     encoder = SourceEncoder(tokenizer, build_vocabularies([], ("pos",), 1), prepend="interleaved")
     bare = max(SourceEncoder(tokenizer).encode(src).lengths)
     with caplog.at_level("INFO"):
@@ -91,17 +84,16 @@ def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
     assert caplog.messages == [
         f"{text.src_path}: left out 0 empty pairs and 1 of more than {bare} pieces, 1 of them for their tags alone"
     ]
-    long = [WordColumns.from_sentences([Sentence.from_words(src[2].split(), upos=["X"] * 3)] * 3)]
+    long = [WordColumns.from_sentences(sentences[2:] * 3)]
     with pytest.raises(ConfigError, match=r"data\.max_pieces: .* 3 of 3 pairs too long\. Raise it"):
         PairEncoding(text.select([2, 2, 2]), encoder, long, int(bare)).in_memory()
 
 
-def test_a_user_column_reaches_every_piece(tmp_path, annotator):
+def test_a_user_column_reaches_every_piece(tokenizer, tmp_path, annotator):
     config, text = _corpus(tmp_path, factor_files={"animacy": "ani"})
     (tmp_path / "train.ani").write_text("no yes no\nyes\nno yes\n")
     factors = ("animacy",)
     columns = annotated_columns(text, annotator, config, "train", factors)
-    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     encoder = SourceEncoder(tokenizer, build_vocabularies(columns, factors, 1))
     pairs = PairEncoding(text, encoder, columns, None).in_memory()
     values = encoder.vocabularies["animacy"].decode(pairs.src.factors[:, 0])
@@ -157,39 +149,32 @@ def test_one_vocabulary_for_all_fractions(tmp_path):
     assert pieces(0.1, "true") == pieces(1.0, "true") == pieces(1.0, "false") != pieces(0.1, "false")
 
 
-def test_a_tokenizer_that_pads_with_its_end_is_refused(tmp_path):
+def test_a_tokenizer_that_pads_with_its_end_is_refused(tokenizer, tmp_path):
     """A model could never end a line: its end piece would count as padding."""
-    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     tokenizer.pad_token = tokenizer.eos_token
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="expected different end and padding pieces"):
-        tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path)))
+        given_tokenizer(str(tmp_path))
 
 
-def test_a_tokenizer_of_a_folder_neither_cuts_nor_pads(tmp_path):
-    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
+def test_a_tokenizer_of_a_folder_neither_cuts_nor_pads(tokenizer, tmp_path):
     whole = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
     tokenizer(SRC, truncation=True, max_length=3, padding="max_length")
     tokenizer.save_pretrained(tmp_path)
-    again = tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path)))
+    again = given_tokenizer(str(tmp_path))
     assert SourceEncoder(again).encode(SRC).pieces.tolist() == whole
 
 
 @pytest.mark.parametrize("template", [None, "<s> $A </s>", "$A", "</s> $A </s> <s>", "$A </s>"])
-def test_a_line_is_ended_by_one_piece_whatever_the_template(tmp_path, template):
-    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
+def test_a_line_is_ended_by_one_piece_whatever_the_template(tokenizer, tmp_path, template):
     ended = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
-    specials = [("<s>", 1), ("</s>", 2)]
-    tokenizer.backend_tokenizer.post_processor = (
-        processors.ByteLevel()
-        if template is None
-        else processors.TemplateProcessing(single=template, special_tokens=specials)
-    )
+    added = processors.ByteLevel()
+    if template is not None:
+        specials = [("<s>", 1), ("</s>", 2)]
+        added = processors.TemplateProcessing(single=template, special_tokens=specials)
+    tokenizer.backend_tokenizer.post_processor = added
     tokenizer.save_pretrained(tmp_path / "given")
-    again = tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path / "given")))
+    again = given_tokenizer(str(tmp_path / "given"))
     assert SourceEncoder(again).encode(SRC).pieces.tolist() == ended
     again.save_pretrained(tmp_path / "model")
     stored = PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")

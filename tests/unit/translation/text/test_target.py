@@ -24,6 +24,7 @@ from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.trees import Sentence, write_conllu
 
 SRC, TGT = ["die Katze saß .", "Katzen"], ["The cat sat .", "cats"]
+TEXT = ParallelText(SRC, TGT, "train.de", "train.en", n_file_lines=2)
 
 
 @pytest.fixture
@@ -31,15 +32,15 @@ def config(tmp_path):
     return CorpusConfig(dir=tmp_path, src="de", tgt="en", tokenized=True, lowercase=True, cache=tmp_path)
 
 
-def _text():
-    return ParallelText(SRC, TGT, "train.de", "train.en", n_file_lines=2)
+@pytest.fixture
+def encoder():
+    return SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
 
 
-def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config):
-    encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
+def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config, encoder):
     side = target_encoder(encoder, config, tagged=True)
-    columns = target_columns(_text(), annotator, config, "train")
-    pairs = PairEncoding(_text(), encoder, None, None, side, columns).in_memory()
+    columns = target_columns(TEXT, annotator, config, "train")
+    pairs = PairEncoding(TEXT, encoder, None, None, side, columns).in_memory()
     batch = TranslationCollator(pairs, 0)([0, 1])
     tags = target_tags()
     shown = [[tags[tag] if tag >= 0 else None for tag in row] for row in batch["target_tags"].tolist()]
@@ -51,15 +52,13 @@ def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config):
     assert shown[1][n_second - 1 :] == [None] * (len(shown[1]) - n_second + 1)
 
 
-def test_tags_of_another_scheme_are_told_and_not_learned(config):
-    encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
+def test_tags_of_another_scheme_are_told_and_not_learned(config, encoder):
     side = target_encoder(encoder, config, tagged=True)
 
     def pairs(*tags):
         sentences = [Sentence.from_words(line.split(), upos=tags[: len(line.split())]) for line in TGT]
-        return PairEncoding(
-            _text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)]
-        ).in_memory()
+        columns = [WordColumns.from_sentences(sentences)]
+        return PairEncoding(TEXT, encoder, None, None, side, columns).in_memory()
 
     encoded = pairs("DET", "STTS", "VERB", "PUNCT")
     with pytest.warns(UnseenFactorValueWarning, match=r"factor pos: 1 value rare or unseen .*'STTS' 1x"):
@@ -79,7 +78,7 @@ def test_a_share_of_the_lines_has_its_own_parses(config, tmp_path):
     sentences = [Sentence.from_words(line.split(), upos=["NOUN"] * len(line.split())) for line in TGT]
     write_conllu(tmp_path / "train.conllu", sentences)
     annotator = load_annotator(f"conllu:{tmp_path / '{split}.conllu'}")
-    (columns,) = target_columns(_text().select([1]), annotator, config, "train")
+    (columns,) = target_columns(TEXT.select([1]), annotator, config, "train")
     assert columns.texts == ["cats"]
 
 
@@ -94,4 +93,4 @@ def test_lines_without_tags_are_refused(annotator, config, monkeypatch):
         ],
     )
     with pytest.raises(ConfigError, match="predict_target_pos:"):
-        target_columns(_text(), annotator, config, "train")
+        target_columns(TEXT, annotator, config, "train")

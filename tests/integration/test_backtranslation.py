@@ -46,39 +46,26 @@ def test_from_a_raw_text_to_a_trained_run(cli, digits, tiny, tmp_path, monkeypat
     assert done.out == f"{pairs}: 11 pairs of 12 lines, left out 1 with an empty side\n"
     again = cli(*command[:3], "-o", tmp_path / "unbroken", *command[5:])
     assert again.out == done.out.replace("pairs:", "unbroken:", 1)
-    for side in ("de", "en"):
-        assert (pairs / f"train.{side}").read_bytes() == (
-            tmp_path / "unbroken" / f"train.{side}"
-        ).read_bytes()
-    assert (pairs / "train.en").read_text().splitlines() == [
-        line.replace("\t", " ") for line in lines if line
-    ]
+    for file in ("train.de", "train.en"):
+        assert (pairs / file).read_bytes() == (tmp_path / "unbroken" / file).read_bytes()
+    targets = [line.replace("\t", " ") for line in lines if line]
+    assert (pairs / "train.en").read_text().splitlines() == targets
 
     places = (f"data.dir={digits.corpus}", f"data.synthetic={pairs}", f"data.cache={tmp_path / 'cache'}")
-    settings = (
-        "data.src=de",
-        "data.tgt=en",
-        "data.dev=dev",
-        "data.fraction=0.02",
-        "infusion.kind=sum_then_concat",
-    )
-    run = tmp_path / "run"
-    trained = cli("train", "tiny", *tiny, *places, *settings, f"output={run}")
+    languages, run = ("data.src=de", "data.tgt=en", "data.dev=dev"), tmp_path / "run"
+    settings = *languages, "data.fraction=0.02", "infusion.kind=sum_then_concat", f"output={run}"
+    trained = cli("train", "tiny", *tiny, *places, *settings)
     assert trained.code == 0, trained.err
     assert "data.synthetic: the last 11 of 55 pairs, tag: <bt>." in json.loads((run / "data_report.json").read_text())["notes"]  # fmt: skip
     assert "55 pairs" in trained.err
     tokenizer = PreTrainedTokenizerFast.from_pretrained(run)
     assert tokenizer.convert_tokens_to_ids("<bt>") == len(tokenizer) - 1
-    longer = cli(
-        "train", "tiny", *tiny, *places, *settings, "training.max_steps=3", f"output={run}", "--resume"
-    )
+    longer = cli("train", "tiny", *tiny, *places, *settings, "training.max_steps=3", "--resume")
     assert longer.code == 0, longer.err
     with (pairs / "train.en").open("a") as sources, (pairs / "train.de").open("a") as targets:
         sources.write("1\n")
         targets.write("2\n")
-    changed = cli(
-        "train", "tiny", *tiny, *places, *settings, "training.max_steps=4", f"output={run}", "--resume"
-    )
+    changed = cli("train", "tiny", *tiny, *places, *settings, "training.max_steps=4", "--resume")
     assert "expected the train text of the interrupted run" in changed.err
     text = b"3 4 <bt> 5\n"
     assert cli("translate", run, stdin=text).code == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from parallel_files import tiny_recipe
 from pretrained_translators import make_translator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.recipe import load_recipe
@@ -80,13 +81,7 @@ def test_a_pretrained_translator_learns_terms(corpus, terms, tmp_path):
     assert len([*translator.translate(["A cat sleeps.", ""], terms={"cat": "Katze"})]) == 2
 
 
-def test_a_text_on_disk_is_refused(corpus, terms, tmp_path):
-    settings = [
-        f"data.dir={corpus}",
-        "data.dev=train",
-        f"data.terms={terms}",
-        "data.on_disk=true",
-        f"output={tmp_path}",
-    ]
+def test_a_text_on_disk_is_refused(corpus, terms):
+    recipe = tiny_recipe(corpus, f"data.terms={terms}", "data.on_disk=true")
     with pytest.raises(ConfigError, match=r"^data\.terms: expected a training text in memory"):
-        prepare(load_recipe("tiny", settings))
+        prepare(recipe)

@@ -39,16 +39,14 @@ def call(tmp_path, monkeypatch):
     monkeypatch.setattr(backtranslation, "PART_LINES", 3)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "manifest.json").write_text("{}")
-    (tmp_path / "mono.de").write_text(
-        "\n".join(["eins\tzwei", *FAULTY, "drei", "vier", "fünf", "a b c", "OK"]) + "\n"
-    )
+    lines = ["eins\tzwei", *FAULTY, "drei", "vier", "fünf", "a b c", "OK"]
+    (tmp_path / "mono.de").write_text("".join(f"{line}\n" for line in lines))
 
-    def made(translator=None, factors=None, **search):
-        translator = translator or Reverser()
-        places = (tmp_path / "model", tmp_path / "mono.de", tmp_path / "pairs")
-        return backtranslate(translator, *places, factors, **{"seed": None, **search})
+    def run(translator=None, factors=None, **search):
+        paths = (tmp_path / "model", tmp_path / "mono.de", tmp_path / "pairs")
+        return backtranslate(translator or Reverser(), *paths, factors, **{"seed": None, **search})
 
-    return made
+    return run
 
 
 SOURCES = ["iewz\tsnie", "ierd", "reiv", "fnüf", "c b a", "KO"]
@@ -72,9 +70,8 @@ def test_sources_are_written_beside_real_targets(call, tmp_path):
     assert reverser.settings == {"temperature": 0.8, "seed": 3}
     assert reverser.is_done  # what the translator says at its end is said
     _check(tmp_path)
-    assert (
-        call(Reverser("eins\tzwei"), temperature=0.8, seed=3)["left_out"] == LEFT_OUT
-    )  # nothing is done again
+    again = call(Reverser("eins\tzwei"), temperature=0.8, seed=3)
+    assert again["left_out"] == LEFT_OUT  # nothing is done again
 
 
 @pytest.mark.parametrize(("killed_at", "n_kept"), [("eins\tzwei", 0), ("drei", 3), ("OK", 9)])
@@ -86,9 +83,8 @@ def test_a_killed_run_goes_on_where_it_stopped(call, tmp_path, killed_at, n_kept
     with caplog.at_level("INFO"):
         call(again)
     assert len(again.seen) == 10 - n_kept
-    assert (f"translating {tmp_path / 'mono.de'}, continued after line {n_kept}:" in caplog.text) == bool(
-        n_kept
-    )
+    message = f"translating {tmp_path / 'mono.de'}, continued after line {n_kept}:"
+    assert (message in caplog.text) == bool(n_kept)
     _check(tmp_path)
 
 

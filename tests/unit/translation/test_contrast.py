@@ -23,12 +23,8 @@ LINGEVAL = [
         ],
     },
     {"source": "two", "reference": "zwei", "errors": []},
-    {
-        "source": "b",
-        "reference": "B",
-        "errors": [{"type": "np_agreement", "contrastive": "b", "distance": 17}],
-    },
-]
+    {"source": "b", "reference": "B", "errors": [{"type": "np_agreement", "contrastive": "b", "distance": 17}]},
+]  # fmt: skip
 CONTRAPRO = [
     {
         "src segment": "It barks.",
@@ -78,13 +74,9 @@ HEADER = "source\treference\tcontrastive\n"
         ("a.json", '{"source": "a"}', ": expected a JSON list, got dict"),
         ("a.json", ["a"], ": entry 1: "),
         ("a.json", [*CONTRAPRO, {"source": "a", "errors": [{"contrastive": "b"}]}], ": entry 4: reference: "),
-        (
-            "a.json",
-            [{"source": "a", "reference": "b", "errors": [{"contrastive": 3}]}],
-            "errors.0.contrastive",
-        ),
+        ("a.json", [{"source": "a", "reference": "b", "errors": [{"contrastive": 3}]}], "errors.0.contrastive"),
     ],
-)
+)  # fmt: skip
 def test_what_is_malformed_is_named_by_file_and_row(tmp_path, name, content, where):
     path = _file(tmp_path / name, content)
     with pytest.raises(DataError, match=where) as refused:
@@ -110,11 +102,8 @@ def test_pairs_and_sources_are_counted_by_hand(tmp_path):
     against = groups["pairs"]["systems"]["b"]["against"]
     assert against["difference"] == pytest.approx(-100 / 6)
     assert against["no_p"] == "too few lines"
-    by_pair = contrast_table(contrasts, {"a": scores}, "replacement")
-    assert [(each["group"], each["n"]) for each in by_pair[2:]] == [
-        ("replacement Es ", 3),
-        ("replacement Sie", 3),
-    ]
+    by_pair = contrast_table(contrasts, {"a": scores}, "replacement")[2:]
+    assert [(row["group"], row["n"]) for row in by_pair] == [("replacement Es ", 3), ("replacement Sie", 3)]
 
 
 def test_groups_of_numbers_and_of_no_value(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -118,10 +119,8 @@ def test_values_of_both_sides_get_one_symbol_and_others_stay():
 
 def test_symbols_are_used_alike_and_at_most_twenty():
     lines = [f"line {number} {{0}}" for number in range(2000)]
-    used = [
-        numbered(line, values)[-1][2]
-        for line, values in zip(lines, values_of(lines, ["placeholder"]), strict=True)
-    ]
+    rows = zip(lines, values_of(lines, ["placeholder"]), strict=True)
+    used = [numbered(line, values)[-1][2] for line, values in rows]
     assert {*used} == {*SYMBOLS}
     assert max(map(used.count, SYMBOLS)) < 2 * 2000 / 20
     long = " ".join(map(str, range(23)))
@@ -148,28 +147,21 @@ def test_equal_values_stand_for_each_other_and_a_cut_line_gets_none_back():
     assert put_back("a ⟦2⟧", values, appends=False) == ("a 7", (("lost", "7"),))
 
 
-PREPARATIONS = [
-    {},
-    {"lowercase": True},
-    {"moses": True},
-    {"moses": True, "lowercase": True, "punctuation": True},
-]
+ALL = {"moses": True, "lowercase": True, "punctuation": True}
+PREPARATIONS = [{}, {"lowercase": True}, {"moses": True}, ALL]
 
 
 @pytest.mark.parametrize("settings", PREPARATIONS, ids=str)
 def test_pieces_of_symbols_cover_what_they_stand_for(settings):
     preparation = TextPreparation("en", symbols=("<NUM>",), protect=("number", "markup"), **settings)
     rng = random.Random(2)
-    lines = [odd_line(rng, ("The <NUM> “cat” sat on 3 mats.", ""))[0] for _ in range(20)] + [
-        "",
-        "Plain line.",
-    ]
+    lines = [odd_line(rng, ("The <NUM> “cat” sat on 3 mats.", ""))[0] for _ in range(20)]
+    lines += ["", "Plain line."]
     prepared = preparation.prepare(lines)
     for line, text, (starts, ends) in zip(lines, prepared.texts, prepared.places, strict=True):
         assert len(text) == len(starts) == len(ends)
-        for start, end, symbol in numbered(
-            line, values_of([line], preparation.protect, preparation.symbols)[0]
-        ):
+        (values,) = values_of([line], preparation.protect, preparation.symbols)
+        for start, end, symbol in numbered(line, values):
             at = text.index(symbol) if symbol in SYMBOLS else text.index("<NUM>")
             assert (starts[at], ends[at + len(symbol) - 1]) == (start, end)
         for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -233,9 +225,8 @@ def test_a_pretrained_translator_gets_rows_for_symbols_and_keeps_its_pieces(tmp_
 def test_a_run_from_a_pretrained_translator_adds_rows_and_its_child_keeps_them(tmp_path):
     host = make_translator("marian", tmp_path / "host")
     _recipe(tmp_path)
-    (tmp_path / "start.yaml").write_text(
-        f"data: {{dir: {tmp_path}, src: en, tgt: de, dev: train}}\noutput: {tmp_path / 'run'}\n"
-    )
+    data = f"data: {{dir: {tmp_path}, src: en, tgt: de, dev: train}}"
+    (tmp_path / "start.yaml").write_text(f"{data}\noutput: {tmp_path / 'run'}\n")
     settings = [f"model.init_from={host}", "data.protect=[placeholder,number]", "subwords.symbols=[<NUM>]"]
     data = prepare(load_recipe(tmp_path / "start.yaml", settings))
     assert data.start.n_pieces == data.start.n_known + 21
@@ -256,8 +247,6 @@ def re_symbols(line: str) -> list[str]:
 
 @pytest.mark.slow
 def test_additional_special_tokens_of_a_pretrained_translator_are_text(tmp_path):
-    import json
-
     folder = make_translator("nllb", tmp_path)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     config["extra_special_tokens"] = [*config["extra_special_tokens"], "<NUM>", "<extra_id_0>"]
@@ -300,15 +289,11 @@ def _recipe(folder: Path, *settings: str):
     "settings", [(), ("data.on_disk=true",), ("subwords.joint=false",), ("subwords.kind=unigram",), ("data.lowercase=true", "data.moses=true")]
 )  # fmt: skip
 def test_training_pairs_have_the_symbols_of_both_sides(tmp_path, settings):
-    data = prepare(
-        _recipe(tmp_path, "data.protect=[placeholder,markup,number]", "subwords.symbols=[cat]", *settings)
-    )
-    symbols = [
-        [text for text in tokenizer.convert_ids_to_tokens(side.pieces) if text in SYMBOLS]
-        for tokenizer, side in zip(
-            (data.encoder.tokenizer, data.target.tokenizer), (data.train.src, data.train.tgt), strict=True
-        )
-    ]
+    protect = "data.protect=[placeholder,markup,number]"
+    data = prepare(_recipe(tmp_path, protect, "subwords.symbols=[cat]", *settings))
+    sides = (data.encoder.tokenizer, data.train.src), (data.target.tokenizer, data.train.tgt)
+    texts = [tokenizer.convert_ids_to_tokens(side.pieces) for tokenizer, side in sides]
+    symbols = [[text for text in of_side if text in SYMBOLS] for of_side in texts]
     assert symbols[0] == symbols[1]
     assert len(symbols[0]) == 3 * 4  # {0}, <b>, </b>, 3
     first = data.train.tgt.pieces[: data.train.tgt.splits[1]]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from parallel_files import write_sides
 from syntaxformer.translation import prepare as prepare_module
 from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.corpora import read_train
@@ -27,12 +28,8 @@ from syntaxformer.translation.training import prepare
 
 NAMES, VERBS, THINGS = ("Anna", "Otto", "Mia"), ("sees", "takes"), ("trees", "the house", "an apple", "")
 PAIRS = [(f"{name} {verb} {thing}.", f"{name.lower()} {thing}{verb}") for name, verb, thing in product(NAMES, VERBS, THINGS)]  # fmt: skip
-PAIRS += [
-    ("", "leer"),
-    ("long " * 53, "lang " * 53),
-    ("Held out.", "Verborgen."),
-    (" Mia  sleeps ", "Mia schläft "),
-]
+PAIRS += [("", "leer"), ("long " * 53, "lang " * 53), ("Held out.", "Verborgen.")]
+PAIRS += [(" Mia  sleeps ", "Mia schläft ")]
 
 KINDS = {
     "none": {},
@@ -49,10 +46,8 @@ def corpus(tmp_path, monkeypatch):
     """A corpus that takes several chunks."""
     monkeypatch.setattr("syntaxformer.translation.prepare.CHUNK_LINES", 7)
     monkeypatch.setattr("syntaxformer.translation.stored.CHUNK", 7)
-    for side, column in (("en", 0), ("de", 1)):
-        lines = [pair[column] for pair in PAIRS]
-        (tmp_path / f"train.{side}").write_text("\n".join(lines) + "\n", "utf-8")
-        (tmp_path / f"dev.{side}").write_text(lines[-2] + "\n", "utf-8")
+    for split, pairs in (("train", PAIRS), ("dev", PAIRS[-2:-1])):
+        write_sides(tmp_path, *zip(*pairs, strict=True), split)
     return tmp_path
 
 

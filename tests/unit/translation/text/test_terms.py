@@ -23,9 +23,7 @@ def annotated(*lines: str, lemmas: bool = True) -> WordColumns:
     )
 
 
-TERMS = Terms(
-    [("cat", ["Katze", "Kater"]), ("ice cream", ["Eis"]), ("cream cake soup", ["Suppe"]), ("US", ["USA"])]
-)
+TERMS = Terms.of({"cat": ["Katze", "Kater"], "ice cream": "Eis", "cream cake soup": "Suppe", "US": "USA"})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +48,7 @@ def test_without_lemmas_forms_count():
 
 
 def test_forms_come_before_lemmas_and_the_longest_counts():
-    terms = Terms([("glass", ["Glas"]), ("glasses", ["Brille"]), ("old glasses", ["alte Brille"])])
+    terms = Terms.of({"glass": "Glas", "glasses": "Brille", "old glasses": "alte Brille"})
     assert [match.targets for match in terms.find(annotated("glasses and old glasses"))] == [
         ("Brille",), ("alte Brille",)
     ]  # fmt: skip
@@ -64,7 +62,7 @@ def test_of_overlapping_terms_the_first_counts_and_says_so():
 def test_no_term_ends_inside_a_word_of_two():
     zum = Sentence("geht zum Arzt", ("geht", "zu", "dem", "Arzt"), ((0, 4), (5, 8), (5, 8), (9, 13)),
                    lemmas=("gehen", "zu", "der", "Arzt"))  # fmt: skip
-    terms = Terms([("der Arzt", ["doctor"]), ("zu", ["to"]), ("gehen", ["go"])])
+    terms = Terms.of({"der Arzt": "doctor", "zu": "to", "gehen": "go"})
     assert [match.source for match in terms.find(WordColumns.from_sentences([zum]))] == ["gehen"]
 
 
@@ -107,16 +105,13 @@ def test_pairs_that_have_a_term_on_both_sides_teach_it(caplog):
     caplog.set_level(logging.INFO)
     src = ["a cat", "a dog", "two cats", "cat", "ice cream"] * 2
     tgt = ["ein Kater", "Katze", "zwei Katzen", "Katze!", "Eis"] * 2
-    text, chunks = teach(
-        text_of(src, tgt), [annotated(*src[:5]), annotated(*src[5:])], TERMS, 1.0, 1, "append"
-    )
+    halves = [annotated(*src[:5]), annotated(*src[5:])]
+    text, chunks = teach(text_of(src, tgt), halves, TERMS, 1.0, 1, "append")
     expected = ["a cat Kater", "a dog", "two cats", "cat Katze", "ice cream Eis"] * 2
     assert text.src == expected == [line for chunk in chunks for line in chunk.texts]
     assert "6 of 10 pairs have a term on both sides, 6 teach it" in caplog.text
-    draws = [
-        teach(text_of(src, tgt), [annotated(*src)], TERMS, 0.2, seed, "replace")[0].src
-        for seed in (1, 1, 2, 3)
-    ]
+    settings = text_of(src, tgt), [annotated(*src)], TERMS, 0.2
+    draws = [teach(*settings, seed, "replace")[0].src for seed in (1, 1, 2, 3)]
     assert draws[0] == draws[1]
     assert len({*map(tuple, draws)}) > 1
     assert all(sum(a != b for a, b in zip(src, draw, strict=True)) == 2 for draw in draws)

@@ -253,17 +253,12 @@ class CorpusConfig(Section):
         if self.on_disk and self.dir is None:
             problems.append("on_disk: expected data.dir, got a dataset, whose text is read into memory.")
         if self.terms is None:
-            alone = {key: getattr(self, key) for key in ("term_style", "term_share")}
-            default = type(self).model_fields
-            problems += [
-                f"{key}: expected data.terms, a list of terms, with it, got none."
-                for key, value in alone.items()
-                if value != default[key].default
-            ]
+            for key in ("term_style", "term_share"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    problems.append(f"{key}: expected data.terms, a list of terms, with it, got none.")
         if extra := set(self.detokenize) - set(self.train_splits):
             problems.append(f"detokenize: expected training splits, got {', '.join(sorted(extra))}.")
-        problems += self._direction_problems()
-        if problems:
+        if problems := problems + self._direction_problems():
             raise ValueError(" ".join(problems))
         return self
 
@@ -311,12 +306,11 @@ class CorpusConfig(Section):
         return first
 
     def of(self, corpus: Corpus) -> CorpusConfig:
-        """The section with the endings of a corpus as those of both sides."""
-        update: dict[str, Any] = {}
-        for side in ("src", "tgt"):
-            if (ending := getattr(corpus, side)) not in (None, getattr(self, side)):
-                update |= {side: ending, f"{side}_language": None}
-        return self.model_copy(update=update)
+        """The section with the endings of a corpus as those of both sides, and their languages if known."""
+        languages = {self.src: self.src_language, self.tgt: self.tgt_language}
+        sides = {"src": corpus.src or self.src, "tgt": corpus.tgt or self.tgt}
+        known = {f"{side}_language": languages.get(ending) for side, ending in sides.items()}
+        return self.model_copy(update=sides | known)
 
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
@@ -427,8 +421,8 @@ def read_dev(config: CorpusConfig) -> ParallelText:
     texts = [read_split(config.of(corpus), config.dev) for corpus in directions]
     src, tgt = ([line for text in texts for line in getattr(text, side)] for side in ("src", "tgt"))
     sizes, tags = tuple(map(len, texts)), tuple((f"<2{language}>",) for language in config.directions)
-    paths, n_lines = (texts[0].src_path, texts[0].tgt_path), len(src)
-    return ParallelText(src, tgt, *paths, hash_lines(src, tgt), None, n_lines, 0, sizes, tags)
+    facts = {"sha256": hash_lines(src, tgt), "n_file_lines": len(src), "sizes": sizes, "tags": tags}
+    return replace(texts[0], src=src, tgt=tgt, **facts)
 
 
 def _pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:

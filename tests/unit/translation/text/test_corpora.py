@@ -259,6 +259,14 @@ def test_moses_has_the_rules_of_the_language(tmp_path, ending, splits):
     assert text == ("3 . Mai ist" if splits else "3. Mai ist")
 
 
+def test_a_corpus_that_is_turned_round_has_the_languages_of_its_sides(tmp_path):
+    config = CorpusConfig(dir=tmp_path, src="a", tgt="b", src_language="en", tgt_language="de")
+    turned = config.of(Corpus(name="train", src="b", tgt="a"))
+    assert (turned.src, turned.src_language, turned.tgt, turned.tgt_language) == ("b", "de", "a", "en")
+    other = config.of(Corpus(name="train", tgt="fr"))
+    assert (other.src_language, other.tgt, other.tgt_language) == ("en", "fr", None)
+
+
 @pytest.mark.parametrize("setting", [{"moses": True}, {"detokenize": ["train"]}])
 def test_moses_needs_a_language(tmp_path, setting):
     with pytest.raises(ValueError, match="tgt_language: expected a code, which Moses' rules need, got"):

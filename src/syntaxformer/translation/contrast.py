@@ -136,7 +136,7 @@ def contrast_table(
     for name, scores in systems.items():
         for row, (contrast, (right, *wrong)) in enumerate(zip(contrasts, scores, strict=True)):
             of_pairs = [right.log_prob > other.log_prob for other in wrong]
-            decisions = [((0, 0, "pairs"), each) for each in of_pairs]
+            decisions = [((0, 0, "pairs"), is_right) for is_right in of_pairs]
             decisions.append(((0, 1, "sources"), all(of_pairs)))
             if by is not None and by in (columns := contrast.model_extra or {}):
                 decisions.append((_group(by, columns[by]), all(of_pairs)))

@@ -167,7 +167,7 @@ class Markup(HTMLParser):
 
         def written(parent: Element, first: int, stop: int, cursor: int, end: int) -> str:
             """The content of an element that has these words, and the characters from `cursor` to `end`."""
-            children = [each for each in self.elements if each.path[:-1] == parent.path]
+            children = [child for child in self.elements if child.path[:-1] == parent.path]
             spans, parts = [words_of(child, first, stop) for child in children], list[str]()
             # What has no words must not stand within another element.
             moved = [next((b for a, b in spans if a < span[0] == span[1] < b), None) for span in spans]

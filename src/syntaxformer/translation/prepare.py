@@ -235,9 +235,10 @@ class AnnotatedChunks(Sequence[WordColumns]):
         start = index * CHUNK_LINES
         lines = self.text.src[start : start + CHUNK_LINES]
         chunk = WordColumns.from_corpus(self._corpus, lines, start, self.columns)
-        words = slice(*self._borders[index : index + 2]) if self.user_columns else slice(0)
-        for name, values in self._user_values.items():
-            chunk = chunk.with_user_column(name, values[words])
+        if self.user_columns:
+            words = slice(*self._borders[index : index + 2])
+            for name, values in self._user_values.items():
+                chunk = chunk.with_user_column(name, values[words])
         return chunk
 
     @cached_property

@@ -259,8 +259,8 @@ class Recipe(RunConfig):
         if self.model.init_from is not None:
             problems = self._start_problems()
             with suppress(ConfigError):  # which is among the problems already
-                recipe, more = _with_start(self, str(self.start))
-                problems += more
+                recipe, of_start = _with_start(self, str(self.start))
+                problems += of_start
             if problems := problems + recipe.problems():
                 raise ConfigError(problems)
         annotation = recipe.annotation.model_copy(update={"annotator": recipe.annotator_name()})

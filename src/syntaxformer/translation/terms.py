@@ -213,7 +213,7 @@ def teach(
     drawn = {*np.random.default_rng(seed).permutation(rows)[: max(1, round(share * len(text)))].tolist()}
     with_terms = [
         chunk.with_injected(
-            [each for row in of_chunk if row in drawn for each in of_chunk[row]], style == "replace"
+            [injection for row in of_chunk if row in drawn for injection in of_chunk[row]], style == "replace"
         )
         for chunk, of_chunk in zip(chunks, of_chunks, strict=True)
     ]
@@ -247,8 +247,8 @@ def kept_terms(
     if annotator is not None:
         distinct = sorted({target for _, targets in cases for target in targets})
         forms = [
-            [{word.lower(), lemma.lower()} for word, lemma in zip(each.words, each.lemmas or (), strict=True)]
-            for each in annotator.annotate([*translations, *distinct])
+            [{word.lower(), lemma.lower()} for word, lemma in zip(line.words, line.lemmas or (), strict=True)]
+            for line in annotator.annotate([*translations, *distinct])
         ]
         parts = dict(zip(distinct, forms[len(translations) :], strict=True))
         by_lemma = sum(

@@ -83,12 +83,12 @@ def score_translator(
         ValueError: The sides have different numbers of lines, or there are no lines.
         ConfigError: As `Translator.translate`.
     """
-    info = translator.info
-    read = translator.encoder.factors
+    checked_texts(sources, references)  # before the work
+    info, read = translator.info, translator.encoder.factors
     factors = {name: values for name, values in (user_factors or {}).items() if name in read}
     translations = translator.translate(sources, beam_size, user_factors=factors, **search)
     shown = track(translations, progress or "", len(sources), enabled=progress is not None)
-    best = [hypotheses[0] for hypotheses in shown]
+    best = [n_best[0] for n_best in shown]
     hypotheses = [hypothesis.text for hypothesis in best]
     written = written_references([translator], references)
     scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
@@ -228,13 +228,14 @@ def score_table(
         "chrF++": CHRF(word_order=2, lowercase=lowercase),
         "TER": TER(**ter),
     }
+    score_of = {key: _score_of(metric) for key, metric in metrics.items()}
     rows, first, signed, randomised = (dict[str, Any]() for _ in range(4))
     if paired_ar and len(systems) > 1:
         texts = checked_texts(next(iter(systems.values())), references)
         named = [(name, list(lines)) for name, lines in systems.items()]
         signatures, results = PairedTest(named, metrics, texts, "ar")()
-        of_metrics = zip(metrics, signatures.values(), [*results.values()][1:], strict=True)
-        for key, signed[key], of_systems in of_metrics:
+        signed = dict(zip(metrics, signatures.values(), strict=True))
+        for key, of_systems in zip(metrics, [*results.values()][1:], strict=True):
             randomised[key] = dict(zip(systems, of_systems, strict=True))
     lines_of = np.array(origins or ())
     groups = {origin: lines_of == origin for origin in dict.fromkeys(origins or ())}
@@ -242,21 +243,21 @@ def score_table(
         tables = {key: _statistics(metric, lines, references) for key, metric in metrics.items()}
         sums = {key: table.sum(0, dtype=np.float64) for key, table in tables.items()}
         n_words, reference = sums["BLEU"][:2].tolist()
-        row: dict[str, Any] = {key: _score_of(metrics[key])(table) for key, table in sums.items()}
+        row: dict[str, Any] = {key: score_of[key](table) for key, table in sums.items()}
         row["length_ratio"] = n_words / reference if reference else None
         if intervals and len(lines) >= FEWEST_ROWS:
-            samples = {key: _resampled(table, _score_of(metrics[key])) for key, table in tables.items()}
+            samples = {key: _resampled(table, score_of[key]) for key, table in tables.items()}
             row["half_widths"] = {key: float(estimate_ci(scores)[1]) for key, scores in samples.items()}
         if groups:
             row["origins"] = {
-                origin: {key: _score_of(metrics[key])(table[chosen].sum(0)) for key, table in tables.items()}
+                origin: {key: score_of[key](table[chosen].sum(0)) for key, table in tables.items()}
                 for origin, chosen in groups.items()
             }
         if first:
             tests: dict[str, Comparison] = {}
             for key, table in tables.items():
                 least = 1.0 if key == "BLEU" else -math.inf
-                tests[key] = paired_bootstrap(table, first[key], _score_of(metrics[key]), least=least)
+                tests[key] = paired_bootstrap(table, first[key], score_of[key], least=least)
                 if paired_ar and tests[key].p_value < 1:  # sacreBLEU would call equal systems different
                     by = {"p_value": randomised[key][name].p_value, "test": "approximate randomisation"}
                     tests[key] = replace(tests[key], **by)
@@ -341,18 +342,10 @@ def cached_test_set(name: str, pair: str) -> dict[str, Path]:
             )
     dataset: Any = DATASETS[name]
     refs = getattr(dataset, "_get_langpair_allowed_refs", dataset.fieldnames)(pair)
-    fields = [
-        "src",
-        *(field for field in refs if field.startswith("ref")),
-        "docid",
-        "origlang",
-        "genre",
-        "domain",
-    ]
+    texts = ["src", *(field for field in refs if field.startswith("ref"))]
+    fields = [*texts, "docid", "origlang", "genre", "domain"]
     files = {field: Path(dataset._get_txt_file_path(pair, field)) for field in fields}
-    if missing := [
-        path for field, path in files.items() if field[:3] in ("src", "ref") and not path.is_file()
-    ]:
+    if missing := [files[field] for field in texts if not files[field].is_file()]:
         raise ConfigError(
             f"--test-set: expected {name} {pair} in sacreBLEU's cache, found no {missing[0]}. "
             f"Download it: sacrebleu -t {name} -l {pair} --echo src"
@@ -415,12 +408,11 @@ def common_scoring(infos: Sequence[FolderInfo], option: str) -> dict[str, Any]:
     """
     check_directions(infos, option)
     options = [scoring(info) for info in infos]
-    if len({option_set["tokenize"] for option_set in options}) > 1:
-        ways = " and ".join(dict.fromkeys(option_set["tokenize"] for option_set in options))
-        raise ConfigError(
-            f"{option}: expected models whose output BLEU tokenises in the same way, got {ways}."
-        )
-    return {**options[0], "lowercase": any(option_set["lowercase"] for option_set in options)}
+    ways = list(dict.fromkeys(of_model["tokenize"] for of_model in options))
+    if len(ways) > 1:
+        problem = f"expected models whose output BLEU tokenises in the same way, got {' and '.join(ways)}"
+        raise ConfigError(f"{option}: {problem}.")
+    return {"lowercase": any(of_model["lowercase"] for of_model in options), "tokenize": ways[0]}
 
 
 def _bleu(lowercase: bool, tokenize: str) -> BLEU:
@@ -429,7 +421,11 @@ def _bleu(lowercase: bool, tokenize: str) -> BLEU:
 
 
 def checked_texts(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """The texts of references, each of which has a line for each hypothesis."""
+    """The texts of references.
+
+    Raises:
+        ValueError: One of them does not have a line for each hypothesis, or there are no lines.
+    """
     texts: Any = [references] if not references or isinstance(references[0], str) else references
     for text in texts:
         if len(hypotheses) != len(text) or not text:

@@ -20,6 +20,7 @@ from syntaxformer.translation.scoring import (
     paired_bootstrap,
     score_table,
     score_translations,
+    score_translator,
 )
 
 REFERENCES = [
@@ -73,6 +74,7 @@ def test_line_counts(hypotheses, references):
     for call in (
         lambda: score_translations(hypotheses, references),
         lambda: compare_translations(hypotheses, hypotheses, references),
+        lambda: score_translator(None, hypotheses, references),  # before anything is translated
     ):
         with pytest.raises(ValueError) as caught:
             call()

@@ -57,10 +57,10 @@ class CTranslate2Decoder:
         max_positions: int = sys.maxsize,
     ) -> None:
         self.network, self.tokens, self.longest = network, tokens, max_positions
-        never, first = never_output(tokenizer), tokenizer.backend_tokenizer.encode("").ids[:-1]
-        self._first = [target_pieces[piece] for piece in first]  # a language's code
         self._names, self._ids = target_pieces, {name: piece for piece, name in enumerate(target_pieces)}
-        self._suppressed = [[target_pieces[piece]] for piece in never]
+        first = tokenizer.backend_tokenizer.encode("").ids[:-1]
+        self._first = [target_pieces[piece] for piece in first]  # a language's code
+        self._suppressed = [[target_pieces[piece]] for piece in never_output(tokenizer)]
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """See `decoding.PieceDecoder`; batches are decoded side by side.
@@ -104,10 +104,15 @@ class CTranslate2Decoder:
             raise CheckpointError(NOT_FINITE)
         names = [hypothesis for result in results for hypothesis in result.hypotheses]
         pieces = [[self._ids[name] for name in hypothesis] for hypothesis in names]
-        scores = self._scores(tokens, names, search) if search.scored and names else None
-        attention = self._attention(tokens, names, search) if search.alignment and names else None
+        of_names = [line for line in tokens for _ in range(search.n_best)]
+        scores = attention = None
         if search.coverage_penalty:  # which only the search itself can count
             scores = [score for result in results for score in result.scores]
+        elif search.scored and names:
+            logs = self._log_probs(of_names, names, search.batch_size)
+            scores = [normalised(sum(log), len(log), search.length_penalty) for log in logs]
+        if search.alignment is not None and names:
+            attention = self._attention(of_names, names, search.batch_size, search.alignment.shift)
         return n_best_lists(pieces, scores, search.n_best, attention)
 
     def _search(
@@ -131,21 +136,17 @@ class CTranslate2Decoder:
         )
 
     def _attention(
-        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], search: Search
+        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], batch_size: int, shift: int
     ) -> list[NDArray[np.float32]]:
         """The attention of the head that `export` put first, one row for each piece of each translation.
 
         The translations are searched once more as prefixes without beams, because a search with beams mixes
         up the lines of a batch in the attention of its first step. One step more reads the last piece.
         """
-        n_best, shift = (
-            len(translations) // len(tokens),
-            int(search.alignment.shift) if search.alignment else 0,
-        )
         results = self.network.translate_batch(
-            [line for line in tokens for _ in range(n_best)],
+            tokens,
             translations,
-            max_batch_size=search.batch_size,
+            max_batch_size=batch_size,
             beam_size=1,
             max_decoding_length=1 + max(map(len, translations)),
             max_input_length=0,
@@ -156,15 +157,6 @@ class CTranslate2Decoder:
             np.array(result.attention[0], np.float32)[shift : shift + len(names)]
             for result, names in zip(results, translations, strict=True)
         ]
-
-    def _scores(
-        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], search: Search
-    ) -> list[float]:
-        """The score of each translation, in the order of the lines, computed in one pass."""
-        n_best = len(translations) // len(tokens)
-        repeated = [line for line in tokens for _ in range(n_best)]
-        logs = self._log_probs(repeated, translations, search.batch_size)
-        return [normalised(sum(log), len(log), search.length_penalty) for log in logs]
 
     def score(
         self, source: EncodedText, pairs: Sequence[tuple[int, Sequence[int]]], batch_size: int

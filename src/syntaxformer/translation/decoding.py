@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -141,11 +141,12 @@ def n_best_lists(
     attention: Sequence[NDArray[np.float32]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Group translations by line, `n_best` each, ordered by score or, without scores, as the search did."""
-    known_scores = [None] * len(translations) if scores is None else scores
-    every = [Hypothesis("", score, pieces) for pieces, score in zip(translations, known_scores, strict=True)]
-    if attention is not None:
-        weights = map(PieceAttention, attention)
-        every = [replace(best, attention=of_best) for best, of_best in zip(every, weights, strict=True)]
+    unknown = [None] * len(translations)
+    weights = unknown if attention is None else map(PieceAttention, attention)
+    every = [
+        Hypothesis("", score, pieces, attention=of_pieces)
+        for pieces, score, of_pieces in zip(translations, scores or unknown, weights, strict=True)
+    ]
     by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
     return [sorted(of_line, key=lambda best: -(best.score or 0.0)) for of_line in by_line]
 
@@ -255,9 +256,11 @@ class PieceDecoder(Protocol):
     Attributes:
         n_ahead: Calls of `decode` that run in other threads while the caller encodes the next lines; 0 if
             the search itself runs in Python.
+        longest: Positions of the network, in pieces.
     """
 
     n_ahead: int
+    longest: int
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """For each of some rows of a text, which must not be empty, its `n_best` translations, as pieces.

@@ -67,11 +67,10 @@ class TorchDecoder:
         if search.temperature is not None:
             rows, n_best = np.repeat(rows, n_best).tolist(), 1
             search = search.model_copy(update={"beam_size": 1})
-        n_beams, lengths = search.beam_size, source.text_lengths[rows]
-        batches = self._inputs(source, rows)
+        n_beams, device, end_id = search.beam_size, self.model.device, tokenizer.eos_token_id
+        batches, cache = self._inputs(source, rows), TranslationCache(len(source.others))
         limits = torch.from_numpy(search.limits(source, rows, self.longest))
-        cache = TranslationCache(len(source.others))
-        end_id, device = tokenizer.eos_token_id, self.model.device
+        longest = int(limits.max())
         n_before = 1 + (self.model.generation_config.forced_bos_token_id is not None)
         limit = LengthLimit(limits, end_id, n_beams, device, search.min_length + n_before)
         processors: list[Any] = [Watch(search), limit]
@@ -81,12 +80,12 @@ class TorchDecoder:
             prefixes = [source.prefix_of(row) for row in rows]
             processors.append(Prefixes(prefixes, n_beams, n_before, device))
         if search.temperature is not None:
-            drawn = draws(source, rows, int(limits.max()), search)
-            processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
+            drawn = draws(source, rows, longest, search).to(device)
+            processors.append(Sampling(drawn, search.temperature, search.top_k))
+        usual = generate_settings(search, int(source.text_lengths[rows].max()), self.longest, tokenizer)
         sequences = self.model.generate(
             **batches[0],
-            **generate_settings(search, int(lengths.max()), self.longest, tokenizer)
-            | {"max_new_tokens": int(limits.max())},
+            **{**usual, "max_new_tokens": longest},
             num_return_sequences=n_best,
             do_sample=False,
             logits_processor=processors,
@@ -94,21 +93,20 @@ class TorchDecoder:
         )
         check_outputs(limit.total)
         # `generate` may fill up with the end piece, so everything after the first end is padding.
-        ends = sequences[:, 1:] == tokenizer.eos_token_id
+        ends = sequences[:, 1:] == end_id
         is_text = ends.cumsum(1) - ends.long() == 0
         lengths = is_text.sum(1)
         pieces = [row[:n] for row, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
-        scores = None
+        scores = attention = None
         if search.scored:
             log_probs = self._log_probs(batches, sequences).where(is_text, 0.0)
             scores = normalised(log_probs.sum(1), lengths, search.length_penalty).tolist()
-        attention = None
-        if (chosen := search.alignment) is not None:
+        if (head := search.alignment) is not None:
             repeated = _repeated(batches[0], len(sequences))
-            weights = aligning_attention(cross_attentions(self.model, repeated, sequences), chosen)
+            weights = aligning_attention(cross_attentions(self.model, repeated, sequences), head)
             widths = np.repeat(source.lengths[rows], n_best).tolist()
             attention = [
-                row[chosen.shift : chosen.shift + len(ids), :width]
+                row[head.shift : head.shift + len(ids), :width]
                 for row, ids, width in zip(weights, pieces, widths, strict=True)
             ]
         return n_best_lists(pieces, scores, search.n_best, attention)
@@ -264,12 +262,11 @@ class LengthLimit(LogitsProcessor):
         self.total = self.total + looked.sum()
         if input_ids.shape[1] < self.first_end:  # no limit is lower
             return scores.index_fill(1, torch.tensor([self.end_id], device=scores.device), -torch.inf)
-        n_made = input_ids.shape[1] - 1
-        if n_made + 1 < self.smallest:
+        n_pieces = input_ids.shape[1]  # with the one that is chosen now, without the start
+        if n_pieces < self.smallest:
             return scores
-        ending = self.limits <= n_made + 1
         end_scores = scores[:, self.end_id].clone()
-        scores = scores.masked_fill(ending[:, None], -torch.inf)
+        scores = scores.masked_fill((self.limits <= n_pieces)[:, None], -torch.inf)
         scores[:, self.end_id] = end_scores
         return scores
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -106,23 +106,28 @@ def say_once(message: str) -> None:
     _log.warning("%s", message)
 
 
+@dataclass
 class _Chunk:
-    """Clean lines and their encoding; `rows` are the lines with text, longest first.
+    """Lines as they were given, clean, and encoded.
 
     Several lines may be the sentences of one that was cut: `spaces` stood between them, for each such line.
     """
 
-    def __init__(
-        self,
-        lines: Sequence[str],
-        source: EncodedText,
-        raw: Sequence[str] | None = None,
-        spaces: Sequence[Sequence[str]] | None = None,
-    ) -> None:
-        self.lines, self.source, self.raw, self.spaces = lines, source, raw or lines, spaces
-        order = np.argsort(-source.lengths, kind="stable").tolist()
-        self.rows = [row for row in order if lines[row].strip()]
-        self.n_cut = max(text.n_cut for text in (source, *source.others))
+    raw: Sequence[str]
+    lines: Sequence[str]
+    source: EncodedText
+    spaces: Sequence[Sequence[str]] | None = None
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The lines with text, longest first."""
+        order = np.argsort(-self.source.lengths, kind="stable").tolist()
+        return [row for row in order if self.lines[row].strip()]
+
+    @property
+    def n_cut(self) -> int:
+        """Number of lines that a model reads only in part."""
+        return max(text.n_cut for text in (self.source, *self.source.others))
 
 
 class Translator:
@@ -146,7 +151,7 @@ class Translator:
     @property
     def longest(self) -> int:
         """Pieces to which a line is cut."""
-        return min(MAX_SOURCE_PIECES, getattr(self.decoder, "longest", MAX_SOURCE_PIECES))
+        return min(MAX_SOURCE_PIECES, self.decoder.longest)
 
     @property
     def model(self) -> Any:
@@ -342,13 +347,11 @@ class Translator:
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
             return chunk, self._decode(chunk, search)
 
-        n_ahead = self.decoder.n_ahead
-        iterator = iter(lines)
-        size = self.chunk_lines(search.batch_size)
+        iterator, n_ahead = iter(lines), self.decoder.n_ahead
         chunks = self._chunks(
             iterator,
             user_factors or {},
-            size,
+            self.chunk_lines(search.batch_size),
             first_line - 1,
             terms=self.cleaned_terms(terms),
             with_offsets=alignments,
@@ -362,7 +365,7 @@ class Translator:
         n_cut = 0
         for chunk, hypotheses in decoded:
             n_cut += chunk.n_cut
-            yield from self._joined(self._texts(chunk, hypotheses, search), chunk.spaces, search)
+            yield from self._texts(chunk, hypotheses, search)
         self._warn(n_cut)
 
     def score(
@@ -413,7 +416,7 @@ class Translator:
         self, lines: Sequence[str], source: EncodedText, translations: Sequence[str]
     ) -> list[list[Score]]:
         """Score a translation of each line that is already encoded, all of them in memory."""
-        chunk = _Chunk([self._clean(line) for line in lines], source)
+        chunk = _Chunk(lines, [self._clean(line) for line in lines], source)
         return self._scores(chunk, [[text] for text in translations], 1, self.info.decoding.batch_size)
 
     def target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
@@ -421,14 +424,12 @@ class Translator:
 
         What is protected becomes a symbol where a line and its translation have it, as in training.
         """
-        texts = self._prepared(lines, translations)
+        texts = self._prepared([self._clean(line) for line in lines], translations)
         return [coded.ids for coded in encode_pieces(self.encoder.target_tokenizer, texts)]
 
     def _prepared(self, lines: Sequence[str], translations: Sequence[str]) -> list[str]:
-        """Translations, or beginnings of them, as the target's tokenizer reads them."""
-        spans = None
-        if self.info.protect:
-            spans = self._output.shared_spans([self._clean(line) for line in lines], translations)[1]
+        """Translations of clean lines, or beginnings of them, as the target's tokenizer reads them."""
+        spans = self._output.shared_spans(lines, translations)[1] if self.info.protect else None
         return self._output.prepare(translations, spans).texts
 
     def _scores(
@@ -438,7 +439,8 @@ class Translator:
         tokenizer, texts = self.encoder.target_tokenizer, [*chain.from_iterable(translations)]
         rows = np.repeat(np.arange(len(translations)), [*map(len, translations)]).tolist()
         clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
-        pieces = self.target_pieces([chunk.lines[row] for row in rows], clean)
+        prepared = self._prepared([chunk.lines[row] for row in rows], clean)
+        pieces = [coded.ids for coded in encode_pieces(tokenizer, prepared)]
         lengths = np.maximum(chunk.source.lengths[rows], [*map(len, pieces)])
         unknown, scores = {*unknown_pieces(tokenizer, spelled=False).tolist()}, [Score() for _ in texts]
         for row, ids in zip(rows, pieces, strict=True):
@@ -474,12 +476,9 @@ class Translator:
             member.encoder.unseen.warn()
         for fault, count in (+self._faults).items():
             verb, _, rest = fault.partition(" ")
-            fault = (
-                fault
-                if count > 1
-                else f"{ {'are': 'is', 'have': 'has', 'seem': 'seems'}.get(verb, verb) } {rest}"
-            )
-            say_once(f"{count:,} line{'s' * (count > 1)} {fault}.")
+            if count == 1:
+                verb = {"are": "is", "have": "has", "seem": "seems"}.get(verb, verb)
+            say_once(f"{count:,} line{'s' * (count > 1)} {verb} {rest}.")
         self._faults.clear()
 
     def chunk_lines(self, batch_size: int | None) -> int:
@@ -539,20 +538,10 @@ class Translator:
         lines = list(map(self._clean, lines)) if self.info.tokenized else lines
         return cut_lines(lines, most, sentence_parser(self.info, self.annotator))
 
-    def _joined(
-        self, results: list[list[Hypothesis]], spaces: Sequence[Sequence[str]] | None, search: Search
-    ) -> list[list[Hypothesis]]:
-        """The translations of whole lines, from those of their sentences."""
-        if spaces is None:
-            return results
-        end_id, left = self.encoder.target_tokenizer.eos_token_id, iter(results)
-        of_lines = ((list(islice(left, len(of_line) + 1)), of_line) for of_line in spaces)
-        return [joined(sentences, of_line, search.length_penalty, end_id) for sentences, of_line in of_lines]
-
     def _begun(
         self, source: EncodedText, prefixes: Sequence[str], lines: Sequence[str], first_line: int
     ) -> EncodedText:
-        """The source with the pieces that translations must begin with.
+        """The source of clean lines with the pieces that their translations must begin with.
 
         Raises:
             DataError: A prefix has characters without a piece, or is of an empty line.
@@ -562,7 +551,7 @@ class Translator:
         backend.encode_special_tokens = True
         pieces = [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
         unknown = {*unknown_pieces(self.encoder.target_tokenizer, spelled=False).tolist()}
-        longest = getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 3
+        longest = self.decoder.longest - 3
         for number, (prefix, ids, line) in enumerate(zip(prefixes, pieces, lines, strict=True), first_line):
             problem = "characters that the model cannot write" if unknown & {*ids} else ""
             problem = f"more than {longest} pieces" if len(ids) > longest else problem
@@ -593,7 +582,9 @@ class Translator:
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
         source = self._encode(lines, user, first_line, self.cleaned_terms(terms), with_offsets)
-        return source if prefixes is None else self._begun(source, prefixes, lines, first_line)
+        if prefixes is None:
+            return source
+        return self._begun(source, prefixes, [self._clean(line) for line in lines], first_line)
 
     def _encode(
         self,
@@ -704,7 +695,7 @@ class Translator:
             if begin is not None:
                 source = self._begun(source, begin, clean, n_lines + 1)
             self._count_faults(chunk, clean, source)
-            yield _Chunk(clean, source, chunk, spaces)
+            yield _Chunk(chunk, clean, source, spaces)
             n_lines += n_of_chunk
         for name, rows in beside.items():
             if n_more := sum(1 for _ in rows):
@@ -743,10 +734,9 @@ class Translator:
 
         With `spaces`, they are the sentences of lines that were `cut`, and whole lines are returned.
         """
-        chunk = _Chunk([self._clean(line) for line in lines], source, lines)
+        chunk = _Chunk(lines, [self._clean(line) for line in lines], source, spaces)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
-        texts = self._texts(chunk, self._decode(chunk, search), search)
-        return self._joined(texts, spaces, search)
+        return self._texts(chunk, self._decode(chunk, search), search)
 
     def _decode(self, chunk: _Chunk, search: Search) -> list[list[Hypothesis]]:
         """Translations as pieces: all that the search ends with if one is chosen for what it keeps."""
@@ -757,10 +747,9 @@ class Translator:
     def _texts(
         self, chunk: _Chunk, decoded: Sequence[Sequence[Hypothesis]], search: Search
     ) -> list[list[Hypothesis]]:
-        """Translations in the order of the lines; those of blank lines are empty."""
+        """Translations in the order of the lines; those of blank lines are empty, of cut lines joined."""
         results = [[Hypothesis("", 0.0 if search.scored else None)] * search.n_best for _ in chunk.lines]
-        longest = getattr(self.decoder, "longest", MAX_SOURCE_PIECES)
-        limits = search.limits(chunk.source, range(len(chunk.lines)), longest).tolist()
+        limits = search.limits(chunk.source, range(len(chunk.lines)), self.decoder.longest).tolist()
         end_id = self.encoder.target_tokenizer.eos_token_id
         protected = self.encoder.preparation.protected(chunk.lines) if self.info.protect else None
         for row, hypotheses in zip(chunk.rows, decoded, strict=True):
@@ -778,7 +767,12 @@ class Translator:
             if search.alignment is not None:
                 of_row = [self._aligned(best, chunk, row) for best in of_row]
             results[row] = of_row
-        return results
+        if chunk.spaces is None:
+            return results
+        sentences, power = iter(results), search.length_penalty
+        return [
+            joined([*islice(sentences, len(spaces) + 1)], spaces, power, end_id) for spaces in chunk.spaces
+        ]
 
     def _aligned(self, best: Hypothesis, chunk: _Chunk, row: int) -> Hypothesis:
         """A translation of a line with the links between their words.

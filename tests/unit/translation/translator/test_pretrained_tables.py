@@ -144,7 +144,7 @@ def test_contextual_vectors_of_the_target_are_those_of_whole_lines(bert, train):
 class _Perfect:
     """A decoder that finds the pieces of the references."""
 
-    n_ahead = 0
+    n_ahead, longest = 0, 99
 
     def __init__(self, tokenizer, references):
         self.pieces = [tokenizer(line)["input_ids"] for line in references]

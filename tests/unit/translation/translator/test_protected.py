@@ -46,11 +46,23 @@ class Copier:
     n_ahead, longest = 0, 99
 
     def __init__(self, *faults: str) -> None:
-        self.faults, self.n_best = faults, []
+        self.faults, self.n_best, self.symbols = faults, [], []
 
     def decode(self, source, rows, search):
         self.n_best.append(search.n_best)
+        self._note(source, [(row, source.prefix_of(row)) for row in rows])
         return [[self._copy(source, row, fault) for fault in self.faults[: search.n_best]] for row in rows]
+
+    def score(self, source, pairs, batch_size):
+        self._note(source, pairs)
+        return [[0.0] * len(pieces) for _, pieces in pairs]
+
+    def _note(self, source, pairs):
+        """Note the symbols of each line and of its translation."""
+        for row, translation in pairs:
+            line = source.pieces[source.splits[row] : source.splits[row + 1]].tolist()
+            sides = (TOKENIZER.convert_ids_to_tokens(list(side)) for side in (line, translation))
+            self.symbols.append([[piece for piece in side if piece in SYMBOLS] for side in sides])
 
     def _copy(self, source, row, fault):
         pieces = source.pieces[source.splits[row] : source.splits[row + 1]].tolist()
@@ -91,6 +103,18 @@ def test_without_one_the_best_is_mended_and_said(caplog):
     ]  # fmt: skip
     assert [best.repairs for best in found] == [(("lost", "{0}"),), (), (("lost", "<b>"),), ()]
     assert "2 lines whose translation lost or doubled a protected value" in caplog.text
+
+
+def test_entities_are_undone_once_before_values_are_numbered():
+    """The symbols of a line depend on its characters: those of a translation, or of its beginning, are the same."""
+    translator = _translator("", unescape=True, protect=("placeholder",))
+    line = "a &amp;lt; b {0}"
+    list(translator.score([line], ["{0} a"]))
+    list(translator.translate([line], prefixes=["{0} a"]))
+    source = translator.encode([line], prefixes=["{0} a"])
+    translator.search([line], source, translator.info.decoding)
+    (symbol,) = translator.decoder.symbols[0][0]
+    assert translator.decoder.symbols == [[[symbol], [symbol]]] * 3
 
 
 def test_n_best_lists_and_samples_are_all_mended():

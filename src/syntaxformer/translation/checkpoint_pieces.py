@@ -177,6 +177,11 @@ def open_checkpoint(
         backends = [_with_pieces(backend, numbers, is_special=True) for backend in backends]
     for side, code, backend in zip(sides, chosen, backends, strict=True):
         before, after = _template(tokenizer, side, known, code, backend)
+        if not after:
+            raise ConfigError(
+                "model.init_from: expected a tokenizer that ends each line with an end piece, got one in "
+                f"{path} that adds none to the {side}'s lines. Give it a post-processor."
+            )
         if is_multilingual_marian and side == "source":
             before = [tokenizer.convert_tokens_to_ids(known[str(chosen[1])]), *before]
         if side == "source" and prompt:
@@ -195,8 +200,7 @@ def open_checkpoint(
 
 def of_own_folder(path: str, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> Checkpoint:
     """A translator that `train` wrote, ours or a pretrained one, whose tokenizers have been read."""
-    config = host_config(path)
-    n_known = _n_pieces(source.backend_tokenizer, target.backend_tokenizer)
+    config, n_known = host_config(path), _n_pieces(source.backend_tokenizer, target.backend_tokenizer)
     longest = getattr(config, "max_position_embeddings", None)
     return Checkpoint(path, source, target, config.decoder_start_token_id, n_known, longest)
 
@@ -226,31 +230,31 @@ def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
 
 def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     """A fast tokenizer of one side, without what frames a line, truncation and padding."""
-    names, of_user = {*map(str, tokenizer.all_special_tokens), *_codes_of(tokenizer).values()}, set[str]()
+    codes, of_user = {*_codes_of(tokenizer).values()}, set[str]()
+    names = {*map(str, tokenizer.all_special_tokens), *codes}
     if tokenizer.is_fast:
         backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         backend.no_truncation()
         backend.no_padding()
-    elif hasattr(tokenizer, "spm_files"):  # Marian
-        is_apart = side == "target" and tokenizer.separate_vocabs
-        ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
-        proto = read_sentencepiece(Path(tokenizer.spm_files[side == "target"]).read_bytes())
-        backend, of_user = _rebuilt(proto, ids, names), _symbols_of(proto)
-    elif hasattr(tokenizer, "spm_file"):  # M2M100
-        ids = {**tokenizer.encoder, **tokenizer.lang_token_to_id}
-        proto = read_sentencepiece(Path(tokenizer.spm_file).read_bytes())
-        backend, of_user = _rebuilt(proto, ids, names), _symbols_of(proto)
     else:
-        raise ConfigError(
-            "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
-            f"{type(tokenizer).__name__}."
-        )
-    special = [AddedToken(name, special=True, normalized=False) for name in sorted(names)]
-    backend.add_special_tokens([token for token in special if backend.token_to_id(token.content) is not None])
-    roles = {str(piece) for piece in tokenizer.special_tokens_map.values() if isinstance(piece, str)}
-    symbols = {name for name in names - roles if not _OF_GAPS.match(name)} - {*_codes_of(tokenizer).values()}
-    symbols = {name for name in symbols | of_user if backend.token_to_id(name) is not None}
-    return with_symbols(_specials_are_no_text(backend), symbols, "model.init_from")
+        if hasattr(tokenizer, "spm_files"):  # Marian
+            is_apart = side == "target" and tokenizer.separate_vocabs
+            ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
+            file = tokenizer.spm_files[side == "target"]
+        elif hasattr(tokenizer, "spm_file"):  # M2M100
+            ids, file = {**tokenizer.encoder, **tokenizer.lang_token_to_id}, tokenizer.spm_file
+        else:
+            raise ConfigError(
+                "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
+                f"{type(tokenizer).__name__}."
+            )
+        proto = read_sentencepiece(Path(file).read_bytes())
+        backend, of_user = _rebuilt(proto, ids, names), _symbols_of(proto)
+    known = {name for name in names | of_user if backend.token_to_id(name) is not None}
+    special = sorted(names & known)
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
+    others = {name for name in names if not _OF_GAPS.match(name)} - _roles_of(tokenizer) - codes
+    return with_symbols(_specials_are_no_text(backend), known & (others | of_user), "model.init_from")
 
 
 def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
@@ -363,9 +367,10 @@ def _rebuilt(proto: Any, ids: dict[str, int], special: Collection[str] = ()) -> 
     tokenizer.normalizer = normalizers.Sequence(steps)
     first = "always" if spaces.add_dummy_prefix else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=first, split=splits)
-    last = [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=first), decoders.Fuse()]
-    steps_back = [decoders.Replace(_UNSEEN, ""), *last]
-    tokenizer.decoder = decoders.Sequence(steps_back)
+    spelled = [decoders.Replace(_UNSEEN, ""), decoders.ByteFallback()]
+    tokenizer.decoder = decoders.Sequence(
+        [*spelled, decoders.Metaspace(prepend_scheme=first), decoders.Fuse()]
+    )
     return tokenizer
 
 
@@ -433,6 +438,11 @@ def special_pieces(tokenizer: Any) -> dict[str, str]:
     return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
 
 
+def _roles_of(tokenizer: Any) -> set[str]:
+    """The names of all special pieces of a tokenizer that have a role."""
+    return {piece for piece in tokenizer.special_tokens_map.values() if isinstance(piece, str)}
+
+
 def _codes_of(tokenizer: Any) -> dict[str, str]:
     """Language codes of a tokenizer, each with the piece that stands for it; none for one without."""
     if hasattr(tokenizer, "lang_code_to_token"):  # M2M100: "de" is "__de__"
@@ -441,7 +451,7 @@ def _codes_of(tokenizer: Any) -> dict[str, str]:
         return {code.strip("<>"): code for code in codes}
     if not hasattr(tokenizer, "src_lang"):
         return {}
-    roles = {str(piece) for piece in tokenizer.special_tokens_map.values() if isinstance(piece, str)}
+    roles = _roles_of(tokenizer)
     pieces = (piece for piece in map(str, tokenizer.all_special_tokens) if piece not in roles)
     return {piece: piece for piece in pieces if piece[:1] != "<"}
 
@@ -450,13 +460,9 @@ def _choose_code(
     known: dict[str, str], code: str | None, language: str | None, key: str, adds_codes: bool
 ) -> str | None:
     """The checkpoint's code of a language; None where it has no codes."""
-    if not known:
-        if code is not None:
-            raise ConfigError(
-                f"{key}: expected none, as this checkpoint has no language codes, got {code!r}."
-            )
-        return None
-    if code in known or (code is not None and adds_codes):
+    if not known and code is not None:
+        raise ConfigError(f"{key}: expected none, as this checkpoint has no language codes, got {code!r}.")
+    if not known or code in known or (code is not None and adds_codes):
         return code
     if code is not None:
         raise ConfigError(
@@ -467,10 +473,9 @@ def _choose_code(
     iso = None if language is None else _language(language)
     fitting = [known_code for known_code in known if _language(known_code) == iso]
     if len(fitting) != 1:
-        shown = f"{', '.join(fitting)}" if fitting else "none"
-        language = language or "an unknown language"
+        language, codes = language or "an unknown language", ", ".join(fitting) or "none"
         raise ConfigError(
-            f"{key}: expected the checkpoint's code of {language!r}, of which it has {shown}. Give "
+            f"{key}: expected the checkpoint's code of {language!r}, of which it has {codes}. Give "
             f"{key}=CODE; model.add_codes=true adds one that it does not know."
         )
     return fitting[0]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from tokenizers import Tokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from pretrained_translators import KINDS, everyday_pairs, m2m100, make_translator
 from syntaxformer.base.errors import CheckpointError, ConfigError
@@ -226,6 +227,20 @@ def test_what_is_no_translator_is_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"got: adapters in adapter_config\.json\. Merge them with PEFT's"):
         _open(tmp_path)
+
+
+def test_a_tokenizer_that_adds_no_end_piece_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """A decoder would never learn to end."""
+    start = shutil.copytree(folders["t5"], tmp_path / "start")
+    backend = AutoTokenizer.from_pretrained(start).backend_tokenizer
+    state = {**json.loads(backend.to_str()), "post_processor": None}
+    bare = Tokenizer.from_str(json.dumps(state))
+    roles = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=bare, **roles).save_pretrained(start)
+    with pytest.raises(
+        ConfigError, match=r"^model\.init_from: expected a tokenizer that ends each line with"
+    ):
+        _open(start)
 
 
 def test_a_code_that_is_a_piece_is_refused(folders: dict[str, Path]) -> None:

@@ -393,7 +393,7 @@ class Translator:
 
         Raises:
             TypeError: One of the sides is one string.
-            DataError: A translation has more pieces than the model writes.
+            DataError: A translation is no string, or has more pieces than the model writes.
             ConfigError: As `translate`.
             AlignmentError: As `translate`, or the sides have different numbers of lines.
         """
@@ -402,7 +402,10 @@ class Translator:
         size = self._search("score", batch_size=batch_size).batch_size
         texts, n_lines, n_cut = iter(translations), first_line - 1, 0
         for chunk in self._chunks(iter(lines), user_factors or {}, CHUNK_LINES, n_lines):
-            of_chunk = [[each] if isinstance(each, str) else each for each in islice(texts, len(chunk.lines))]
+            of_chunk = [
+                each if isinstance(each, Iterable) and not isinstance(each, str) else [each]
+                for each in islice(texts, len(chunk.lines))
+            ]
             if len(of_chunk) == len(chunk.lines):
                 yield from self._scores(chunk, of_chunk, n_lines + 1, size)
             n_lines, n_cut = n_lines + len(of_chunk), n_cut + chunk.n_cut
@@ -438,6 +441,8 @@ class Translator:
         """Scores in the order of the lines."""
         tokenizer, texts = self.encoder.target_tokenizer, [*chain.from_iterable(translations)]
         rows = np.repeat(np.arange(len(translations)), [*map(len, translations)]).tolist()
+        for row, text in zip(rows, texts, strict=True):
+            _check_string(text, "translation", first_line + row)
         clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
         prepared = self._prepared([chunk.lines[row] for row in rows], clean)
         pieces = [coded.ids for coded in encode_pieces(tokenizer, prepared)]
@@ -544,8 +549,10 @@ class Translator:
         """The source of clean lines with the pieces that their translations must begin with.
 
         Raises:
-            DataError: A prefix has characters without a piece, or is of an empty line.
+            DataError: A prefix is no string, has characters without a piece, or is of an empty line.
         """
+        for number, prefix in enumerate(prefixes, first_line):
+            _check_string(prefix, "prefix", number)
         texts = self._prepared(lines, [self._output.clean(prefix).rstrip() for prefix in prefixes])
         backend = self.encoder.target_tokenizer.backend_tokenizer
         backend.encode_special_tokens = True
@@ -665,13 +672,13 @@ class Translator:
     ) -> Iterator[_Chunk]:
         """Encode lines with their factors, `size` at a time; `n_before` lines of their file came before."""
         self._check_user_factors(user_factors)
+        self._faults.clear()  # a call that was not finished has said nothing of its own
         n_lines, beside = n_before, {f"factor {name}": iter(rows) for name, rows in user_factors.items()}
         if prefixes is not None:
             beside["prefixes"] = iter(prefixes)
         while chunk := lines_at_hand(lines, size):
             for number, line in enumerate(chunk, n_lines + 1):
-                if not isinstance(line, str):
-                    raise DataError(f"text: expected a string, got {type(line).__name__}.", line=number)
+                _check_string(line, "text", number)
             n_of_chunk, spaces = len(chunk), None
             of_chunk = {name: list(islice(rows, n_of_chunk)) for name, rows in beside.items()}
             for name, rows in of_chunk.items():
@@ -806,6 +813,11 @@ class Translator:
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_CONTROLS.sub(" ", text).strip()) for text in texts]
+
+
+def _check_string(text: object, what: str, line: int) -> None:
+    if not isinstance(text, str):
+        raise DataError(f"{what}: expected a string, got {type(text).__name__}.", line=line)
 
 
 def _with_values(best: Hypothesis, values: Sequence[tuple[str, str]], appends: bool) -> Hypothesis:

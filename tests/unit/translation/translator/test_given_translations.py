@@ -67,6 +67,12 @@ def test_several_translations_of_a_line_and_any_batches(infused):
     assert (nothing.pieces, nothing.log_prob, nothing.mean) == ((), 0.0, 0.0)
 
 
+@pytest.mark.parametrize("cell", [None, float("nan"), b"cats", ["cats", None]])
+def test_a_translation_that_is_no_text_is_refused_by_its_line(plain, cell):
+    with pytest.raises(DataError, match=r"^line 6: translation: expected a string, got"):
+        list(plain.score(LINES[:2], ["a dog", cell], first_line=5))
+
+
 def test_a_search_and_its_own_translations_agree(new_translator):
     """Where the text is cut into the pieces that the search chose; some end by themselves."""
     translator = new_translator()

@@ -136,6 +136,8 @@ def test_prefixes_that_do_not_fit_are_refused_with_their_line(plain):
         list(plain.translate(["a", "b"], prefixes=["x"]))
     with pytest.raises(AlignmentError, match=r"prefixes: expected 1, one for each line of the text, got 3\."):
         list(plain.translate(["a"], prefixes=["", "", ""]))
+    with pytest.raises(DataError, match="2: prefix: expected a string, got NoneType"):
+        list(plain.translate(["a", "b"], prefixes=["", None]))
     with pytest.raises(DataError, match="2: prefix: expected one that fits, got 'cat' with an empty line"):
         list(plain.translate(["a", " "], prefixes=["", "cat"]))
 

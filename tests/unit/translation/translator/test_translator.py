@@ -250,6 +250,11 @@ def test_settings_are_held_to_their_ranges(plain):
         "translate: beam_size: expected greater than or equal to 1, got 0.",
         "translate: batch_size: expected greater than or equal to 1, got -1.",
     ]
+    for power in (1000.0, -1000.0):  # whose powers of a length are no numbers
+        with pytest.raises(
+            ConfigError, match=r"^translate: length_penalty: expected .* than or equal to -?10"
+        ):
+            list(plain.translate(["the cat"], length_penalty=power))
     with pytest.raises(ConfigError, match=r"^translate: batch_size: expected a valid integer"):
         list(plain.translate(["the cat"], batch_size=2.5))
 
@@ -296,6 +301,12 @@ def told(caplog):
         return [record.getMessage() for record in caplog.records]
 
     return call
+
+
+def test_what_an_unfinished_translation_found_is_not_said_of_the_next(new_translator, told):
+    model = new_translator(normalize="nfc")
+    next(model.translate(["a\ta"] * 3))
+    assert told(model, ["the cat"]) == []
 
 
 @pytest.mark.parametrize("scripts", [(), ("LATIN",)])

@@ -201,7 +201,7 @@ def add_head(
         ConfigError: The folder is an export, or as `Translator.load`.
     """
     from syntaxformer.translation.batches import EncodedPairs
-    from syntaxformer.translation.source import SourceEncoder
+    from syntaxformer.translation.source import EncodedText
     from syntaxformer.translation.translator import Translator
 
     if len(sources) != len(targets) or not any(map(str.strip, sources)):
@@ -210,8 +210,9 @@ def add_head(
         )
     translator = Translator.load(folder, trust_annotator=trust_annotator)
     preparation = translator.info.preparation(translator.info.tgt)
-    encoder = SourceEncoder(translator.encoder.target_tokenizer, preparation=preparation)
-    tgt = encoder.encode([preparation.clean(line) for line in targets], longest=translator.longest)
+    rows = translator.target_pieces(sources, [preparation.clean(line) for line in targets])
+    pieces = np.concatenate(rows).astype(np.int32)
+    tgt = EncodedText(pieces, splits_of([*map(len, rows)]), np.zeros((len(pieces), 0), np.int32))
     pairs = EncodedPairs(translator.encode(sources, user_factors), tgt)
     chosen = choose_head(translator.model, pairs, pairs)
     info = translator.info.model_copy(update={"alignment": chosen})

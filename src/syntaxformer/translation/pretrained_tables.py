@@ -207,12 +207,10 @@ def sample_lines(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
 
 def _encoder(section: PretrainedTable) -> PreTrainedModel:
     """Load the network that gives the vectors; none of the weights that they depend on may be missing."""
+    options = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
-        options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
         folder = checked_checkpoint(section.model, AutoModel)
-        model, report = AutoModel.from_pretrained(
-            folder, output_loading_info=True, dtype=torch.float32, **options
-        )
+        model, report = AutoModel.from_pretrained(folder, output_loading_info=True, **options)
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     weights = [encoder.get_input_embeddings().weight]
     if section.vectors == "contextual":

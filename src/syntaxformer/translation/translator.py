@@ -252,8 +252,9 @@ class Translator:
         """
         directions, known = self.info.directions, self.info.directions or self.info.languages[1:]
         if language in directions:
-            other = copy(self)
-            ends = {"src": directions[language], "src_language": None, "tgt": language, "tgt_language": None}
+            other, ends = copy(self), {"tgt": language, "tgt_language": None}
+            if directions[language] != self.info.src:  # whose language may be given
+                ends |= {"src": directions[language], "src_language": None}
             other.info, other.language = self.info.model_copy(update=ends), language
             other.others = [member.to(language) for member in self.others]
             return other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from syntaxformer.cli.main import app
 from syntaxformer.serve.engines import TranslatorEngine
 from syntaxformer.serve.schemas import TranslateSettings
 from syntaxformer.study.attention import cross_attention
+from syntaxformer.translation.alignment import add_head
 from syntaxformer.translation.backtranslation import backtranslate
 from syntaxformer.translation.checkpoint_pieces import add_symbols
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis
@@ -229,6 +231,20 @@ def test_attention_shows_the_symbols_of_both_sides(folder):
     cross = cross_attention(Translator.load(folder, device="cpu"), LINES[0], translation="x {0}")
     (symbol,) = {*SYMBOLS} & {*cross.src_pieces}
     assert symbol in cross.tgt_pieces
+
+
+def test_an_older_folder_gets_its_head_by_text_with_the_same_symbols(folder, tmp_path, monkeypatch):
+    """A symbol of one side is otherwise an accidental one of the other, which no head aligns."""
+    shutil.copytree(folder, tmp_path / "older")
+    seen = []
+    monkeypatch.setattr(
+        "syntaxformer.translation.alignment.choose_head", lambda _, dev, train: seen.append(dev)
+    )
+    add_head(tmp_path / "older", ["a {0}", "see b"], ["{0} c", "c"])
+    sides = (TOKENIZER.convert_ids_to_tokens(side.pieces.tolist()) for side in (seen[0].src, seen[0].tgt))
+    src, tgt = ([piece for piece in side if piece in SYMBOLS] for side in sides)
+    assert len(src) == 1
+    assert src == tgt
 
 
 @pytest.mark.parametrize("protect", [["(a"], ["a{0,999}"], ["x*"], ["url"] * 21, ["a" * 101 + "+"]])

@@ -73,6 +73,14 @@ def test_what_is_refused(several, plain):
     assert plain.to("de") is plain.to(None) is plain
 
 
+def test_a_given_language_of_the_source_stays_that_of_its_files(several):
+    ends = {"src": "txt", "src_language": "en", "directions": {"de": "txt", "fr": "pl"}}
+    info = several.info.model_copy(update=ends)
+    translator = Translator(several.model, several.encoder, info)
+    assert translator.to("de").info.languages == ("en", "de")
+    assert translator.to("fr").info.languages == ("pl", "fr")
+
+
 def test_folders_exports_and_ensembles(several, save_translator, tmp_path):
     folder = save_translator(several, tmp_path / "model")
     expected = {language: _texts(several.to(language)) for language in ("de", "fr")}

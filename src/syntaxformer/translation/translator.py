@@ -331,7 +331,7 @@ class Translator:
                 not learned terms.
             AlignmentError: The values are not one list for each line, or not one value for each word; or
                 there is not one prefix for each line.
-            DataError: A prefix cannot be written.
+            DataError: A line or a prefix is no text, or a prefix cannot be written.
         """
         check_lines(lines)
         self._check_split(split_sentences, user_factors, prefixes, alignments)
@@ -394,7 +394,7 @@ class Translator:
 
         Raises:
             TypeError: One of the sides is one string.
-            DataError: A translation is no string, or has more pieces than the model writes.
+            DataError: A line or a translation is no text, or one has more pieces than the model writes.
             ConfigError: As `translate`.
             AlignmentError: As `translate`, or the sides have different numbers of lines.
         """
@@ -428,13 +428,13 @@ class Translator:
 
         What is protected becomes a symbol where a line and its translation have it, as in training.
         """
-        texts = self._prepared([self._clean(line) for line in lines], translations)
-        return [coded.ids for coded in encode_pieces(self.encoder.target_tokenizer, texts)]
+        return self._target_pieces([self._clean(line) for line in lines], translations)
 
-    def _prepared(self, lines: Sequence[str], translations: Sequence[str]) -> list[str]:
-        """Translations of clean lines, or beginnings of them, as the target's tokenizer reads them."""
+    def _target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
+        """As `target_pieces`, of clean lines."""
         spans = self._output.shared_spans(lines, translations)[1] if self.info.protect else None
-        return self._output.prepare(translations, spans).texts
+        texts = self._output.prepare(translations, spans).texts
+        return [encoding.ids for encoding in encode_pieces(self.encoder.target_tokenizer, texts)]
 
     def _scores(
         self, chunk: _Chunk, translations: Sequence[Sequence[str]], first_line: int, batch_size: int
@@ -445,8 +445,7 @@ class Translator:
         for row, text in zip(rows, texts, strict=True):
             _check_string(text, "translation", first_line + row)
         clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
-        prepared = self._prepared([chunk.lines[row] for row in rows], clean)
-        pieces = [coded.ids for coded in encode_pieces(tokenizer, prepared)]
+        pieces = self._target_pieces([chunk.lines[row] for row in rows], clean)
         lengths = np.maximum(chunk.source.lengths[rows], [*map(len, pieces)])
         unknown, scores = {*unknown_pieces(tokenizer, spelled=False).tolist()}, [Score() for _ in texts]
         for row, ids in zip(rows, pieces, strict=True):
@@ -550,20 +549,21 @@ class Translator:
         """The source of clean lines with the pieces that their translations must begin with.
 
         Raises:
-            DataError: A prefix is no string, has characters without a piece, or is of an empty line.
+            DataError: A prefix is no text, has characters without a piece, or is of an empty line.
         """
         for number, prefix in enumerate(prefixes, first_line):
             _check_string(prefix, "prefix", number)
-        texts = self._prepared(lines, [self._output.clean(prefix).rstrip() for prefix in prefixes])
-        backend = self.encoder.target_tokenizer.backend_tokenizer
-        backend.encode_special_tokens = True
-        pieces = [encoding.ids for encoding in backend.encode_batch(texts, add_special_tokens=False)]
-        unknown = {*unknown_pieces(self.encoder.target_tokenizer, spelled=False).tolist()}
+        tokenizer = self.encoder.target_tokenizer
+        whole = self._target_pieces(lines, [self._output.clean(prefix).rstrip() for prefix in prefixes])
+        n_before = len(tokenizer.backend_tokenizer.encode("").ids) - 1  # such as the code of a language
+        pieces = [ids[n_before:-1] for ids in whole]
+        unknown = {*unknown_pieces(tokenizer, spelled=False).tolist()}
         longest = self.decoder.longest - 3
         for number, (prefix, ids, line) in enumerate(zip(prefixes, pieces, lines, strict=True), first_line):
             problem = "characters that the model cannot write" if unknown & {*ids} else ""
             problem = f"more than {longest} pieces" if len(ids) > longest else problem
-            if problem := "an empty line" if ids and not line.strip() else problem:
+            problem = "an empty line" if ids and not line.strip() else problem
+            if problem:
                 shown = repr(prefix[:40])
                 raise DataError(f"prefix: expected one that fits, got {shown} with {problem}.", line=number)
         return replace(source, prefixes=pieces)
@@ -585,8 +585,11 @@ class Translator:
             TypeError: `lines` is one string.
             ConfigError: The values of a user factor are missing, or the model has not learned terms.
             AlignmentError: There is not one value for each word.
+            DataError: A line or a prefix is no text, or a prefix cannot be written.
         """
         check_lines(lines)
+        for number, line in enumerate(lines, first_line):
+            _check_string(line, "text", number)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
         source = self._encode(lines, user, first_line, self.cleaned_terms(terms), with_offsets)
@@ -816,9 +819,15 @@ class Translator:
         return [self._output.restore(_CONTROLS.sub(" ", text).strip()) for text in texts]
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+
+
 def _check_string(text: object, what: str, line: int) -> None:
+    """Check that something is a string of whole characters, which UTF-8 can write."""
     if not isinstance(text, str):
         raise DataError(f"{what}: expected a string, got {type(text).__name__}.", line=line)
+    if half := _HALF.search(text):
+        raise DataError(f"{what}: expected whole characters, got {half[0]!r}, a half of one.", line=line)
 
 
 def _with_values(best: Hypothesis, values: Sequence[tuple[str, str]], appends: bool) -> Hypothesis:

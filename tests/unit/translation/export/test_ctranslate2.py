@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -13,7 +14,7 @@ import pytest
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import verify_manifest, write_manifest, write_text
-from syntaxformer.nn import InfusedEmbedding, plan_widths
+from syntaxformer.nn import INFUSION_KINDS, InfusedEmbedding, plan_widths
 from syntaxformer.translation.alignment import AlignmentHead
 from syntaxformer.translation.ctranslate2_decoder import read_export, read_names
 from syntaxformer.translation.decoding import Search
@@ -28,16 +29,7 @@ from syntaxformer.translation.model import SyntaxTransformerConfig
 from syntaxformer.translation.model_folder import read_info
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
-KINDS = (
-    "none",
-    "add",
-    "concat",
-    "concat_pos",
-    "sum_then_concat",
-    "onehot_concat",
-    "learned_concat",
-    "prepend",
-)
+KINDS = sorted(INFUSION_KINDS.keys() - {"pos_encoder"})
 WORDS = ["the", "cat", "sat", "cats", "dog", "mat", ".", "👍", "￨", "%", "unseen"]
 
 
@@ -167,13 +159,12 @@ def test_n_best_is_sorted_by_scores_that_are_those_of_the_trained_model(
             assert hypothesis.score == pytest.approx(known[hypothesis.text], abs=1e-4)
 
 
-def test_no_output_is_longer_than_its_own_limit(model_folder, load, tmp_path):
+def test_no_output_is_longer_than_its_own_limit(plain_export, load):
     """A short line beside a long one: 2 · pieces + 10, as in PyTorch."""
-    trained = model_folder("none")
-    translator = load(export_translator(trained, tmp_path / "exported"))
+    translator = load(plain_export)
     source = translator.encode(["cat", "the cat sat on the mat ." * 3])
-    found = translator.decoder.decode(source, [1, 0], Search(**translator.info.decoding.model_dump()))
-    for row, (best,) in zip([1, 0], found, strict=True):
+    outputs = translator.decoder.decode(source, [1, 0], Search(**translator.info.decoding.model_dump()))
+    for row, (best,) in zip([1, 0], outputs, strict=True):
         assert len(best.pieces) < 2 * source.lengths[row] + 10
 
 
@@ -208,13 +199,8 @@ def test_tables_by_hand():
 
 
 def test_names_are_unique_and_without_the_separator():
-    assert unique_names(["a", "￨", "a", "<U+FFE8>", "x￨y"]) == [
-        "a",
-        "<U+FFE8>_",
-        "a_",
-        "<U+FFE8>",
-        "x<U+FFE8>y",
-    ]
+    names = unique_names(["a", "￨", "a", "<U+FFE8>", "x￨y"])
+    assert names == ["a", "<U+FFE8>_", "a_", "<U+FFE8>", "x<U+FFE8>y"]
 
 
 @pytest.mark.parametrize(
@@ -254,14 +240,13 @@ def test_arguments(model_folder, tmp_path):
         export_translator(exported, tmp_path / "again")
 
 
-def test_a_missing_backend(model_folder, tmp_path, load, monkeypatch):
-    trained = model_folder()
-    exported = export_translator(trained, tmp_path / "exported")
-    monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
-    with pytest.raises(BackendMissingError, match=r"^CTranslate2, .* is not installed\. Run:"):
-        load(exported)
-    with pytest.raises(BackendMissingError, match=r"^CTranslate2, which exported models need, is not"):
-        export_translator(trained, tmp_path / "again")
+def test_a_missing_backend(plain_export, tmp_path, load, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    for call in (load, lambda folder: export_translator(folder, tmp_path / "again")):
+        with pytest.raises(
+            BackendMissingError, match=r"^CTranslate2, which exported models need, is not ins"
+        ):
+            call(plain_export)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +274,8 @@ def test_altered_exports(model_folder, tmp_path, load, name, content, problem):
         load(file.parent)
 
 
-def test_a_broken_network_and_a_device_that_is_not_there(model_folder, tmp_path, load):
-    exported = export_translator(model_folder(), tmp_path / "exported")
+def test_a_broken_network_and_a_device_that_is_not_there(plain_export, tmp_path, load):
+    exported = shutil.copytree(plain_export, tmp_path / "exported")
     with pytest.raises(ConfigError, match=r"^device: expected a device of this machine, got quantum\."):
         load(exported, device="quantum")
     with pytest.raises(ConfigError, match=r"^device: expected cpu or cuda, without :bf16, for an export,"):
@@ -317,18 +302,19 @@ def test_no_n_gram_twice(model_folder, load, tmp_path):
     assert repeats(sides[1]) == 0 < repeats(free)
 
 
-def test_an_export_does_not_sample(model_folder, load, tmp_path):
-    exported = load(export_translator(model_folder("none"), tmp_path / "exported"))
+def test_an_export_does_not_sample_and_one_of_an_older_folder_does_not_align(plain_export, load):
+    exported = load(plain_export)
     with pytest.raises(ConfigError, match=r"^temperature: expected none with an export, .*, got 0\.7\."):
         list(exported.translate(["the cat"], temperature=0.7))
+    with pytest.raises(ConfigError, match="export the folder again"):
+        list(exported.translate(["cats"], alignments=True))
 
 
-def test_an_export_translates_without_torch_and_transformers(model_folder, tmp_path):
-    exported = export_translator(model_folder(), tmp_path / "exported")
+def test_an_export_translates_without_torch_and_transformers(plain_export):
     script = (
         "import sys\nfrom syntaxformer.translation.translator import Translator\n"
-        f"found = list(Translator.load({str(exported)!r}).translate(['the cat sat .']))\n"
-        "print(len(found), sorted({'torch', 'transformers'} & set(sys.modules)))"
+        f"texts = list(Translator.load({str(plain_export)!r}).translate(['the cat sat .']))\n"
+        "print(len(texts), sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "1 []\n"
@@ -354,10 +340,8 @@ def test_beginnings_and_shortest_translations_are_those_of_pytorch(model_folder,
 
 
 @pytest.mark.slow
-def test_coverage_is_counted_by_the_search_of_an_export_with_beams(model_folder, load, tmp_path):
-    export_translator(model_folder(), tmp_path / "exported", "float32")
-    exported = load(tmp_path / "exported")
-    lines = _lines(5)
+def test_coverage_is_counted_by_the_search_of_an_export_with_beams(plain_export, load):
+    exported, lines = load(plain_export), _lines(5)
     settings = {"beam_size": 4, "n_best": 4, "scored": True}
     plain, covering = (list(exported.translate(lines, coverage_penalty=p, **settings)) for p in (1e-9, 2.0))
     for before, after in zip(plain, covering, strict=True):
@@ -399,12 +383,6 @@ def test_attention_and_links_are_those_of_the_network(model_folder, load, tmp_pa
     assert n_same >= 4
 
 
-def test_an_export_of_an_older_folder_says_what_to_do(model_folder, load, tmp_path):
-    exported = export_translator(model_folder("none"), tmp_path / "exported")
-    with pytest.raises(ConfigError, match="export the folder again"):
-        list(load(exported).translate(["cats"], alignments=True))
-
-
 def test_a_head_that_is_not_there_is_refused(model_folder, tmp_path):
     trained = model_folder("none")
     name_head(trained, 1, 2)
@@ -427,12 +405,8 @@ def test_an_export_takes_terms_as_its_model_does(model_folder, load, tmp_path, s
     assert [best.text for best in ours] == [best.text for best in others]
     scores, same, plain = ([best.score for best in each] for each in (ours, others, without))
     assert same == pytest.approx(scores, abs=1e-4)
-    assert [a == pytest.approx(b, abs=1e-6) for a, b in zip(same, plain, strict=True)] == [
-        False,
-        False,
-        True,
-        True,
-    ]
+    stayed = [a == pytest.approx(b, abs=1e-6) for a, b in zip(same, plain, strict=True)]
+    assert stayed == [False, False, True, True]
 
 
 LINES = ["the cat sat", "cats ￨ %", "", "a dog and the cat run on the mat .", "unseen 👍"]

@@ -9,17 +9,11 @@ import torch
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
-from syntaxformer.nn import plan_widths
 from syntaxformer.serve.engines import TranslatorEngine
 from syntaxformer.serve.schemas import TranslateSettings
-from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.export_ctranslate2 import export_translator
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.prepare import prepare
 from syntaxformer.translation.recipe import load_recipe
-from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.translation.translator import Translator
 
 LINES = ["the cat sat on the mat .", "cats sit .", "", "a dog and the cat run"]
@@ -30,19 +24,8 @@ def _texts(translator, **settings) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def several() -> Translator:
-    tokenizer = train_subwords(LINES * 3, SubwordConfig(vocab_size=311))
-    tokenizer.backend_tokenizer.add_special_tokens(["<2de>", "<2fr>"])
-    torch.manual_seed(5)
-    model = SyntaxTransformer(SyntaxTransformerConfig(
-        vocab_size=len(tokenizer), d_model=12, d_ff=17, n_heads=2, encoder_layers=1, decoder_layers=2,
-        infusion=plan_widths("none", 12).as_dict(),
-    ))  # fmt: skip
-    with torch.no_grad():
-        model.decoder.embedding.weight.mul_(5)
-    info = FolderInfo(src="en", tgt="de", annotator=None, annotator_version=None, factors=[],
-                      directions={"de": "en", "fr": "en"}, decoding=DecodingConfig(beam_size=3))  # fmt: skip
-    return Translator(model.eval(), SourceEncoder(tokenizer), info)
+def several(new_translator) -> Translator:
+    return new_translator(symbols=["<2de>", "<2fr>"], directions={"de": "en", "fr": "en"})
 
 
 def test_the_piece_stands_before_each_source(several):

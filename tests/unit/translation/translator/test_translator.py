@@ -50,12 +50,15 @@ def test_a_string_is_no_list_of_lines(plain):
         plain.as_written("the cat")
 
 
-@pytest.mark.parametrize("cell", [None, float("nan"), 3, ["the cat"]])
+@pytest.mark.parametrize("cell", [None, float("nan"), 3, ["the cat"], "a half \ud83d"])
 def test_a_cell_without_text_is_refused_by_its_number(plain, cell):
     """None once ended the lines: what came after it stood beside other lines."""
     for lines in ([cell], ["the cat", cell, "the dog"]):
-        with pytest.raises(DataError, match="text: expected a string, got"):
-            list(plain.translate(lines))
+        for call in (plain.encode, lambda lines: list(plain.translate(lines))):
+            with pytest.raises(
+                DataError, match=rf"^line {len(lines) // 2 + 1}: text: expected (a string|whole)"
+            ):
+                call(lines)
     with pytest.raises(TypeError, match=r"^lines: expected a list of strings, got a mapping\.$"):
         list(plain.translate({"text": "the cat"}))
 

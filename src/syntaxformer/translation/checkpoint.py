@@ -86,11 +86,10 @@ def host_sections(path: str) -> dict[str, Any]:
     names = ("dropout", "attention_dropout", "activation_dropout")
     model = {"init_from": path, **{name: getattr(config, name, common) for name in names}}
     dropouts = {name for name in names if hasattr(config, name)} | {"dropout"}
-    about = {"kind": config.model_type, "dropouts": dropouts, "model": model}
-    if (stored := stored_infusion(path)) is None:
-        return {**about, "infusion": None}
-    values = None if stored.embedding is None else stored.embedding.model_copy(update={"values": None})
-    return {**about, "infusion": stored.model_copy(update={"embedding": values, "seed": 0})}
+    if (infusion := stored_infusion(path)) is not None:
+        embedding = infusion.embedding and infusion.embedding.model_copy(update={"values": None})
+        infusion = infusion.model_copy(update={"embedding": embedding, "seed": 0})
+    return {"kind": config.model_type, "dropouts": dropouts, "model": model, "infusion": infusion}
 
 
 def normalizes_punctuation(path: str) -> bool:
@@ -116,21 +115,20 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
         ConfigError: It cannot be read, or lacks weights.
     """
     path = checkpoint.path
+    rates = {**dropouts, "dropout_rate": dropouts["dropout"]}  # T5 has one for all
+    rates |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # no key tells of them
     with checkpoint_errors(path, "model.init_from: expected a translator"), quiet_loading():
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         host = getattr(config, "host", config)
-        rates = {**dropouts, "dropout_rate": dropouts["dropout"]}  # T5 has one for all
-        rates |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # no key tells of them
         for name, rate in rates.items():
             if hasattr(host, name):
                 setattr(host, name, rate)
-        is_infused = (Path(path) / INFUSION_FILE).is_file()
-        if not is_infused:
+        read: Any = load_infused
+        if not (Path(path) / INFUSION_FILE).is_file():
             checked_checkpoint(path, AutoModelForSeq2SeqLM)
-        read: Any = load_infused if is_infused else AutoModelForSeq2SeqLM.from_pretrained
-        model, report = read(
-            path, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
-        )
+            read = AutoModelForSeq2SeqLM.from_pretrained
+        options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
+        model, report = read(path, config=config, **options)
     if missing := sorted(report["missing_keys"])[:3]:
         raise ConfigError(
             f"model.init_from: expected all weights of a {model.config.model_type} model at "

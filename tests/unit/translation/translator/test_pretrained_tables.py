@@ -26,6 +26,7 @@ from syntaxformer.translation.pretrained_tables import (
 )
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import score_translations
+from syntaxformer.translation.subwords import encoder_tokenizer
 from syntaxformer.translation.training import train_translator
 from syntaxformer.translation.translator import Translator
 
@@ -318,63 +319,40 @@ def test_lines_of_a_large_text_are_drawn_from_all_of_it(caplog):
     assert sample_lines("source", lines, 1000) is lines
 
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "never"]
-
-
 @pytest.fixture(scope="module")
-def tokenizer():
-    backend = Tokenizer(
-        models.WordPiece({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]")
-    )
-    backend.normalizer = normalizers.Lowercase()
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+def encoder(bert):
+    """The network and its tokenizer."""
+    return BertModel.from_pretrained(bert).eval(), encoder_tokenizer(str(bert), target=False)
 
 
-@pytest.fixture(scope="module")
-def tiny_bert():
-    torch.manual_seed(7)
-    config = BertConfig(
-        vocab_size=11, hidden_size=10, num_hidden_layers=1, num_attention_heads=2, intermediate_size=13,
-        max_position_embeddings=17,
-    )  # fmt: skip
-    return BertModel(config).eval()
-
-
-def test_input_vectors_are_the_rows_of_the_tokenizer(tiny_bert):
-    vectors = input_vectors(tiny_bert, 8)
-    np.testing.assert_array_equal(
-        vectors.values, tiny_bert.embeddings.word_embeddings.weight[:8].detach().numpy()
-    )
+def test_input_vectors_are_the_rows_of_the_tokenizer(encoder):
+    network, tokenizer = encoder
+    vectors, n_pieces = input_vectors(network, len(tokenizer) - 2), len(tokenizer)
+    table = network.embeddings.word_embeddings.weight.detach().numpy()
+    np.testing.assert_array_equal(vectors.values, table[: n_pieces - 2])
     assert vectors.known.all()
-
-
-def test_another_tokenizer_is_refused(tiny_bert):
     with pytest.raises(ValueError, match="expected a row for each of the tokenizer's"):
-        input_vectors(tiny_bert, 13)
+        input_vectors(network, n_pieces + 2)
 
 
-def test_contextual_vectors_are_means_over_places_whatever_the_batch(tiny_bert, tokenizer):
+def test_contextual_vectors_are_means_over_places_whatever_the_batch(encoder):
+    network, tokenizer = encoder
     lines = ["the cat sat", "The cat", "cat " * 29]
-    vectors = contextual_vectors(tiny_bert, tokenizer, lines)
-    sums, counts = np.zeros((8, 10)), np.zeros(8)
+    vectors = contextual_vectors(network, tokenizer, lines)
+    sums, counts = np.zeros((len(tokenizer), 18)), np.zeros(len(tokenizer))
     for line in lines:
         pieces = tokenizer(line)["input_ids"]
-        pieces = pieces if len(pieces) <= 17 else [*pieces[:16], pieces[-1]]
+        pieces = pieces if len(pieces) <= 23 else [*pieces[:22], pieces[-1]]
         with torch.inference_mode():
-            states = tiny_bert(torch.tensor([pieces])).last_hidden_state[0].numpy()
+            states = network(torch.tensor([pieces])).last_hidden_state[0].numpy()
         for piece, state in zip(pieces, states, strict=True):
             sums[piece] += state
             counts[piece] += 1
     assert vectors.known.tolist() == (counts > 0).tolist()
+    assert not vectors.known.all()
     assert vectors.n_cut == 1
-    assert not vectors.known[WORDS.index("never")]
-    np.testing.assert_allclose(
-        vectors.values[counts > 0], sums[counts > 0] / counts[counts > 0, None], atol=1e-5
-    )
+    means = sums[counts > 0] / counts[counts > 0, None]
+    np.testing.assert_allclose(vectors.values[counts > 0], means, atol=1e-5)
 
 
 def test_components_keep_what_varies():

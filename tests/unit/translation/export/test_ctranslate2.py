@@ -12,10 +12,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from folder_deeds import keys
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import verify_manifest, write_manifest, write_text
+from syntaxformer.base.files import verify_manifest, write_manifest
 from syntaxformer.nn import INFUSION_KINDS, InfusedEmbedding, plan_widths
-from syntaxformer.translation.alignment import AlignmentHead
 from syntaxformer.translation.ctranslate2_decoder import read_export, read_names
 from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.export_ctranslate2 import (
@@ -26,7 +26,6 @@ from syntaxformer.translation.export_ctranslate2 import (
     why_not,
 )
 from syntaxformer.translation.model import SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import read_info
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 KINDS = sorted(INFUSION_KINDS.keys() - {"pos_encoder"})
@@ -356,17 +355,16 @@ def test_coverage_is_counted_by_the_search_of_an_export_with_beams(plain_export,
 ALIGNED = ["the cat sat on the mat .", "cats", "a dog and the cat", "", "sat sat . cat", "mat the dog"]
 
 
-def name_head(folder, layer, head, shift=False):
-    chosen = AlignmentHead(layer=layer, head=head, shift=shift)
-    info = read_info(folder).model_copy(update={"alignment": chosen})
-    write_text(folder / "syntaxformer.json", info.model_dump_json(indent=1))
+def store(folder, **values):
+    """Write values into `syntaxformer.json`."""
+    keys("syntaxformer.json", **values)(folder)
     write_manifest(folder)
 
 
 @pytest.mark.parametrize(("layer", "head", "shift"), [(0, 1, False), (1, 0, True)])
 def test_attention_and_links_are_those_of_the_network(model_folder, load, tmp_path, layer, head, shift):
     trained = model_folder("none", end_bias=4.0)
-    name_head(trained, layer, head, shift)
+    store(trained, alignment={"layer": layer, "head": head, "shift": shift})
     exported = export_translator(trained, tmp_path / "exported")
     ours, others = (
         [*load(folder).translate(ALIGNED, beam_size=2, n_best=2, alignments=True)]
@@ -385,7 +383,7 @@ def test_attention_and_links_are_those_of_the_network(model_folder, load, tmp_pa
 
 def test_a_head_that_is_not_there_is_refused(model_folder, tmp_path):
     trained = model_folder("none")
-    name_head(trained, 1, 2)
+    store(trained, alignment={"layer": 1, "head": 2})
     with pytest.raises(ConfigError, match=r"alignment: expected a head .* got layer 1, head 2"):
         export_translator(trained, tmp_path / "exported")
 
@@ -393,9 +391,7 @@ def test_a_head_that_is_not_there_is_refused(model_folder, tmp_path):
 @pytest.mark.parametrize("style", ["append", "replace"])
 def test_an_export_takes_terms_as_its_model_does(model_folder, load, tmp_path, style):
     trained = model_folder("add", ("term",))
-    path = trained / "syntaxformer.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "terms": style}))
-    write_manifest(trained)
+    store(trained, terms=style)
     exported = export_translator(trained, tmp_path / "exported")
     lines, terms = ["the cat sat", "cats sit on the mat", "a dog", ""], {"cat": "Katze", "mat": "eine Matte"}
     ours, others, without = (

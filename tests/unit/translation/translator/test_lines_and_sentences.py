@@ -172,17 +172,7 @@ def test_an_interrupted_output_goes_on_as_if_unbroken(folder, tmp_path, monkeypa
     source.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
     prefix.write_text("cat\n\n" * 5 + "the\n")
     output, asked = tmp_path / "out.de.gz", []
-    arguments = [
-        "translate",
-        str(folder),
-        str(source),
-        "-o",
-        str(output),
-        "--n-best",
-        "2",
-        "--prefix",
-        str(prefix),
-    ]
+    arguments = [*map(str, ("translate", folder, source, "-o", output, "--n-best", 2, "--prefix", prefix))]
 
     def translate(*more, dies_after=99):
         decode = TorchDecoder.decode

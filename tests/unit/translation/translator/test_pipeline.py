@@ -15,19 +15,8 @@ from syntaxformer.encoders.classifier import Classifier, Predictions
 from syntaxformer.encoders.task_types import OneLabel, Score
 from syntaxformer.pipelines import ClassificationPipeline
 
-NO_TEXTS = [
-    None,
-    5,
-    2.5,
-    b"the cat",
-    {"the cat"},
-    [1],
-    [None],
-    ["the cat", float("nan")],
-    [["the", "cat"]],
-    [b"x"],
-    [{"txt": "a"}],
-]
+NO_TEXTS = [None, 5, 2.5, b"the cat", {"the cat"}, [1], [None], [b"x"], [{"txt": "a"}]]
+NO_TEXTS += [["the cat", float("nan")], [["the", "cat"]]]
 
 
 @pytest.mark.parametrize("given", NO_TEXTS, ids=map(repr, NO_TEXTS))
@@ -35,9 +24,8 @@ def test_what_is_no_text(folder, plain, given):
     for door in (sf.pipeline(folder), plain.translate, sf.load_annotator("spaces").annotate):
         with pytest.raises((TypeError, DataError), match=r"^(lines|line \d: text): expected "):
             list(door(given))
-    if not isinstance(given, list) or given == [
-        {"txt": "a"}
-    ]:  # others are refused with their line by the classifier
+    # Others are refused with their line by the classifier.
+    if not isinstance(given, list) or given == [{"txt": "a"}]:
         with pytest.raises(TypeError, match=r"^texts: expected "):
             ClassificationPipeline(_classifier([[0.25, 0.75]], ["yes"]))(given)
     assert list(sf.pipeline(folder)([])) == []

@@ -181,16 +181,8 @@ def test_the_command(tmp_path, bert, tokenizer):
     tokenizer.save_pretrained(tmp_path / "model")
     treebank, report = tmp_path / "trees.conllu", tmp_path / "probe.json"
     write_conllu(treebank, SENTENCES * 11)
-    command = [
-        "probe",
-        str(tmp_path / "model"),
-        "--treebank",
-        str(treebank),
-        "--rank",
-        "3",
-        "--max-epochs",
-        "1",
-    ]
+    options = ("--treebank", treebank, "--rank", 3, "--max-epochs", 1)
+    command = ["probe", str(tmp_path / "model"), *map(str, options)]
     done = CliRunner().invoke(app, [*command, "--layers", "0,2", "-o", str(report)])
     assert done.exit_code == 0, done.exception
     assert "rank 3; trained on 30 sentences, stopped on 3, scored on 3" in done.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from importlib.util import find_spec
@@ -12,6 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from folder_deeds import keys
 from odd_input import ODD_KINDS, odd_line
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
@@ -25,11 +25,12 @@ from syntaxformer.translation.checkpoint_pieces import add_symbols
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import FolderInfo, write_side_files
+from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.protection import SYMBOLS
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.translation.translator import Translator, say_once
+from tiny_translator import save_translator
 
 LINES = ["The cat {0} sat.", "", "see <b>it</b> at 12,345.67", "no value"]
 TOKENIZER = add_symbols(
@@ -146,25 +147,17 @@ def test_a_line_that_was_cut_gets_nothing_of_its_rest(recwarn):
 
 def test_service_and_backtranslation(tmp_path):
     engine = TranslatorEngine.__new__(TranslatorEngine)
-    engine.translator, engine.paces, engine.batch_s = (
-        _translator("lose", backend="ctranslate2"),
-        (0.0, 0.0),
-        1.0,
-    )
+    engine.translator = _translator("lose", backend="ctranslate2")
+    engine.paces, engine.batch_s = (0.0, 0.0), 1.0
     answers = engine.translate(TranslateSettings(beam_size=1), ["a {0}", "a"])
-    assert [(answer.text, answer.repairs) for answer in answers] == [
-        ("a {0}", [["lost", "{0}"]]),
-        ("a", None),
-    ]
+    repairs = [(answer.text, answer.repairs) for answer in answers]
+    assert repairs == [("a {0}", [["lost", "{0}"]]), ("a", None)]
     (tmp_path / "model").mkdir()
     write_manifest(tmp_path / "model")
     (tmp_path / "mono.en").write_text("see b {0} c\n\nno value a b c\n")
-    places = tmp_path / "model", tmp_path / "mono.en", tmp_path / "pairs"
-    assert (
-        backtranslate(_translator("lose"), *places)["left_out"]["with what data.protect could not keep"] == 1
-    )
-    report = backtranslate(_translator(""), *places[:2], tmp_path / "more")
-    assert "with what data.protect could not keep" not in report["left_out"]
+    files, reason = (tmp_path / "model", tmp_path / "mono.en"), "with what data.protect could not keep"
+    assert backtranslate(_translator("lose"), *files, tmp_path / "pairs")["left_out"][reason] == 1
+    assert reason not in backtranslate(_translator(""), *files, tmp_path / "more")["left_out"]
 
 
 @pytest.fixture(scope="module")
@@ -177,12 +170,8 @@ def folder(tmp_path_factory) -> Path:
         table = model.decoder.embedding.weight.mul_(4)
         end = table[TOKENIZER.eos_token_id]  # which is likely after a few pieces
         model.decoder.norm.bias.copy_(3 * end / end.norm() ** 2)
-    folder = tmp_path_factory.mktemp("protected") / "model"
-    folder.mkdir()
-    write_side_files(folder, FolderInfo(**INFO, symbols=("cat",)), TOKENIZER)
-    model.eval().save_pretrained(folder)
-    write_manifest(folder)
-    return folder
+    translator = Translator(model.eval(), SourceEncoder(TOKENIZER), FolderInfo(**INFO, symbols=("cat",)))
+    return save_translator(translator, tmp_path_factory.mktemp("protected") / "model")
 
 
 def _run(*arguments: object):
@@ -212,12 +201,8 @@ def test_the_report_is_refused_where_nothing_is_protected_or_it_is_an_input(fold
     (tmp_path / "text.en").write_text("a\n")
     done = _run("translate", folder, tmp_path / "text.en", "--report", tmp_path / "text.en")
     assert isinstance(done.exception, ConfigError)
-    info = json.loads((folder / "syntaxformer.json").read_text())
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    for file in folder.iterdir():
-        (plain / file.name).write_bytes(file.read_bytes())
-    (plain / "syntaxformer.json").write_text(json.dumps(info | {"protect": []}))
+    plain = shutil.copytree(folder, tmp_path / "plain")
+    keys("syntaxformer.json", protect=[])(plain)
     write_manifest(plain)
     done = _run("translate", plain, tmp_path / "text.en", "--report", tmp_path / "r.tsv")
     assert "expected a model trained with data.protect" in str(done.exception)
@@ -249,13 +234,11 @@ def test_an_older_folder_gets_its_head_by_text_with_the_same_symbols(folder, tmp
 
 @pytest.mark.parametrize("protect", [["(a"], ["a{0,999}"], ["x*"], ["url"] * 21, ["a" * 101 + "+"]])
 def test_a_folder_whose_patterns_may_hang_is_refused(folder, tmp_path, protect):
-    info = json.loads((folder / "syntaxformer.json").read_text()) | {"protect": protect}
-    for file in folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "syntaxformer.json").write_text(json.dumps(info))
-    write_manifest(tmp_path)
+    altered = shutil.copytree(folder, tmp_path / "altered")
+    keys("syntaxformer.json", protect=protect)(altered)
+    write_manifest(altered)
     with pytest.raises(CheckpointError, match=r"protect"):
-        Translator.load(tmp_path, device="cpu")
+        Translator.load(altered, device="cpu")
 
 
 def test_references_are_compared_with_their_values():

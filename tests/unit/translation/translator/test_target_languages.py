@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
+from folder_deeds import keys
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
 from syntaxformer.serve.engines import TranslatorEngine
@@ -76,9 +75,7 @@ def test_folders_exports_and_ensembles(several, save_translator, tmp_path):
         assert _texts(export.to(language))[3] == texts[3]
     with pytest.raises(ConfigError, match=r"de, fr, got none"):
         _texts(export)
-    altered = json.loads((folder / "syntaxformer.json").read_text())
-    altered["directions"] = {"it": "en"}
-    (folder / "syntaxformer.json").write_text(json.dumps(altered))
+    keys("syntaxformer.json", directions={"it": "en"})(folder)
     write_manifest(folder)
     with pytest.raises(CheckpointError, match=r"directions: expected languages with pieces, got it\. It was"):
         Translator.load(folder)

@@ -199,7 +199,8 @@ class SyntaxCollator:
         with panics():
             encoded = self._encode(examples)
         if self.stride is None:
-            n_cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+            is_cut = np.array([bool(encoding.overflowing) for encoding in encoded.encodings])
+            n_cut = int(is_cut.reshape(len(labelled), -1).any(1).sum())
             if n_cut and are_rows and not self.n_truncated:
                 warning = "max_length: texts over %d pieces are cut and counted in n_truncated. Raise it."
                 _log.warning(warning, self.max_length)
@@ -300,7 +301,8 @@ class SyntaxCollator:
         windows: list[list[SyntaxExample]] = []
         for start in range(0, len(examples), _ENCODED):
             chunk = examples[start : start + _ENCODED]
-            for example, encoding in zip(chunk, self._encode(chunk).encodings, strict=True):
+            encodings = self._encode(self._examples(chunk)).encodings
+            for example, encoding in zip(chunk, encodings, strict=True):
                 windows.append([replace(example, window=w) for w in range(1 + len(encoding.overflowing))])
         return windows
 
@@ -513,8 +515,8 @@ class SyntaxCollator:
             return {"labels": self._written(labels)}
         for label, example in zip(labels, examples, strict=True):
             self._check_label(label, example)
-        dtype = torch.float32 if any(isinstance(label, float | list) for label in labels) else torch.int64
-        return {"labels": torch.tensor(labels, dtype=dtype)}
+        are_classes = all(isinstance(label, int | np.integer) for label in labels)
+        return {"labels": torch.tensor(np.array(labels, np.int64 if are_classes else np.float32))}
 
     def _written(self, labels: list[str]) -> Tensor:
         """The pieces of labels that a model writes as text."""

@@ -85,8 +85,12 @@ class TextSet:
         order = np.random.default_rng(FRACTION_SEED).permutation(len(lines))
         chosen = {lines[row] for row in order[: max(1, round(len(lines) * share))].tolist()}
         rows = [row for row, example in enumerate(self.examples) if example.line in chosen]
-        is_all = len(rows) == len(self)
-        return self if is_all else replace(self, examples=[self.examples[row] for row in rows], rows=rows)
+        return self if len(rows) == len(self) else self.at(rows)
+
+    def at(self, rows: Sequence[int]) -> TextSet:
+        """The examples of these rows, counted among those of this set, ascending."""
+        numbers = rows if self.rows is None else [self.rows[row] for row in rows]
+        return replace(self, examples=[self.examples[row] for row in rows], rows=numbers)
 
 
 @lru_cache(8)  # many questions are about one text

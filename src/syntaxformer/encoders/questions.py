@@ -98,7 +98,7 @@ def _answers(question: Any, context: str, labelled: bool) -> tuple[tuple[int, st
         expected = "answers: expected text and answer_start of each"
         raise ValueError(f"{expected}, got {str(cell)[:60]}") from error
     for start, text in answers:
-        if not text or context[start : start + len(text)] != text:
+        if not text or start < 0 or context[start : start + len(text)] != text:
             got = context[start : start + len(text)][:60]
             raise ValueError(f"expected {text[:60]!r} at character {start} of the context, got {got!r}")
     if isinstance(cell, dict):

@@ -153,7 +153,7 @@ def number_of(cell: Any) -> float | None:
     """The number that a cell spells; None for other text."""
     try:
         return float(cell)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last of whole numbers in JSON
         return None
 
 

@@ -235,9 +235,8 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     if 2 * len(held) < len(singly):
         held = singly
         _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
-    dev = [train.examples[row] for row in sorted(held)]
-    rest = [example for row, example in enumerate(train.examples) if row not in held]
-    return replace(train, examples=rest), replace(train, examples=dev, name="dev", left_out={})
+    rest = train.at([row for row in range(len(train)) if row not in held])
+    return rest, replace(train.at(sorted(held)), name="dev", left_out={})
 
 
 def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:

@@ -207,6 +207,14 @@ def test_long_texts_are_cut_and_counted(tokenizer):
     assert collate.n_truncated == 2
 
 
+def test_a_pair_of_which_both_texts_are_cut_is_one_example(tokenizer):
+    collate = collator(tokenizer, "none", max_length=4)
+    collate.separate = True
+    long, short = (sf.Sentence(text, (), ()) for text in ("a a a a", "a"))
+    collate([sf.SyntaxExample(texts, 1.0) for texts in ((long, long), (short, short), (short, long))])
+    assert collate.n_truncated == 2
+
+
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_cut_texts_are_counted_in_the_workers_of_a_loader(tokenizer, n_workers):
     collate = collator(tokenizer, "none", max_length=4)
@@ -255,6 +263,8 @@ def test_labels(tokenizer):
     make = lambda *labels: collator(tokenizer, "none")([sf.SyntaxExample((DOGS,), label) for label in labels])  # noqa: E731
     assert make(1, 0)["labels"].dtype == torch.int64
     assert make(1, 0.5)["labels"].tolist() == [1.0, 0.5]
+    assert make((0.5, 1.5), (2.0, 0.0))["labels"].tolist() == [[0.5, 1.5], [2.0, 0.0]]
+    assert make(np.float32(0.75), np.int32(2))["labels"].tolist() == [0.75, 2.0]
     assert "labels" not in make(None, None)
     row = {"text": "Dogs bark", "labels": torch.tensor([1.0, 0.0])}
     assert collator(tokenizer, "none")([row])["labels"].tolist() == [[1.0, 0.0]]

@@ -254,6 +254,16 @@ def test_a_tenth_of_each_class_is_held_out_and_the_same_one_every_time(table, re
         assert "expected every class among the 6 development rows, got none of rare" in messages.text
 
 
+def test_rows_that_are_held_out_are_numbered_as_in_their_file(table, read):
+    """A file of parses has a sentence for each row; line 1 of this table is row 0."""
+    rows = [f"text {n}\t{'ab'[n % 2]}\n" for n in range(60)]
+    for share, n_train in ((1.0, 54), (0.5, 27)):
+        data = read(table("".join(rows)), fraction=share)
+        assert (len(data.train), len(data.dev)) == (n_train, 6)
+        for texts in (data.train, data.dev):
+            assert texts.text_rows == [example.line - 1 for example in texts.examples]
+
+
 def test_equal_texts_are_not_held_out_from_themselves(table, read, messages):
     content = "".join(f"text {number // 3}\t{'pos' if number % 2 else 'neg'}\n" for number in range(60))
     data = read(table(content))

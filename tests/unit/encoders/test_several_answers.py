@@ -295,6 +295,18 @@ def test_a_word_that_begins_before_a_window_is_not_read_there(checkpoint):
     assert _tagged_in_windows(checkpoint, 6, 1, ["\u200bthe", "cat"], (3, 5))[0] == [[-100, 3, 5, -100]]
 
 
+def test_windows_are_those_of_the_words_with_spaces_between_them(checkpoint):
+    """ "cat" is one piece, and "ca t", as it is read, is three: five pieces of the nine are in each window."""
+    collator = SyntaxCollator(
+        load_tokenizer(str(checkpoint), 7), "none", max_length=7, tags="first", stride=2
+    )
+    offsets = ((0, 2), (2, 3), (4, 6), (6, 7), (8, 10), (10, 11))
+    (windows,) = collator.windows([SyntaxExample((Sentence("cat cat cat", ("ca", "t") * 3, offsets),))])
+    words, is_read = collator.read_pieces(windows)
+    assert len(windows) == 3
+    assert {*words[is_read].tolist()} == {*range(6)}
+
+
 def test_a_word_without_pieces_is_outside(checkpoint):
     _, _, table = _tagged_in_windows(checkpoint, 11, 2, ["the", "\u2003"], (0, 1))
     assert (TAGS[table[1].argmax()], bool(table[1].max() < 1e-6)) == ("O", True)
@@ -373,6 +385,7 @@ def _squad(**changes):
     ("content", "message"),
     [
         (_squad(answers=[{"text": "cat", "answer_start": 3}]), r"s.json:9: question 'q1': .*expected 'cat' at character 3 of the context, got ' ca'"),
+        (_squad(answers=[{"text": "ca", "answer_start": -3}]), r"expected 'ca' at character -3 of the context"),
         (_squad(answers=[]), r"s.json:9: question 'q1': .*expected answers, or is_impossible, got neither"),
         (_squad(question=" "), r"question 'q1': .*expected an id of its own, a question and a context"),
         ('{"data": [{}]}', r"s.json: expected SQuAD's format, got: KeyError\('paragraphs'\)"),
@@ -499,6 +512,7 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
         ("vector", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
         ("vector", "a.jsonl", '{"text": "a", "label": {"x": 1, "y": 2}}\n{"text": "a", "label": {"x": 1, "z": 2}}\n', r"a.jsonl:2: scores: expected those named x, y, got x, z. Name the same ones in every row"),
         ("vector", "a.jsonl", '{"text": "a", "label": [1, "x"]}\n', r"a.jsonl:1: score: expected a finite number, got 'x'"),
+        ("vector", "a.jsonl", f'{{"text": "a", "label": [1, 1{"0" * 400}]}}\n', r"a.jsonl:1: score: expected a finite number, got 10+"),
     ],
 )  # fmt: skip
 def test_lists_that_are_refused(file, kind, name, content, message):

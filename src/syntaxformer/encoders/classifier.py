@@ -30,8 +30,7 @@ from syntaxformer.encoders.examples import TextExample, TextSet, raw_example
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.multi_output_tasks import WordTags
 from syntaxformer.encoders.pretrained import load_collator
-from syntaxformer.encoders.similarity import Similarity
-from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, TaskType
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Similarity, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TYPES, ClassifierInfo, read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
@@ -55,7 +54,6 @@ Text = str | tuple[str, str]
 _SPACE = re.compile(r"\s")
 _WORD = re.compile(r"\w(?:\S*\w)?|\S")
 """A word where no annotator says what one is: what spaces separate, without the marks at its ends."""
-
 
 _BATCHES_AHEAD = 2
 
@@ -111,8 +109,8 @@ class Classifier:
             )
         if (folder / ONNX).is_file():
             return cls(OnnxNetwork.load(folder, device), collator, info, parser)
-        model = load_written(folder, loader := info.task_type.loader).eval()
-        if not isinstance(model, loader._model_mapping.get(type(model.config), ())):
+        model = load_written(folder, info.task_type.loader)
+        if not _is_of(model, info.task_type.auto_class):
             expected = f"{folder / CLASSIFIER}: type: expected that of a {type(model).__name__}"
             raise CheckpointError(f"{expected}, got {info.type}. It was altered.")
         check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
@@ -139,15 +137,10 @@ class Classifier:
         examples = [self._example(text, number) for number, text in enumerate(texts, 1)]
         return self.predict_set(TextSet("texts", "texts", examples), batch_size, cached=False)
 
-    def is_cut(self, text: str | tuple[str, str]) -> bool:
+    def is_cut(self, text: Text) -> bool:
         """Whether a text or pair has more pieces than the model reads, so that its end is cut."""
-        if self.collator.stride is not None:
-            return False
         texts = self._example(text, 1).texts
-        how = {"split_special_tokens": self.collator.split_special_tokens, "verbose": False}
-        reads = [(text,) for text in texts] if self.collator.separate else [texts]
-        lengths = [len(self.collator.tokenizer(*read, **how)["input_ids"]) for read in reads]
-        return max(lengths) > self.collator.max_length
+        return self.collator.stride is None and self.collator.lengths([texts])[0] > self.collator.max_length
 
     def cut_note(self, predictions: Predictions) -> str:
         """A message about texts that were cut."""
@@ -405,12 +398,16 @@ def save(
     return folder
 
 
+def _is_of(model: Any, auto_class: str) -> bool:
+    """Whether a model is of the class that an auto class of `transformers` loads for its config."""
+    return isinstance(model, getattr(transformers, auto_class)._model_mapping.get(type(model.config), ()))
+
+
 def is_base_model(model: Any) -> bool:
     """Whether a model is an encoder without a head, whose infusions change the states of pieces."""
-    known = transformers.AutoModel._model_mapping.get(type(model.config), ())
     embedding = getattr(getattr(model, "infusion", None), "embedding", None)
     joins_final = getattr(embedding, "joins_final", False)  # let, which only the pooler reads
-    return isinstance(model, known) and not (model.config.is_encoder_decoder or joins_final)
+    return _is_of(model, "AutoModel") and not (model.config.is_encoder_decoder or joins_final)
 
 
 def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
@@ -426,9 +423,7 @@ def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     kinds = [
         kind
         for kind in TYPES.values()
-        if kind.single_pass
-        and kind.problem_type == problem
-        and isinstance(model, getattr(transformers, kind.auto_class)._model_mapping.get(type(config), ()))
+        if kind.single_pass and kind.problem_type == problem and _is_of(model, kind.auto_class)
     ]
     if not kinds or len(names) != config.num_labels:
         raise ConfigError(

@@ -290,6 +290,14 @@ class SyntaxCollator:
                 is_read[row, piece] = False
         return words, is_read
 
+    def lengths(self, texts: Sequence[Sequence[str]]) -> list[int]:
+        """Pieces of each text or pair before it is cut; if `separate`, of the longer of its two texts."""
+        sides = list(map(list, zip(*texts, strict=True)))
+        rows = [[side] for side in sides] if self.separate else [sides]
+        options = {"split_special_tokens": self.split_special_tokens, "verbose": False}
+        encoded = (self.tokenizer(*row, **options)["input_ids"] for row in rows)
+        return [max(map(len, of_text)) for of_text in zip(*encoded, strict=True)]
+
     def windows(self, examples: Sequence[SyntaxExample]) -> list[list[SyntaxExample]]:
         """Each example, once for each of its windows; as it is where long examples are cut.
 

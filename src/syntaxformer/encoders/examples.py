@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.task_types import TaskType
 
 
-BAD = "row that cannot be used"
-
-
 @dataclass(frozen=True, slots=True)
 class TextExample:
     """One text or pair of texts.
@@ -191,7 +188,7 @@ def _label(row: Row, binding: Binding) -> Any:
 def text_set(examples: list[TextExample], left_out: Mapping[str, int], name: str, bad: BadRows) -> TextSet:
     """The examples of a source of which all rows were read, without its bad rows."""
     bad.refuse()
-    left_out = {**left_out, **({BAD: len(bad.rows)} if bad.rows else {})}
+    left_out = {**left_out, **({"row that cannot be used": len(bad.rows)} if bad.rows else {})}
     if not examples:
         counts = "".join(f"; left out: {count} ({reason})" for reason, count in left_out.items())
         raise DataError(f"expected at least one example, got none{counts}.", bad.source)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -19,7 +19,6 @@ from syntaxformer.runs.config import RunConfig, RunTraining, Section
 
 _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
-
 
 _ADAM = {"warmup_frac": 0.0, "weight_decay": 0.0}
 _PRINTED = {
@@ -204,29 +203,21 @@ def load_finetune(
     content = dict(options)
     infusion = InfusionConfig.parse(infuse)
     if not infusion.is_plain:
-        named = infusion.model_dump(mode="json", exclude_unset=True)
-        settings_of_infusion = dict(content.get("infusion") or {})
-        named = {
-            name: {**(settings_of_infusion.get(name) or {}), **section} for name, section in named.items()
-        }
-        content["infusion"] = settings_of_infusion | named
+        sections = dict(content.get("infusion") or {})
+        for name, section in infusion.model_dump(mode="json", exclude_unset=True).items():
+            sections[name] = {**(sections.get(name) or {}), **section}
+        content["infusion"] = sections
     settings = apply_overrides(content, list(map(_as_list, overrides)))
     config = validate(FinetuneConfig, settings, "finetune")
-    if infuse:
-        keys = {setting.partition("=")[0] for setting in overrides}
-        _check_named(config.infusion, infusion, infuse, keys)
+    overridden = {setting.partition("=")[0] for setting in overrides}
+    for kind in INFUSIONS if infuse else ():
+        is_named = f"infusion.{kind}" in overridden or getattr(infusion, kind) is not None
+        if getattr(config.infusion, kind) is not None and not is_named:
+            raise ConfigError(
+                f"infusion.{kind}: expected settings of {infuse}, got some of {kind}. "
+                "Name it in --infuse, or leave them out."
+            )
     return config
-
-
-def _check_named(infusion: InfusionConfig, named: InfusionConfig, infuse: str, overridden: Set[str]) -> None:
-    """Check that overrides do not switch on a kind of infusion that `infuse` does not name."""
-    kinds = [kind for kind in INFUSIONS if f"infusion.{kind}" not in overridden]
-    more = [kind for kind in kinds if getattr(infusion, kind) is not None and getattr(named, kind) is None]
-    if more:
-        raise ConfigError(
-            f"infusion.{more[0]}: expected settings of {infuse}, got some of {more[0]}. "
-            "Name it in --infuse, or leave them out."
-        )
 
 
 def _as_list(setting: str) -> str:

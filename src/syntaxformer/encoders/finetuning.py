@@ -362,8 +362,7 @@ def _open_gates(model: PreTrainedModel) -> list[float]:
 
 def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -> str:
     """One line about the run: data, model, annotator, precision, learning rates."""
-    new = set(new_parameters(model))
-    n_new = sum(parameter.numel() for name, parameter in model.named_parameters() if name in new)
+    n_new = sum(parameter.numel() for parameter in new_parameters(model).values())
     n_all = sum(parameter.numel() for parameter in model.parameters())
     return (
         f"{inputs.data.task.title}: {len(inputs.train)} training and {len(inputs.dev)} dev examples; "
@@ -500,13 +499,9 @@ def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str,
 
 
 def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int], int]:
-    """Number of pieces of each example, at most `longest`, and number of cut examples, which is logged."""
+    """Number of pieces of each example as it is read, and number of cut examples, which is logged."""
     longest = collator.max_length
-    sides = list(map(list, zip(*(example.texts for example in texts.examples), strict=True)))
-    reads = [[side] for side in sides] if collator.separate else [sides]
-    how = {"split_special_tokens": True, "verbose": False}
-    encoded = (collator.tokenizer(*read, **how)["input_ids"] for read in reads)
-    lengths = [max(map(len, of_row)) for of_row in zip(*encoded, strict=True)]
+    lengths = collator.lengths([example.texts for example in texts.examples])
     n_long = sum(length > longest for length in lengths)
     if n_long and collator.stride is not None:
         message = "%s: %d of %d examples are longer than %d pieces and are read in windows"
@@ -538,7 +533,6 @@ class FinetuneTrainer(RunTrainer, Trainer):
     """
 
     class_weights: torch.Tensor | None = None
-    similarity: Any = None  # the type of task, if the network does not compute its loss
 
     def __init__(
         self,
@@ -554,7 +548,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         batches = LengthBatches(inputs.lengths, training.batch_size, seed)
         n_of_epoch = -(-len(batches) // training.accumulate)
         n_updates = n_of_epoch * training.epochs
-        self.inputs = inputs
+        self.inputs, self.task_type = inputs, inputs.info.task_type
         rate = linear(n_updates, training.warmup_frac)
         if training.decay is not None:
             rate = exponential(n_updates, training.warmup_frac, training.decay, n_of_epoch)
@@ -578,8 +572,6 @@ class FinetuneTrainer(RunTrainer, Trainer):
         if inputs.class_weights is not None:
             weights = [*inputs.class_weights.values()]
             self.class_weights = torch.tensor(weights, device=arguments.device)
-        if inputs.info.task_type.separate:
-            self.similarity = inputs.info.task_type
         super().__init__(
             *(model, arguments, training, batches, rate, n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
@@ -611,7 +603,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
         The mean is over rows, so that it does not depend on how processes divide a batch.
         """
-        if self.similarity is not None:
+        if self.task_type.separate:  # the network does not compute its loss
             return self._loss_of_pairs(model, inputs, num_items_in_batch)
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if self.class_weights is not None:
@@ -624,8 +616,8 @@ class FinetuneTrainer(RunTrainer, Trainer):
         """The loss of the cosines, and that of pointing at governors, if there is one."""
         infusion, labels = getattr(self.model, "infusion", None), inputs.pop("labels")
         self.model._has_warned_of_loss = True  # a base model leaves the second loss to its caller
-        outputs = self.similarity.scorer(None)(model, inputs)
-        loss = self.similarity.loss(outputs, labels)
+        outputs = self.task_type.scorer(None)(model, inputs)
+        loss = self.task_type.loss(outputs, labels)
         if infusion is not None and (of_governors := infusion.seen.governor_loss()) is not None:
             loss = loss + infusion.config.lisa.weight * of_governors
         return loss if n_items is None else loss * len(labels) / n_items

@@ -216,20 +216,11 @@ class WordTags(OneLabel):
         """For each word, as in transformers: word, entity (the tag), score, start and end."""
         answers = []
         for example, rows in zip(examples, outputs, strict=True):
-            text = example.segments[0]
-            words = zip(text.words, text.offsets, rows, strict=True)
-            answers.append(
-                [
-                    {
-                        "word": word,
-                        "entity": self.labels[row.argmax()],
-                        "score": float(row.max()),
-                        "start": start,
-                        "end": end,
-                    }
-                    for word, (start, end), row in words
-                ]
-            )
+            text, answer = example.segments[0], []
+            for word, (start, end), row in zip(text.words, text.offsets, rows, strict=True):
+                entity, score = self.labels[row.argmax()], float(row.max())
+                answer.append({"word": word, "entity": entity, "score": score, "start": start, "end": end})
+            answers.append(answer)
         return answers
 
     def encode(self, labels: Sequence[Any]) -> list[Any]:

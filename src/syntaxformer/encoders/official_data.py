@@ -28,7 +28,6 @@ from syntaxformer.trees.constituency import subtrees_of
 SHORTEST_PHRASE = 4
 """Shortest phrase of a treebank, in words, that is trained on; sentences may have any length."""
 
-
 NO_LABEL = "-"
 
 

@@ -15,9 +15,7 @@ from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.examples import TextExample, TextSet, examples_from_rows, raw_example
 from syntaxformer.encoders.multi_output_tasks import SeveralScores
 from syntaxformer.encoders.official_data import bind_columns, read_any_split
-from syntaxformer.encoders.own_tables import read_own_table
-from syntaxformer.encoders.questions import has_questions
-from syntaxformer.encoders.similarity import Similarity
+from syntaxformer.encoders.own_tables import CONLLU, has_lists, has_questions, read_own_table
 from syntaxformer.encoders.tables import (
     BadRows,
     Source,
@@ -29,8 +27,7 @@ from syntaxformer.encoders.tables import (
     read_table,
     table_format,
 )
-from syntaxformer.encoders.tagged_words import CONLLU, has_lists
-from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, WrittenLabel
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Similarity, WrittenLabel
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
 STDIN = "-"

@@ -105,9 +105,9 @@ def load_pretrained(
     return model if infusion.is_plain and head_width is None else infuse(model, infusion)
 
 
-def new_parameters(model: PreTrainedModel) -> list[str]:
-    """Names of the parameters that an infusion added; none for a plain model."""
-    return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
+def new_parameters(model: PreTrainedModel) -> dict[str, torch.nn.Parameter]:
+    """The parameters that an infusion added, by name; none for a plain model."""
+    return dict(infusion_parameters(model)) if hasattr(model, "infusion") else {}
 
 
 def load_collator(folder: Path, task_type: TaskType) -> SyntaxCollator:

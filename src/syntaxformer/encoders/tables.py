@@ -297,10 +297,6 @@ def _parquet_lines(path: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DataError(f"expected a Parquet file, got: {one_line(error)}", path) from error
 
 
-def _dataset_lines(source: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    yield from _named_classes(source.rows, source.rows.features.to_dict())
-
-
 def _named_classes(rows: Iterable[Any], features: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows with the names of classes for their numbers, as `features` of `datasets` have them; -1 is None."""
     names: dict[str, list[Any]] = {}
@@ -325,7 +321,7 @@ _READERS: dict[str, Callable[[Any], Iterator[tuple[int, Any]]]] = {
     "csv": _csv_lines,
     "json": _json_lines,
     "parquet": _parquet_lines,
-    "dataset": _dataset_lines,
+    "dataset": lambda source: _named_classes(source.rows, source.rows.features.to_dict()),
 }
 """Format → its lines with their numbers: cells or an object, a broken `Row`, None for a blank line."""
 
@@ -374,7 +370,6 @@ def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: S
 
 HUB = "hub:"
 """Prefix of a name on the Hub: "hub:nyu-mll/glue:cola"."""
-
 
 _SPLITS = {
     "train": ("train",),

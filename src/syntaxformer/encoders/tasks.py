@@ -15,8 +15,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.multi_output_tasks import AnswerSpan, SeveralLabels, SeveralScores, WordTags
-from syntaxformer.encoders.similarity import Similarity
-from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WrittenLabel
+from syntaxformer.encoders.task_types import OneLabel, Score, Similarity, TaskType, WrittenLabel
 from syntaxformer.runs.loading import CLASSIFIER
 
 TYPES: dict[str, type[TaskType]] = {

@@ -19,8 +19,7 @@ from syntaxformer.encoders.embeddings import SyntaxEncoder
 from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.export_onnx import export_classifier
 from syntaxformer.encoders.finetuning import finetune
-from syntaxformer.encoders.similarity import Similarity
-from syntaxformer.encoders.task_types import Predictions, Score
+from syntaxformer.encoders.task_types import Predictions, Score, Similarity
 from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.serve.engines import ClassifierEngine
 from syntaxformer.study.attention import encoder_attention

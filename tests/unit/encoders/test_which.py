@@ -250,7 +250,7 @@ def test_weights_multiply_the_loss_of_rows(monkeypatch):
 
     monkeypatch.setattr(Trainer, "compute_loss", plain)
     trainer = object.__new__(FinetuneTrainer)
-    trainer.class_weights = weights
+    trainer.task_type, trainer.class_weights = OneLabel(("a", "b", "c")), weights
     found = trainer.compute_loss(None, {"labels": labels})
     each = [weights[label] * -logits[row].log_softmax(-1)[label] for row, label in enumerate(labels.tolist())]
     assert float(found) == pytest.approx(float(sum(each)) / 4 + 7.0, rel=1e-6)

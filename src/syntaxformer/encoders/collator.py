@@ -302,6 +302,7 @@ class SyntaxCollator:
         """Each example, once for each of its windows; as it is where long examples are cut.
 
         Raises:
+            ConfigError: Windows share as many pieces as they have, or more.
             DataError: A first text leaves no room for the second.
         """
         if self.stride is None:
@@ -437,7 +438,7 @@ class SyntaxCollator:
                 _log.warning(_OF_SPECIALS, special[0])
         options: dict[str, Any] = {"split_special_tokens": self.split_special_tokens}
         if self.stride is not None:
-            self._check_room(texts[0], len(texts) > 1)
+            self._check_room(texts)
             options |= {"stride": self.stride}
         encoded = self.tokenizer(
             *texts,
@@ -460,13 +461,17 @@ class SyntaxCollator:
         data = {name: np.array([getattr(w, column) for w in windows]) for name, column in columns.items()}
         return BatchEncoding(data, windows)
 
-    def _check_room(self, firsts: list[str], is_pair: bool) -> None:
+    def _check_room(self, texts: list[list[str]]) -> None:
         """The tokenizer requires that the windows of a text have more room than they share."""
-        room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=is_pair)
+        room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=len(texts) > 1)
+        if room <= (self.stride or 0):
+            raise ConfigError(f"training.stride: expected less than {room}, got {self.stride}. Lower it.")
+        if len(texts) == 1:
+            return
         splits = {"split_special_tokens": self.split_special_tokens}
-        pieces = self.tokenizer(firsts, add_special_tokens=False, **splits)["input_ids"]
-        longest, text = max((len(ids), text) for ids, text in zip(pieces, firsts, strict=True))
-        if room - longest * is_pair <= (self.stride or 0):
+        pieces = self.tokenizer(texts[0], add_special_tokens=False, **splits)["input_ids"]
+        longest, text = max((len(ids), text) for ids, text in zip(pieces, texts[0], strict=True))
+        if room - longest <= (self.stride or 0):
             raise DataError(
                 f"question: expected one that leaves room for more than {self.stride} pieces of text "
                 f"(training.stride) among {self.max_length}, got {longest} pieces: {text[:60]!r}. Raise "

@@ -77,8 +77,9 @@ class SyntaxEncoder(nn.Module):
         if "syntax" in batch:
             batch["syntax"] = batch["syntax"].movedim(1, -1)
         if prompt:  # so that `Pooling` can leave it out
-            n_closing = len(self.tokenizer("")["input_ids"]) - 1
-            batch["prompt_length"] = len(self.tokenizer(prompt)["input_ids"]) - n_closing
+            how = {"split_special_tokens": collator.split_special_tokens, "return_special_tokens_mask": True}
+            is_special = self.tokenizer(prompt, **how)["special_tokens_mask"]
+            batch["prompt_length"] = len(is_special) - sum(is_special[-1:])  # without one that closes it
         return batch
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:

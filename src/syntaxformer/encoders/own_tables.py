@@ -397,7 +397,7 @@ def _squad_rows(path: Any) -> Iterator[Row]:
         got = "JSON lines" if error.msg == "Extra data" else f"what is no JSON: {error.msg}"
         problem = f"expected one object of JSON with all questions, as SQuAD's files are, got {got}."
         raise DataError(f"{problem} docs/guides/finetune.md shows it.", path, error.lineno) from error
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         problem = f"expected SQuAD's format, got: {error!r}. docs/guides/finetune.md shows it."
         raise DataError(problem, path) from error
 
@@ -413,7 +413,7 @@ def _answers(question: Any, context: str, labelled: bool) -> tuple[tuple[int, st
         else:
             pairs = [(answer["answer_start"], answer["text"]) for answer in cell or ()]
         answers = tuple((int(start), in_place(text)) for start, text in pairs)
-    except (LookupError, TypeError) as error:
+    except (LookupError, TypeError, OverflowError) as error:
         expected = "answers: expected text and answer_start of each"
         raise ValueError(f"{expected}, got {str(cell)[:60]}") from error
     for start, text in answers:

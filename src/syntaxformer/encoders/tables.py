@@ -474,5 +474,5 @@ def as_json(cell: Any) -> Any:
     """A list or an object that JSON writes in a cell of text; other cells are themselves."""
     try:
         return json.loads(cell) if isinstance(cell, str) and cell[:1] in "[{" else cell
-    except ValueError:
+    except (ValueError, RecursionError):
         return cell

@@ -287,7 +287,7 @@ class Score(TaskType):
 
     def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
         """Drop a header: a first row with a name in place of a number, before one with a number."""
-        cells = [str(row.cells[column]).strip() for row in rows[:2] if column.isdecimal()]
+        cells = [row.text(column) for row in rows[:2] if column.isdecimal()]
         if len(cells) < 2 or not cells[0] or number_of(cells[0]) is not None or number_of(cells[1]) is None:
             return self, rows
         _log.warning("%s: line 1 is left out as a header, as %r is no number.", bad.source, cells[0])

@@ -154,6 +154,7 @@ ERRORS = [
     ("mine.tsv", "a\tpos\nb\t\nc\tneg\nd\t\ne\t\n", "classify", (), ":2: column '2': expected a label, got an empty cell."),
     ("mine.jsonl", OBJECTS + '{"text": "c", "label": NaN}\n', "classify", (), ":3: column 'label': expected a label, got an empty"),
     ("mine.tsv", "a\tpos\nb\tpos\n", "classify", (), ": column '2': expected at least two labels, got only 'pos'"),
+    ("mine.jsonl", '{"1": "a", "2": "much"}\n{"1": "b"}\n', "regress", ("1", "2"), ":1: score: expected a finite number, got 'much'"),
     ("mine.tsv", "a\t1\nb\tnan\n", "regress", (), ":2: score: expected a finite number, got 'nan'"),
     ("mine.tsv", "a\tpos\nb\tneg\n", "classify", ("review", "stars"), ": --text-column: expected a column 'review'"),
     ("mine.tsv", "text\tstars\na\tpos\n", "classify", ("text", "label"), ": --label-column: expected a column 'label'"),

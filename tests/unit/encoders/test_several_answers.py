@@ -307,6 +307,14 @@ def test_windows_are_those_of_the_words_with_spaces_between_them(checkpoint):
     assert {*words[is_read].tolist()} == {*range(6)}
 
 
+def test_windows_must_share_fewer_pieces_than_they_have(checkpoint):
+    collator = SyntaxCollator(
+        load_tokenizer(str(checkpoint), 7), "none", max_length=7, tags="first", stride=5
+    )
+    with pytest.raises(ConfigError, match=r"^training\.stride: expected less than 5, got 5\."):
+        collator.windows([SyntaxExample((Sentence.from_words(["the"]),))])
+
+
 def test_a_word_without_pieces_is_outside(checkpoint):
     _, _, table = _tagged_in_windows(checkpoint, 11, 2, ["the", "\u2003"], (0, 1))
     assert (TAGS[table[1].argmax()], bool(table[1].max() < 1e-6)) == ("O", True)
@@ -388,6 +396,9 @@ def _squad(**changes):
         (_squad(answers=[{"text": "ca", "answer_start": -3}]), r"expected 'ca' at character -3 of the context"),
         (_squad(answers=[]), r"s.json:9: question 'q1': .*expected answers, or is_impossible, got neither"),
         (_squad(question=" "), r"question 'q1': .*expected an id of its own, a question and a context"),
+        (_squad(answers=[{"text": "cat", "answer_start": math.inf}]), r"s.json:9: question 'q1': answers: expected text and"),
+        ("[" * 100_000, r"s.json: expected SQuAD's format, got: RecursionError"),
+        (_squad(answers=[1]).replace("1\n", "1" * 5000), r"s.json: expected SQuAD's format, got: ValueError"),
         ('{"data": [{}]}', r"s.json: expected SQuAD's format, got: KeyError\('paragraphs'\)"),
         ("[", r"s.json:1: expected one object of JSON .* got what is no JSON"),
         ('{"id": "1"}\n{"id": "2"}\n', r"s.json:2: expected one object of JSON .* got JSON lines"),
@@ -508,6 +519,7 @@ def test_several_labels_from_lists_and_columns_to_answers(run, file, checkpoint,
         ("regress", "a.jsonl", '{"text": "a", "label": [1, 2]}\n', r"a.jsonl:1: column 'label': .* vector for lists of numbers"),
         ("multilabel", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
         ("multilabel", "a.jsonl", '{"text": "a", "label": ["x", null]}\n', r"a.jsonl:1: labels: expected names, got an empty one in \['x', None\]"),
+        ("multilabel", "a.tsv", "text\tlabel\na\t" + "[" * 100_000 + "\n", r"a.tsv:2: label: expected a list"),
         ("vector", "a.jsonl", '{"text": "a", "label": [1, 2]}\n{"text": "a", "label": [1]}\n', r"a.jsonl:2: scores: expected 2, got 1"),
         ("vector", "a.jsonl", '{"text": "a", "label": "x"}\n', r"""a.jsonl:1: label: expected a list as \["a", "b"\]"""),
         ("vector", "a.jsonl", '{"text": "a", "label": {"x": 1, "y": 2}}\n{"text": "a", "label": {"x": 1, "z": 2}}\n', r"a.jsonl:2: scores: expected those named x, y, got x, z. Name the same ones in every row"),

@@ -9,6 +9,7 @@ import numpy as np
 import peft
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 from torch.testing import assert_close
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -132,6 +133,19 @@ def test_what_is_no_base_model_gives_no_features(checkpoint, tmp_path):
         SyntaxEncoder(infused, collator)
     with pytest.raises(ConfigError, match=r"^model:"):
         sf.save(infused, collator, tmp_path / "new", "en", labels=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("specials", "of_words", "of_special"), [("[CLS] $A [SEP]", 3, 6), ("$A [SEP]", 2, 5), ("$A", 2, 5)]
+)
+def test_a_prompt_is_as_long_as_it_is_read(checkpoint, specials, of_words, of_special):
+    """ "the cat" has two pieces and "[SEP]", as text, five; the piece that opens a text counts as well."""
+    model, collator = base(checkpoint)
+    ids = [("[CLS]", 2), ("[SEP]", 3)]
+    collator.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(specials, special_tokens=ids)
+    encoder = SyntaxEncoder(model, collator)
+    for prompt, length in (("the cat ", of_words), ("[SEP] ", of_special)):
+        assert encoder.preprocess(["a dog ."], prompt)["prompt_length"] == length
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")

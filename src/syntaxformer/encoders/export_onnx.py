@@ -42,6 +42,8 @@ from syntaxformer.trees import Sentence
 
 _log = logging.getLogger("syntaxformer.export")
 
+GRAPH, ONNX = "model.onnx", "onnx.json"
+
 LARGEST_DIFFERENCE = 1e-4
 """Largest accepted difference of a logit in float32; measured differences are below 1e-5."""
 
@@ -53,7 +55,6 @@ LEFT_OUT = ("infusion.json", "generation_config.json", MANIFEST, "*.safetensors"
 PAIRWISE, PIECEWISE = "syntax", ("input_ids", "attention_mask", "token_type_ids", "factor_ids")
 CHECKED_LENGTHS = ((1,), (2, 7), (3, 11, 23, 5))
 """Lengths, in words, of the texts in each batch on which the graph is compared with the model."""
-
 
 Quantization = Literal["float32", "int8"]
 """Type of a graph's weights."""
@@ -107,7 +108,11 @@ def export_classifier(
         check_difference(difference, LARGEST_DIFFERENCE, "logits")
         about = {"inputs": network.inputs, "largest_difference": difference, "quantization": quantization}
         if quantization == "int8":
-            _quantize(folder / GRAPH)
+            from onnxruntime.quantization import quantize_dynamic
+
+            with _quietly():
+                # By column, to seven bits: processors without VNNI add two products in 16 bits.
+                quantize_dynamic(folder / GRAPH, folder / GRAPH, per_channel=True, reduce_range=True)
             network = OnnxNetwork.load(folder)
             difference = max(_largest_difference(model, network, scorer, batch) for batch in batches)
         stored = OnnxInfo(**about, **origin(model_folder, PACKAGES))
@@ -183,14 +188,6 @@ def _write_graph(
             raise ConfigError(f"{expected}: {one_line(error, 300)}") from error
 
 
-def _quantize(path: Path) -> None:
-    """Round weights by column, to seven bits: processors without VNNI add two products in 16 bits."""
-    from onnxruntime.quantization import quantize_dynamic
-
-    with _quietly():
-        quantize_dynamic(path, path, per_channel=True, reduce_range=True)
-
-
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Silence the exporter, which logs and warns by several names."""
@@ -231,10 +228,6 @@ def _largest_difference(model: Any, network: OnnxNetwork, scorer: Scorer, batch:
     return float((logits[0] - logits[1]).abs().max())
 
 
-GRAPH = "model.onnx"
-ONNX = "onnx.json"
-
-
 _OPERATORS = re.compile(
     "Abs|Add|And|Cast|Clip|Concat|Constant|Cos|CumSum|(Dequantize|DynamicQuantize)Linear|Div|Equal|Erf|Exp|Expand"
     "|Gather(Elements|ND)?|Gelu|Gemm|(Greater|Less)(OrEqual)?|Identity|IsInf|IsNaN|LayerNormalization|Log"
@@ -246,14 +239,6 @@ _OPERATORS = re.compile(
 
 _MOST_BYTES = 2**29
 """Of all tensors between the nodes of a graph: a short graph can ask for any number."""
-
-
-def _check_graph(path: Path) -> None:
-    import onnx
-
-    for node in onnx.load(path, load_external_data=False).graph.node:
-        if node.domain or not _OPERATORS.fullmatch(node.op_type):
-            raise ValueError(f"the operator {node.domain}:{node.op_type}")
 
 
 @cache
@@ -294,7 +279,7 @@ class OnnxNetwork(nn.Module):
             ConfigError: The device is not the CPU.
         """
         try:
-            import onnx  # noqa: F401 - reads what a graph asks for
+            import onnx
             import onnxruntime
         except ImportError as error:
             raise BackendMissingError("ONNX Runtime, which exported classifiers need,", INSTALL) from error
@@ -307,7 +292,9 @@ class OnnxNetwork(nn.Module):
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         with folder_errors(folder / GRAPH, "an ONNX graph"):
             _limit_memory()
-            _check_graph(folder / GRAPH)
+            for node in onnx.load(folder / GRAPH, load_external_data=False).graph.node:
+                if node.domain or not _OPERATORS.fullmatch(node.op_type):
+                    raise ValueError(f"the operator {node.domain}:{node.op_type}")
             # Constants are folded outside the limit; those of our graphs have been when they were exported.
             how = {"providers": ["CPUExecutionProvider"], "disabled_optimizers": ["ConstantFolding"]}
             session = onnxruntime.InferenceSession(str(folder / GRAPH), options, **how)

@@ -9,7 +9,7 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -229,16 +229,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
     folder = config.output / "checkpoints" / f"{rate:g}"
     if (folder / TRIAL).exists():
         return {"learning_rate": rate, **read_json(folder / TRIAL)}
-    model = _build(config, inputs)
-
-    def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
-        tally = TallyBook()
-        with _counting_governors(trained, tally):
-            scores, _ = _scores(trained, inputs)
-        best_by = config.training.best_by or "mean"
-        return {**scores, **tally.take(), "score": scores.get(best_by, next(iter(scores.values())))}
-
-    trainer = FinetuneTrainer(model, config, rate, inputs, evaluate_dev, folder)
+    trainer = FinetuneTrainer(_build(config, inputs), config, rate, inputs, folder)
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
     epochs = [
@@ -269,7 +260,7 @@ def _last_checkpoint(folder: Path) -> Path | None:
     return checkpoint
 
 
-def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractContextManager[Any]:
+def _counting_governors(model: Any, tally: TallyBook) -> AbstractContextManager[Any]:
     """Count the words whose annotated governor the last LISA head points at; their share is the UAS."""
     infusion = getattr(model, "infusion", None)
 
@@ -280,7 +271,7 @@ def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractCon
     return nullcontext() if infusion is None else model.register_forward_hook(count)
 
 
-def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, Any]]:
+def _scores(model: Any, inputs: _Inputs) -> tuple[dict[str, float], dict[str, Any]]:
     """Official metrics on dev, and of dev for the report: classes, those never predicted, and predictions."""
     size, task_type, collator = inputs.info.eval_batch_size, inputs.info.task_type, inputs.collator
     outputs = batch_outputs(model, collator, inputs.dev, size, task_type)
@@ -526,9 +517,8 @@ class FinetuneTrainer(RunTrainer, Trainer):
     Args:
         config: Settings of the run; parameters of an infusion may have a learning rate of their own.
         learning_rate: Learning rate of the checkpoint's parameters.
-        inputs: Training examples, their lengths in pieces, the collator, weights of classes and the record of
-            the task; with the record and the collator, a checkpoint is loaded like a finished model.
-        evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
+        inputs: Examples, their lengths in pieces, the collator, weights of classes, the record of the task;
+            with the record and the collator, a checkpoint is loaded like a finished model.
         folder: Folder of the checkpoints.
     """
 
@@ -540,15 +530,14 @@ class FinetuneTrainer(RunTrainer, Trainer):
         config: FinetuneConfig,
         learning_rate: float,
         inputs: _Inputs,
-        evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
     ) -> None:
-        self.infusion_names, self.evaluate_dev = {*new_parameters(model)}, evaluate_dev
         training, seed = config.training, config.seed
         batches = LengthBatches(inputs.lengths, training.batch_size, seed)
         n_of_epoch = -(-len(batches) // training.accumulate)
         n_updates = n_of_epoch * training.epochs
         self.inputs, self.task_type = inputs, inputs.info.task_type
+        self.infusion_names = {*new_parameters(model)}
         rate = linear(n_updates, training.warmup_frac)
         if training.decay is not None:
             rate = exponential(n_updates, training.warmup_frac, training.decay, n_of_epoch)
@@ -623,13 +612,17 @@ class FinetuneTrainer(RunTrainer, Trainer):
         return loss if n_items is None else loss * len(labels) / n_items
 
     def dev_scores(self) -> dict[str, float]:
-        """Metrics on dev, and how long the epoch before them took."""
+        """Metrics on dev, whose `score` chooses the best epoch, and how long the epoch before them took."""
         clock, processor = self.batches.began
         seconds = {
             "epoch_seconds": time.monotonic() - clock,
             "epoch_processor_seconds": time.process_time() - processor,
         }
-        return {**self.evaluate_dev(self.model), **seconds}
+        tally = TallyBook()
+        with _counting_governors(self.model, tally):
+            scores, _ = _scores(self.model, self.inputs)
+        score = scores.get(self.config.best_by or "mean", next(iter(scores.values())))
+        return {**scores, **tally.take(), "score": score, **seconds}
 
 
 class LengthBatches(Sampler[list[int]]):

@@ -224,4 +224,4 @@ def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predict
             problem = f"index: expected {number}, got {example.index!r}."
             remedy = "The GLUE server numbers its test sets from 0."
             raise DataError(f"{problem} {remedy}", texts.source, example.line)
-        yield f"{number}\t{task.task_type.submitted(label)}"
+        yield f"{number}\t{label if isinstance(label, str) else f'{label:.3f}'}"

@@ -246,10 +246,6 @@ class TaskType:
         for scores in predictions.labels:
             yield "\t".join(f"{score:.6g}" for score in np.ravel(scores))
 
-    def submitted(self, label: Any) -> str:
-        """A prediction as the GLUE server expects it."""
-        return label if isinstance(label, str) else f"{label:.3f}"
-
 
 @dataclass(frozen=True)
 class Score(TaskType):

@@ -11,9 +11,11 @@ import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders import own_tables
+from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import _named_or_bundled, _write_rows
 from syntaxformer.encoders.official_data import read_any_split
+from syntaxformer.encoders.prediction import submission_rows
 from syntaxformer.encoders.tables import TableColumns, read_table
 from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.encoders.task_types import OneLabel, Predictions
@@ -411,4 +413,6 @@ def test_predicted_labels_are_no_formulas_for_a_spreadsheet():
     head, *rows = OneLabel(labels).table(Predictions(list(labels), [[1.0, 0.0, 0.0]] * 3))
     assert [row.split("\t")[0] for row in rows] == ["'=cmd|x", "-1", "fine"]
     assert head.split("\t") == ["prediction", "p(=cmd|x)", "p(-1)", "p(fine)"]
-    assert OneLabel(labels).submitted("=cmd|x") == "=cmd|x"  # the server reads the label itself
+    texts = TextSet("test", "test.tsv", [TextExample(("x",), index="0")])
+    _, row = submission_rows(TASKS["cola"], "test", texts, Predictions(["=cmd|x"], None))
+    assert row == "0\t=cmd|x"  # the server reads the label itself

@@ -337,6 +337,9 @@ def _conll_words(
             continue
         # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
         words = [(number, row) for number, row in block if not is_conllu or row[0].isdecimal()]
+        if not words:
+            bad.add(*block[0], "sentence: expected words, got multiword tokens or empty nodes alone.")
+            continue
         tags = [] if tag in (None, word) else [as_line(row[tag]) for _, row in words]
         sentences.append(
             _TaggedSentence([number for number, _ in words], [row[word] for _, row in words], tags)

@@ -124,7 +124,7 @@ def _as_table(info: ClassifierInfo, source: Source) -> TextSet | None:
     task = TASKS.get(info.task)
     if columns.text is None and task is not None and (table := _official_table(task, source)) is not None:
         return table
-    is_numbered = columns.text is not None and columns.text.isdecimal()
+    is_numbered = columns.text is not None and all(map(str.isdecimal, columns.named))
     if is_numbered and holds_objects(source):
         columns = TableColumns()  # they have names
     if (form := table_format(source)) == "tsv" or (form == "csv" and is_numbered):

@@ -167,6 +167,7 @@ def test_columns_of_conllu_and_lists_of_json(file):
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", " "]}\n', r"a.jsonl:1: tag of 'b': expected one of O, got none\."),
         ("a.conll", "a\tO\n \tO\n", r"a.conll:2: word: expected one in cell 1, got a blank"),
         ("a.jsonl", '{"tokens": ["a"], "ner_tags": [3]}\n', r"a.jsonl:1: ner_tags: expected names of tags, .* got the number 3"),
+        ("a.conllu", "1-2\tam" + "\t_" * 8 + "\n", r"a.conllu:1: sentence: expected words, got multiword tokens"),
         ("a.conll", "a\tO\nb\t\n", r"a.conll:2: tag of 'b': expected one of O, got none\."),
     ],
 )  # fmt: skip
@@ -232,6 +233,15 @@ def test_columns_of_training_are_those_of_its_kind_of_file(file):
     for info, path, told in (of_conllu, pairs, "1 to 2 .*form and upos"), (of_pairs, conllu, "1 to 10 .*1 and 2"):  # fmt: skip
         with pytest.raises(DataError, match=f"columns: expected two from {told}"):
             read_texts_for(info, str(path))
+
+
+def test_a_column_whose_name_is_a_number_beside_one_whose_name_is_none(file):
+    """As pandas names columns: no column is meant by its number."""
+    info = info_of("label", ("bad", "good"), text_column="1", label_column="label")
+    csv, tsv = (f"1{separator}label\nthe cat{separator}good\n" for separator in ",\t")
+    for name, content in (("a.csv", csv), ("a.tsv", tsv), ("a.jsonl", '{"1": "the cat", "label": "good"}\n')):
+        (example,) = read_texts_for(info, str(file(name, content))).examples
+        assert (example.texts, example.label) == (("the cat",), 1)
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,8 @@ class TextSet:
     @property
     def has_trees(self) -> bool:
         """Whether the data has a tree for every text."""
-        return bool(self.examples) and all(
-            example.trees and all(tree is not None for tree in example.trees) for example in self.examples
-        )
+        trees = [example.trees for example in self.examples]
+        return bool(trees) and all(of_text and None not in of_text for of_text in trees)
 
     def part(self, n_rows: int | None, share: float) -> TextSet:
         """A random share of the first rows, in order; every smaller share is part of a larger one.

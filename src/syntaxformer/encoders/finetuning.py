@@ -436,8 +436,8 @@ def _prepare(config: FinetuneConfig, data: FinetuneData) -> _Inputs:
     sentences = [sentence for example in train for sentence in example.segments]
     stride = longest // 4 if config.training.stride is None else config.training.stride
     stride, tags = stride if task_type.parts else None, config.training.tagged if of_words else None
-    fitted, how = config.infusion.fitted(sentences), {"max_length": longest, "stride": stride, "tags": tags}
-    collator = SyntaxCollator(tokenizer, fitted, **how)
+    infusion = config.infusion.fitted(sentences)
+    collator = SyntaxCollator(tokenizer, infusion, max_length=longest, stride=stride, tags=tags)
     collator.separate = task_type.separate
     lengths = {texts.name: _piece_lengths(collator, texts) for texts in (data.train, data.dev)}
     windows = collator.windows([replace(example, label=task_type.target(example.label)) for example in train])

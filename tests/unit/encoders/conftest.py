@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from syntaxformer.encoders.finetune_config import load_finetune
+from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
 
 WORDS = (
     "the", "a", "cat", "dog", "house", "child", "sees", "likes", "sleeps", "runs", "big", "small", "not", ".",
@@ -82,6 +83,14 @@ def config_of(checkpoint, cola, tmp_path):
         return load_finetune({"task": "cola", **files, **options}, infuse, [*QUICK, *overrides])
 
     return make
+
+
+def info_of(task: str, labels: tuple[str, ...] | None = None, **fields: object) -> ClassifierInfo:
+    """The record of a model of an own task, without an annotator."""
+    known = {"type": OWN_TASKS[task].type, "metrics": OWN_TASKS[task].metrics, "n_texts": 1}
+    return ClassifierInfo(
+        task=task, labels=labels, annotator=None, annotator_version=None, **{**known, **fields}
+    )
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.prediction import read_split_for, read_texts_for
 from syntaxformer.encoders.task_data import DataSettings, LabelledData, read_finetune_data
-from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
+from syntaxformer.encoders.tasks import OWN_TASKS
 from syntaxformer.serve.engines import ClassifierEngine
 from syntaxformer.serve.schemas import Classification
+
+from .conftest import info_of
 
 N = 40
 SUBJECTS = ("cat", "dog", "child")
@@ -98,10 +100,8 @@ def test_every_form_gives_the_same_rows(tmp_path, monkeypatch, task, form):
     assert [example.texts[0] for example in examples] == texts
     assert [example.label for example in examples] == list(map(expected, rows))
     columns = {f"{name}_column": getattr(data.columns, name) for name in ("text", "label")}
-    info = ClassifierInfo(
-        task=task, type=OWN_TASKS[task].type, labels=data.task.labels, metrics=OWN_TASKS[task].metrics,
-        n_texts=len(data.task.texts), annotator=None, annotator_version=None, text_pair_column=data.columns.pair, **columns,
-    )  # fmt: skip
+    columns |= {"text_pair_column": data.columns.pair, "n_texts": len(data.task.texts)}
+    info = info_of(task, data.task.labels, **columns)
     if form in ("folder", "hub"):
         texts_to_predict = read_split_for(info, None, source, "train")[1]
     else:
@@ -166,12 +166,8 @@ def test_data_sets_that_cannot_be_used(tmp_path, monkeypatch):
         read(dir=only_test)
     with pytest.raises(ConfigError, match=r"data: expected a data set at hub:x/y"):
         read(train="hub:x/y")
-    info = ClassifierInfo(
-        task="classify", type="label", labels=("a", "b"), metrics=("accuracy",), n_texts=1, annotator=None, annotator_version=None
-    )  # fmt: skip
-    with pytest.raises(
-        ConfigError, match=r"^--data: expected a saved data set, as the model's task is 'clas"
-    ):
+    info = info_of("classify", ("a", "b"))
+    with pytest.raises(ConfigError, match=r"^--data: expected a saved data set, as the model's task is 'cl"):
         read_split_for(info, None, str(tmp_path), "dev")
     with pytest.raises(ConfigError, match=r"split: expected dev or validation .*, got test\."):
         read_split_for(info, None, str(only_test), "dev")

@@ -33,11 +33,11 @@ from syntaxformer.encoders.pretrained import load_tokenizer
 from syntaxformer.encoders.tables import TableColumns
 from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.encoders.task_types import Predictions
-from syntaxformer.encoders.tasks import OWN_TASKS, ClassifierInfo
+from syntaxformer.encoders.tasks import OWN_TASKS
 from syntaxformer.serve.engines import ClassifierEngine, load_engine
 from syntaxformer.trees import Sentence
 
-from .conftest import QUICK
+from .conftest import QUICK, info_of
 
 BIO = {"cat": "B-ANIMAL", "dog": "B-ANIMAL", "house": "I-PLACE"}
 TAGS = ("B-ANIMAL", "I-PLACE", "O")
@@ -204,14 +204,8 @@ def test_free_comments_before_a_sentence(file, name):
         read(file(name, "# some words\nGo O\n"), WordTags(("O",)))
 
 
-def info_of(kind, labels=None, metrics=("f1",), **columns):
-    task = next(name for name, task in OWN_TASKS.items() if task.type == kind)
-    who = {"annotator": None, "annotator_version": None}
-    return ClassifierInfo(task=task, type=kind, labels=labels, metrics=metrics, n_texts=1, **who, **columns)
-
-
 def tagger(words, tags):
-    return info_of("tags", ("ADP", "DET", "NOUN", "PROPN"), text_column=words, label_column=tags)
+    return info_of("ner", ("ADP", "DET", "NOUN", "PROPN"), text_column=words, label_column=tags)
 
 
 def test_columns_of_training_are_those_of_its_kind_of_file(file):
@@ -237,7 +231,7 @@ def test_columns_of_training_are_those_of_its_kind_of_file(file):
 
 def test_a_column_whose_name_is_a_number_beside_one_whose_name_is_none(file):
     """As pandas names columns: no column is meant by its number."""
-    info = info_of("label", ("bad", "good"), text_column="1", label_column="label")
+    info = info_of("classify", ("bad", "good"), text_column="1", label_column="label")
     csv, tsv = (f"1{separator}label\nthe cat{separator}good\n" for separator in ",\t")
     for name, content in (("a.csv", csv), ("a.tsv", tsv), ("a.jsonl", '{"1": "the cat", "label": "good"}\n')):
         (example,) = read_texts_for(info, str(file(name, content))).examples
@@ -590,7 +584,7 @@ def test_rows_held_out_from_json_can_be_read_again(file, tmp_path, kind, labels)
 
 
 def test_models_whose_scores_have_another_order_are_compared_by_name(monkeypatch):
-    first, other = (info_of("scores", names, ("pearson", "mse")) for names in (("x", "y"), ("y", "x")))
+    first, other = (info_of("vector", names) for names in (("x", "y"), ("y", "x")))
     predicted = Predictions([(2.0, 1.0), (4.0, 3.0)], None, ids=("0", "1"))
     loaded = SimpleNamespace(info=other, task_type=other.task_type, predict_set=lambda texts: predicted)
     monkeypatch.setattr(Classifier, "from_folder", lambda *_: loaded)

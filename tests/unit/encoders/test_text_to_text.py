@@ -16,9 +16,9 @@ from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.pretrained import load_pretrained
 from syntaxformer.encoders.task_types import OneLabel, Score, WrittenLabel
-from syntaxformer.encoders.tasks import TASKS, ClassifierInfo
+from syntaxformer.encoders.tasks import TASKS
 
-from .conftest import WORDS
+from .conftest import WORDS, info_of
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,6 @@ def test_labels_that_the_tokenizer_does_not_tell_apart_are_refused(t5):
     assert unknown.for_head("classifier", lambda: True, tokenizer) is unknown
 
 
-INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_version": None}
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -152,4 +149,4 @@ INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_
 )
 def test_types_that_do_not_fit(content, problem):
     with pytest.raises(ValueError, match=problem):
-        ClassifierInfo(**INFO, **content)
+        info_of("classify", **content)

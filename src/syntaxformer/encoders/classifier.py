@@ -163,15 +163,13 @@ class Classifier:
         use_trees = self.info.gold_trees and texts.has_trees
         # Only data sets have a parsed file for each split; raw texts have none.
         annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator
-        # A table may have some labels.
-        unlabelled = [replace(example, label=None) for example in texts.examples]
         self.collator.n_truncated = 0
         size, examples = batch_size or self.info.eval_batch_size, list[SyntaxExample]()
         if cached or use_trees or self.task_type.parts or not _takes_any_order(annotator):
-            examples = self.read(unlabelled, annotator, use_trees, cache, cached=cached)
+            examples = self.read(texts.examples, annotator, use_trees, cache, cached=cached)
             outputs = batch_outputs(self.model, self.collator, examples, size, self.task_type)
         else:
-            outputs = self._outputs_while_parsing(unlabelled, annotator, size)
+            outputs = self._outputs_while_parsing(texts.examples, annotator, size)
         predictions = self.task_type.predictions(outputs, self.collator.n_truncated, examples)
         return replace(predictions, ids=[example.index for example in texts.examples])
 
@@ -257,7 +255,7 @@ def batch_outputs(
     parts: list[list[Tensor]] = [[] for _ in examples]
     for start in range(0, len(reads), batch_size):
         rows, of_batch = zip(*reads[start : start + batch_size], strict=True)
-        batch = collate([replace(example, label=None) for example in of_batch])
+        batch = collate([replace(example, label=None) for example in of_batch])  # a table may have some
         outputs = scorer(model, {name: tensor.to(model.device) for name, tensor in batch.items()})
         check_outputs(outputs := outputs.float().cpu())
         n_outputs = task_type.head.get("num_labels") or len(task_type.names) or 1

@@ -312,11 +312,8 @@ def test_windows_are_those_of_the_words_with_spaces_between_them(checkpoint):
 
 
 def test_windows_must_share_fewer_pieces_than_they_have(checkpoint):
-    collator = SyntaxCollator(
-        load_tokenizer(str(checkpoint), 7), "none", max_length=7, tags="first", stride=5
-    )
     with pytest.raises(ConfigError, match=r"^training\.stride: expected less than 5, got 5\."):
-        collator.windows([SyntaxExample((Sentence.from_words(["the"]),))])
+        _tagged_in_windows(checkpoint, 7, 5, ["the"], (0,))
 
 
 def test_a_word_without_pieces_is_outside(checkpoint):

@@ -16,7 +16,8 @@ class Recorder:
 
     def installed(self, monkeypatch):
         monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-        monkeypatch.setattr(torch.cuda, "CUDAGraph", self.made)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", self.new_graph)
         monkeypatch.setattr(torch.cuda, "graph", self.graph)
         return self
 
@@ -26,12 +27,12 @@ class Recorder:
         recorder, run = cls(None, trainer.graphs.parameters).installed(monkeypatch), trainer.graphs.run
         recorder.inputs = []
 
-        def noted(step, inputs, *settings):
+        def noting_run(step, inputs, *settings):
             recorder.step = step
             recorder.inputs.append(inputs)
             return run(recorder, inputs, *settings)
 
-        trainer.graphs.run = noted
+        trainer.graphs.run = noting_run
         return recorder
 
     def __call__(self, batch):
@@ -43,16 +44,18 @@ class Recorder:
 
     @contextmanager
     def graph(self, graph, pool, capture_error_mode):
-        kept = [None if one.grad is None else one.grad.clone() for one in self.parameters]
+        before = [None if weight.grad is None else weight.grad.clone() for weight in self.parameters]
         self.graphs.append(graph)
         self.is_recording = True
-        yield
-        self.is_recording = False
-        for parameter, gradient in zip(self.parameters, kept, strict=True):
-            if gradient is not None:
-                parameter.grad.copy_(gradient)
+        try:
+            yield
+        finally:
+            self.is_recording = False
+            for parameter, gradient in zip(self.parameters, before, strict=True):
+                if gradient is not None:
+                    parameter.grad.copy_(gradient)
 
-    def made(self):
+    def new_graph(self):
         recorder = self
 
         class Graph:

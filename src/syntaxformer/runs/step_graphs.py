@@ -23,6 +23,8 @@ Tallies = dict[str, tuple[Tensor, Tensor]]
 Step = Callable[[dict[str, Tensor]], tuple[Tensor, Tallies]]
 """Adds the gradients of a batch to those of the parameters; returns the loss, and answers that it counted."""
 
+_SOME_BATCHES = "some parameters have gradients in some batches alone"
+
 
 @dataclass(frozen=True)
 class _Recorded:
@@ -39,7 +41,8 @@ class StepGraphs:
 
     Gradients stay at the same place from update to update. Random numbers are those of steps that are not
     recorded. A step that cannot be recorded, since it waits for the device, say, is told of once; from then
-    on all run as usual.
+    on all run as usual. So they do once a batch has gradients for other parameters than the first: a
+    parameter whose gradient is 0 is moved by an optimizer, one without a gradient is not.
 
     Args:
         parameters: All that the step adds gradients to.
@@ -56,17 +59,15 @@ class StepGraphs:
 
     def run(self, step: Step, inputs: Mapping[str, Tensor], *settings: Any) -> tuple[Tensor, Tallies]:
         """The results of a step on a batch; `settings` are other values that it depends on."""
+        if self._is_off:
+            return step(dict(inputs))
         self._put_gradients()
         key = (*((name, tensor.dtype, *tensor.shape) for name, tensor in inputs.items()), *settings)
-        is_new = key not in self._seen or len(self._recorded) >= self.most
+        if key in self._seen and key not in self._recorded and len(self._recorded) < self.most:
+            self._record(step, inputs, key)
         self._seen.add(key)
-        if key not in self._recorded and (is_new or self._is_off or not self._record(step, inputs, key)):
-            results = step(dict(inputs))
-            self._gradients |= {
-                parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None
-            }
-            return results
-        recorded = self._recorded[key]
+        if (recorded := self._recorded.get(key)) is None:
+            return self._run_as_usual(step, inputs)
         for name, tensor in inputs.items():
             recorded.inputs[name].copy_(tensor, non_blocking=True)
         recorded.graph.replay()
@@ -81,33 +82,53 @@ class StepGraphs:
         if cleared:
             torch._foreach_zero_([parameter.grad for parameter in cleared])
 
-    def _record(self, step: Step, inputs: Mapping[str, Tensor], key: Any) -> bool:
-        """Record a step; whether it could be."""
+    def _run_as_usual(self, step: Step, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tallies]:
+        """Run a step, and compare the parameters that get gradients with those of the first batch."""
+        versions = {parameter: gradient._version for parameter, gradient in self._gradients.items()}
+        results = step(dict(inputs))
+        gradients = {
+            parameter: parameter.grad
+            for parameter in self.parameters
+            if parameter.grad is not None and parameter.grad._version != versions.get(parameter)
+        }
+        if not self._gradients:
+            self._gradients = gradients
+        elif gradients.keys() != self._gradients.keys() and not self._is_off:
+            self._end(_SOME_BATCHES)
+        return results
+
+    def _record(self, step: Step, inputs: Mapping[str, Tensor], key: Any) -> None:
+        """Record a step, or end recording if it cannot be."""
         static = {name: tensor.clone() for name, tensor in inputs.items()}
+        # Where a recording fails, PyTorch leaves generators as if it went on, and the stream that it was on.
+        generators = [(generator, generator.clone_state()) for generator in torch.cuda.default_generators]
         try:
             # Steps of all shapes share their memory.
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
-            # Other threads may pin memory meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with (
+                torch.cuda.stream(torch.cuda.current_stream()),
+                # Other threads may pin memory meanwhile.
+                torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"),
+            ):
                 results = step(dict(static))
-            of_others = [
-                parameter
-                for parameter in self.parameters
-                if parameter.grad is not self._gradients.get(parameter)
-            ]
-            if of_others:
-                for parameter in of_others:
-                    parameter.grad = self._gradients.get(parameter)
-                raise RuntimeError(f"{len(of_others)} parameters have gradients in some batches alone")
+            if any(parameter.grad is not self._gradients.get(parameter) for parameter in self.parameters):
+                raise RuntimeError(_SOME_BATCHES)
         except RuntimeError as error:
-            self._is_off = True
-            self._recorded.clear()
-            _log.warning(
-                "training.cuda_graphs: expected a step that can be recorded, got one that cannot (%s). "
-                "Training goes on without graphs. Set it to false.",
-                one_line(error, 200),
-            )
-            return False
-        self._recorded[key] = _Recorded(graph, static, results)
-        return True
+            for parameter in self.parameters:  # what a recording allocates holds no numbers
+                parameter.grad = self._gradients.get(parameter)
+            for generator, state in generators:
+                generator.graphsafe_set_state(state)
+            self._end(one_line(error.__context__ or error))  # which the end of a broken recording hides
+        else:
+            self._recorded[key] = _Recorded(graph, static, results)
+
+    def _end(self, reason: str) -> None:
+        """Let all further steps run as usual."""
+        self._is_off = True
+        self._recorded.clear()
+        _log.warning(
+            "training.cuda_graphs: expected a step that can be recorded, got one that cannot (%s). "
+            "Training goes on without graphs. Set it to false.",
+            reason,
+        )

@@ -126,15 +126,11 @@ def check_once(overrides: Sequence[str]) -> None:
         ConfigError: Lists all that do.
     """
     keys = [setting.partition("=")[0] for setting in overrides]
-    lost = (
-        (key, next((earlier_key for earlier_key in keys[:at] if f"{earlier_key}.".startswith(f"{key}.")), ""))
-        for at, key in enumerate(keys)
-    )
-    problems = [
-        f"{key}: expected one value, got another of {earlier_key} before it. Leave one out."
-        for key, earlier_key in lost
-        if earlier_key
-    ]
+    problems = []
+    for number, key in enumerate(keys):
+        lost = [earlier for earlier in keys[:number] if f"{earlier}.".startswith(f"{key}.")]
+        if lost:
+            problems.append(f"{key}: expected one value, got another of {lost[0]} before it. Leave one out.")
     if problems:
         raise ConfigError(problems)
 
@@ -263,10 +259,8 @@ def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
         if key not in model.model_fields:  # a place in a list, a key of a mapping
             continue
         annotation = model.model_fields[key].annotation
-        options = [annotation, *get_args(annotation)]
-        sections = [
-            option for option in options if isinstance(option, type) and issubclass(option, BaseModel)
-        ]
+        kinds = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+        sections = [kind for kind in kinds if issubclass(kind, BaseModel)]
         if not sections:
             return []
         model = sections[0]

@@ -53,12 +53,15 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
         is_open_ended = not is_plain_output(path)
-        if is_open_ended:  # a pipe or a device, which no file may replace; /dev/stdout is a link to one
-            temporary = _new_file_in(Path(tempfile.gettempdir()), path.name)
-        else:
+        folder = Path(tempfile.gettempdir())
+        if not is_open_ended:  # else a pipe or a device, which no file may replace; /dev/stdout is a link to one
             path = Path(os.path.realpath(path))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = _new_file_in(path.parent, path.name)
+            folder = path.parent
+            folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=folder)
+        os.close(handle)
+        temporary = Path(name)
+        make_readable(temporary)
         yield temporary
         if is_open_ended:
             with temporary.open("rb") as content, path.open("wb") as target:
@@ -125,9 +128,11 @@ def continued_text(
             file.truncate(sum(map(len, islice(file, n_lines))))
             with TextIOWrapper(file, "utf-8", newline="\n") as text:
                 yield text, n_lines
-        with partial.open("rb") as content, atomic_text(path) as target:
-            shutil.copyfileobj(content, target.buffer)
-        partial.unlink()
+                text.flush()
+                file.seek(0)
+                with atomic_text(path) as target:
+                    shutil.copyfileobj(file, target.buffer)
+                partial.unlink()  # before another command can lock it
     except (OSError, SyntaxformerError) as error:  # after other errors, too, there is something to go on with
         if is_ours:
             partial.unlink(missing_ok=True)
@@ -177,13 +182,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a whole UTF-8 file, or nothing; see `atomic_file`."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, "utf-8")
-
-
-def _new_file_in(folder: Path, name: str) -> Path:
-    handle, name = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
-    os.close(handle)
-    make_readable(Path(name))
-    return Path(name)
 
 
 _UMASK = threading.Lock()
@@ -312,9 +310,8 @@ def remove_partials(folder: Path, below: bool = False, of: str | None = None) ->
     """Delete the partial files and folders, or those `of` one final name, that a killed process left."""
     start = ".*" if of is None else f".{glob.escape(of)}.????????"
     patterns = {f"{start}{PARTIAL}", f"{start}{ASIDE}"}
-    for path in [
-        partial for name in patterns for partial in (folder.rglob(name) if below else folder.glob(name))
-    ]:
+    find = folder.rglob if below else folder.glob
+    for path in [partial for pattern in patterns for partial in find(pattern)]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -350,7 +347,11 @@ def verify_manifest(folder: str | Path) -> None:
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: expected a folder, found none.")
     files = read_json(folder / MANIFEST).get("files")
-    if not isinstance(files, dict) or not files or not all(map(_is_entry, files.values())):
+    is_list = isinstance(files, dict) and all(
+        isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and "sha256" in entry
+        for entry in files.values()
+    )
+    if not files or not is_list:
         raise CheckpointError(f"{folder / MANIFEST}: expected a list of files. The folder was altered.")
     present, home = _entries(folder), folder.resolve()
     if unlisted := sorted(name for name in present.keys() - files.keys() if _READ.search(name)):
@@ -372,10 +373,6 @@ def verify_manifest(folder: str | Path) -> None:
             raise CheckpointError(
                 f"{file}: expected the content that was written, got another. It was altered."
             )
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and "sha256" in entry
 
 
 def is_local(name: str | Path) -> bool:
@@ -465,17 +462,14 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
         key = ".".join(map(str, problem["loc"])) or "content"
         message = problem["msg"].removeprefix("Value error, ")
         raise CheckpointError(f"{path}: {key}: {message}. It was altered.") from error
-    if (
-        format_version is not None
-        and (version := getattr(instance, "format_version", None)) != format_version
-    ):
+    version = getattr(instance, "format_version", None)
+    if format_version is not None and version != format_version:
         raise CheckpointError(f"{path}: expected format version {format_version}, got {version}.")
     return instance
 
 
 _BOM = b"\xef\xbb\xbf"
 _UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
-
 
 _PACKED = re.compile(
     rb"(?P<gzip>\x1f[\x8b\x9d])|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P))|(?P<xz>\xfd7zXZ\0)"
@@ -753,9 +747,8 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
                 raise ValueError(f"{name} of {other.dtype}, not {tensor.dtype}")
         tables = [buffer for name, buffer in network.named_buffers() if name not in expected]
         tables += [tensor for name, tensor in expected.items() if name in computed]
-        if (
-            n_computed := sum(table.numel() for table in tables if table.is_floating_point())
-        ) > _MOST_COMPUTED:
+        n_computed = sum(table.numel() for table in tables if table.is_floating_point())
+        if n_computed > _MOST_COMPUTED:
             raise ValueError(f"max_position_embeddings with {n_computed} numbers to compute")
         lacking = [tensor.numel() for name, tensor in expected.items() if name not in {*stored, *unsaved}]
         if sum(lacking) > 2 * sum(tensor.numel() for tensor in stored.values()):

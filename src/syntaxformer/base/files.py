@@ -53,8 +53,9 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
         is_open_ended = not is_plain_output(path)
-        folder = Path(tempfile.gettempdir())
-        if not is_open_ended:  # else a pipe or a device, which no file may replace; /dev/stdout is a link to one
+        if is_open_ended:  # a pipe or a device, which no file may replace; /dev/stdout is a link to one
+            folder = Path(tempfile.gettempdir())
+        else:
             path = Path(os.path.realpath(path))
             folder = path.parent
             folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import json
 import logging
 import random
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +77,10 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
     content: dict[str, Any] = read_json(folder / OPTIMIZER_GROUPS)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     slots: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in load_tensors(folder / OPTIMIZER).items():
-        number, _, name = key.partition(".")
-        slots.setdefault(int(number), {})[name] = tensor
     try:
-        slots = {
-            number: {name: shard_like(tensor, parameters[number]) for name, tensor in slot.items()}
-            for number, slot in slots.items()
-        }
+        for key, tensor in load_tensors(folder / OPTIMIZER).items():
+            number, _, name = key.partition(".")
+            slots.setdefault(int(number), {})[name] = shard_like(tensor, parameters[int(number)])
         optimizer.load_state_dict({"state": slots, "param_groups": content["param_groups"]})
         functions = {"lr_lambdas": scheduler.state_dict()["lr_lambdas"]}
         scheduler.load_state_dict({**content["scheduler"], **functions})
@@ -111,16 +107,22 @@ def save_random_states(folder: Path, states: Sequence[RandomState]) -> None:
         save_file(tensors, folder / f"{process}.{RANDOM_TENSORS}")
 
 
+def seed_process(seed: int, process: int) -> None:
+    """Seed all generators of a process, each with another number."""
+    set_seed((seed + process) % (MAX_SEED + 1))
+
+
 def load_random_state(folder: Path, process: int, seed: int) -> None:
     """Restore the states that `save_random_states` wrote; a new process starts from the seed.
 
     Raises:
         CheckpointError: The files are incomplete.
     """
-    if process and not (folder / f"{process}.{RANDOM}").exists():
-        set_seed((seed + process) % (MAX_SEED + 1))
+    path = folder / f"{process}.{RANDOM}"
+    if process and not path.exists():
+        seed_process(seed, process)
         return
-    content: dict[str, Any] = read_json(folder / f"{process}.{RANDOM}")
+    content: dict[str, Any] = read_json(path)
     tensors = load_tensors(folder / f"{process}.{RANDOM_TENSORS}")
     try:
         version, numbers, gauss = content["python"]
@@ -129,9 +131,7 @@ def load_random_state(folder: Path, process: int, seed: int) -> None:
         np.random.set_state((name, np.array(keys, np.uint32), *rest))
         torch.set_rng_state(tensors["cpu"])
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{folder / f'{process}.{RANDOM}'}: expected random states, got: {error}. It was altered."
-        ) from error
+        raise CheckpointError(f"{path}: expected random states, got: {error}. It was altered.") from error
     for device in range(torch.cuda.device_count()):
         if (state := tensors.get(f"cuda.{device}")) is not None:
             torch.cuda.set_rng_state(state, device)
@@ -139,21 +139,21 @@ def load_random_state(folder: Path, process: int, seed: int) -> None:
 
 def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError]]:
     """The complete checkpoints in a folder, oldest first, and the problems of others, which are logged."""
-    whole, problems = [], []
+    complete, problems = [], []
     for path in numbered_checkpoints(folder):
         try:
             verify_manifest(path)
-            whole.append(path)
+            complete.append(path)
         except CheckpointError as error:
             _log.warning("skipping a checkpoint: %s", error)
             problems.append(error)
-    return whole, problems
+    return complete, problems
 
 
-def last_with_its_best(whole: Sequence[Path]) -> Path | None:
+def last_with_its_best(complete: Sequence[Path]) -> Path | None:
     """The newest of some complete checkpoints whose own best checkpoint is among them."""
-    names = {path.name for path in whole}
-    for path in reversed(whole):
+    names = {path.name for path in complete}
+    for path in reversed(complete):
         best = read_json(path / "trainer_state.json").get("best_global_step")
         if best is None or f"checkpoint-{best}" in names:
             return path
@@ -177,25 +177,6 @@ def around(checkpoints: Sequence[Path], step: int | None, n: int) -> list[Path]:
     """The `n` checkpoints nearest to an update, in order; the earlier of two at the same distance."""
     near = sorted(checkpoints, key=lambda path: (abs(step_of(path) - (step or 0)), step_of(path)))
     return sorted(near[:n], key=step_of)
-
-
-def best_and_near(
-    folder: Path, best_step: int | None, n: int, evaluated: Collection[int]
-) -> tuple[Path, list[Path]]:
-    """The best complete checkpoint in a folder, or else the last, and the `n` complete ones around it.
-
-    Only those after `evaluated` updates count, so not that of an interruption.
-
-    Raises:
-        CheckpointError: No checkpoint is complete.
-    """
-    whole_checkpoints = [path for path in complete_checkpoints(folder)[0] if step_of(path) in evaluated]
-    if not whole_checkpoints:
-        raise CheckpointError(f"{folder}: expected a checkpoint after training, found none.")
-    best = next((path for path in whole_checkpoints if step_of(path) == best_step), whole_checkpoints[-1])
-    if step_of(best) != best_step:
-        _log.warning("the best checkpoint is lost; the last one, %s, is used", best)
-    return best, around(whole_checkpoints, step_of(best), n)
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:

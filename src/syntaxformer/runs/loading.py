@@ -74,23 +74,6 @@ def product_of(folder: Path) -> str:
     raise CheckpointError(f"{folder}: expected {expected}, got {content}")
 
 
-def check_kind(folder: Path, mark: str) -> None:
-    """Check that a path is not obviously something else than the wanted model.
-
-    Raises:
-        CheckpointError: The path is a file, a folder of models, or a model of the other kind.
-    """
-    if (folder / mark).exists():
-        return
-    what, writer, _ = _KINDS[mark]
-    if (kind := kind_of(folder)) is not None:
-        other, _, verbs = _KINDS[kind]
-        raise CheckpointError(
-            f"{folder}: expected {what}, which {writer} writes, got {other}. Use it with {verbs}."
-        )
-    _refuse_no_model(folder)
-
-
 def _refuse_no_model(folder: Path) -> None:
     if folder.is_file():
         raise CheckpointError(f"{folder}: expected a model folder, got a file. Give the model first.")
@@ -109,16 +92,23 @@ def verify_folder(folder: Path, mark: str, trusts_tokenizer: bool = False) -> No
     """Check that a model is finished and unaltered, and that its settings are safe, see `check_settings`.
 
     Raises:
-        CheckpointError: It is not, or it is another kind of model.
+        CheckpointError: It is not, or it is another kind of model, a file, or a folder of models.
     """
-    check_kind(folder, mark)
-    writer = _KINDS[mark][1]
-    if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
+    what, writer, _ = _KINDS[mark]
+    if not (folder / mark).exists():
+        if (kind := kind_of(folder)) is not None:
+            other, _, verbs = _KINDS[kind]
+            raise CheckpointError(
+                f"{folder}: expected {what}, which {writer} writes, got {other}. Use it with {verbs}."
+            )
+        _refuse_no_model(folder)
+    is_finished = (folder / MANIFEST).exists()
+    if (folder / "recipe.yaml").exists() and not is_finished:
         raise CheckpointError(
             f"{folder}: expected a finished model, got a run that is not finished. "
             f"Wait for it, or continue it with {writer[:-1]} … --resume`."
         )
-    if (folder / "config.json").exists() and not (folder / MANIFEST).exists():
+    if (folder / "config.json").exists() and not is_finished:
         product_of(folder)  # which says what the folder is
     verify_manifest(folder)
     if not (folder / mark).exists():

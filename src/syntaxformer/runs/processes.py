@@ -81,7 +81,7 @@ def check_compiler(training: RunTraining) -> None:
     try:
         if numbers.device.type == "cpu":
             get_cpp_compiler()  # also where the sum is compiled already
-        torch.compile(lambda some: some + 1)(numbers)
+        torch.compile(lambda tensor: tensor + 1)(numbers)
     except Exception as error:  # the compiler raises many classes
         _log.warning("torch.compile: %s", one_line(error, 300))
         raise BackendMissingError(
@@ -105,10 +105,8 @@ def check_graphs(settings: RunConfig, n_processes: int) -> None:
         "with training.activation_checkpointing": training.activation_checkpointing,
         "with parse_task": getattr(settings, "parse_task", None) is not None,
     }
-    if against := [reason for reason, holds in reasons.items() if holds]:
-        raise ConfigError(
-            f"training.cuda_graphs: expected false {' and '.join(against)}, got true. Set it to false."
-        )
+    if obstacles := " and ".join(reason for reason, holds in reasons.items() if holds):
+        raise ConfigError(f"training.cuda_graphs: expected false {obstacles}, got true. Set it to false.")
 
 
 def one_device(arguments: TrainingArguments) -> TrainingArguments:

@@ -26,12 +26,11 @@ from torch import Tensor
 from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments, set_seed
+from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.trainer_callback import PrinterCallback
 
-from syntaxformer.base.config import MAX_SEED
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import atomic_folder, verify_manifest
 from syntaxformer.base.progress import terminal_bar
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer
@@ -39,7 +38,7 @@ from syntaxformer.runs.checkpoints import (
     WEIGHTS,
     around,
     average_weights,
-    best_and_near,
+    complete_checkpoints,
     load_optimizer,
     load_random_state,
     load_tensors,
@@ -49,6 +48,7 @@ from syntaxformer.runs.checkpoints import (
     random_state,
     save_optimizer,
     save_random_states,
+    seed_process,
     step_of,
     whole_weights,
 )
@@ -108,7 +108,8 @@ class RunTrainer:
         best_by: str = "score",
         **options: Any,
     ) -> None:
-        drops = [name for name in ("encoder_layerdrop", "decoder_layerdrop") if getattr(model.config, name, 0)]
+        keys = "encoder_layerdrop", "decoder_layerdrop"
+        drops = [key for key in keys if getattr(model.config, key, 0)]
         if config.cuda_graphs and drops:  # a recorded step would leave out the same layers each time
             raise ConfigError(
                 f"training.cuda_graphs: expected false with {drops[0]} in the model's config.json, by which "
@@ -306,9 +307,15 @@ class RunTrainer:
             CheckpointError: No checkpoint is complete.
             ConfigError: The loss of the mean is not finite.
         """
-        best_by, history = self.run_callback.best_by, self.state.log_history
-        choice = self.state.best_global_step, self.config.average, evaluations(history)
-        best, near = best_and_near(Path(self.args.output_dir), *choice)
+        best_by, history, folder = self.run_callback.best_by, self.state.log_history, self.args.output_dir
+        evaluated, step = evaluations(history), self.state.best_global_step  # not the one of an interruption
+        complete = [path for path in complete_checkpoints(Path(folder))[0] if step_of(path) in evaluated]
+        if not complete:
+            raise CheckpointError(f"{folder}: expected a checkpoint after training, found none.")
+        best = next((path for path in complete if step_of(path) == step), complete[-1])
+        if step_of(best) != step:
+            _log.warning("the best checkpoint is lost; the last one, %s, is used", best)
+        near = around(complete, step_of(best), self.config.average)
         chosen, scores = [best], scores_at(step_of(best), history)
         if len(near) > 1:
             load_weights(self.model, average_weights(near), best)
@@ -363,7 +370,7 @@ class RunCallback(TrainerCallback):
         """Seed the processes of a new run, start clock and bar, and listen for Ctrl-C if nobody else does."""
         state.logging_steps = args.logging_steps  # which a checkpoint may change
         if state.global_step == 0 and args.process_index:
-            set_seed((args.seed + args.process_index) % (MAX_SEED + 1))
+            seed_process(args.seed, args.process_index)
         self._start, self._first_step = time.monotonic(), state.global_step
         if sys.stderr.isatty() and state.is_world_process_zero and _log.isEnabledFor(logging.INFO):
             self._bar = terminal_bar("updates")

@@ -33,8 +33,8 @@ def test_the_t_test_by_hand():
 def test_the_interval_over_seeds_is_scipys():
     values = [0.7, -0.2, 1.9, 0.4, 0.8]
     for confidence in (0.95, 0.8):
-        wanted = ttest_1samp(values, 0).confidence_interval(confidence)
-        assert seed_interval(spread(values), confidence) == pytest.approx((wanted.low, wanted.high))
+        expected = ttest_1samp(values, 0).confidence_interval(confidence)
+        assert seed_interval(spread(values), confidence) == pytest.approx((expected.low, expected.high))
     assert all(map(math.isnan, seed_interval(spread([0.5]))))
 
 
@@ -53,12 +53,12 @@ def test_differences_without_spread():
 
 def test_the_interval_of_a_mean():
     values = np.random.default_rng(5).normal(3.0, 2.0, 400)
-    found = bootstrap_interval(values)
+    interval = bootstrap_interval(values)
     half = 1.96 * values.std() / math.sqrt(400)
-    assert found.mean == pytest.approx(values.mean())
-    assert found.high - found.mean == pytest.approx(half, rel=0.15)
-    assert found.mean - found.low == pytest.approx(half, rel=0.15)
-    assert bootstrap_interval([*values, math.nan]) == found
+    assert interval.mean == pytest.approx(values.mean())
+    assert interval.high - interval.mean == pytest.approx(half, rel=0.15)
+    assert interval.mean - interval.low == pytest.approx(half, rel=0.15)
+    assert bootstrap_interval([*values, math.nan]) == interval
     assert math.isnan(bootstrap_interval([math.nan]).mean)
     few = bootstrap_interval([1.0, 4.0, math.nan])
     assert few.mean == 2.5
@@ -66,27 +66,23 @@ def test_the_interval_of_a_mean():
     assert math.isnan(few.high)
 
 
-def test_the_interval_of_a_mean_by_a_plain_loop():
+@pytest.mark.parametrize("n_together", [significance.MOST_DRAWN, 700, 1])
+def test_the_interval_of_a_mean_by_a_plain_loop(monkeypatch, n_together):
+    """It does not depend on how many sentences are held together."""
+    monkeypatch.setattr(significance, "MOST_DRAWN", n_together)
     values = np.random.default_rng(5).normal(3.0, 2.0, 37)
-    drawn = np.random.default_rng(12345)
-    means = [values[drawn.integers(0, 37, 37)].mean() for _ in range(2000)]
-    found = bootstrap_interval(values.tolist())
-    assert (found.low, found.high) == pytest.approx(np.percentile(means, [2.5, 97.5]).tolist())
-
-
-def test_intervals_do_not_depend_on_how_many_samples_are_held_together(monkeypatch):
-    values = np.random.default_rng(1).normal(size=101).tolist()
-    found = bootstrap_interval(values)
-    monkeypatch.setattr(significance, "MOST_DRAWN", 700)
-    assert bootstrap_interval(values) == found
+    rng = np.random.default_rng(12345)
+    means = [values[rng.integers(0, 37, 37)].mean() for _ in range(2000)]
+    interval = bootstrap_interval(values.tolist())
+    assert (interval.low, interval.high) == pytest.approx(np.percentile(means, [2.5, 97.5]).tolist())
 
 
 @pytest.mark.parametrize(("n", "sd"), [(3, 1.0), (5, 0.5), (12, 2.0)])
 def test_the_effect_that_so_many_seeds_can_show(n, sd):
     """A simulation of the t-test finds it in 80 of 100 experiments."""
     effect = detectable_effect(n, sd)
-    drawn = np.random.default_rng(7).normal(effect, sd, (20_000, n))
-    assert (ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.01)
+    differences = np.random.default_rng(7).normal(effect, sd, (20_000, n))
+    assert (ttest_1samp(differences, 0.0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.01)
     assert detectable_effect(2 * n, sd) < effect
 
 
@@ -102,17 +98,17 @@ def test_mcnemar_by_hand():
     assert mcnemar_p(31, 17)[0] == pytest.approx(binomtest(17, 48).pvalue)
 
 
-def _scores(labels, found):
-    right = np.asarray(labels) == np.asarray(found)
+def _scores(labels, predictions):
+    right = np.asarray(labels) == np.asarray(predictions)
     return {"accuracy": float(right.mean()), "squared": float(right.mean() ** 2)}
 
 
 def test_systems_on_the_same_rows():
     # Of twenty rows only three differ, all for the system: 2 of the 8 exchanges give so large a difference.
     gold = [0, 1] * 10
-    baseline = [*(1 - one for one in gold[:3]), *gold[3:]]
-    found = compare_rows(_scores, gold, baseline, gold, 4000)
-    accuracy, squared = found["accuracy"], found["squared"]
+    baseline = [*(1 - label for label in gold[:3]), *gold[3:]]
+    comparisons = compare_rows(_scores, gold, baseline, gold, 4000)
+    accuracy, squared = comparisons["accuracy"], comparisons["squared"]
     assert accuracy.difference == pytest.approx(3 / 20)
     assert (accuracy.p_value, accuracy.no_p) == (mcnemar_p(3, 0)[1], None)
     assert accuracy.test == "McNemar's mid-p; exact 0.250; right alone on 3 rows, the other on 0"
@@ -121,47 +117,46 @@ def test_systems_on_the_same_rows():
     # The number of drawn rows that differ is binomial: 95 % of it lie between 0 and 6 of 20.
     assert (accuracy.low, accuracy.high) == pytest.approx((0.0, 0.3), abs=0.051)
     same = compare_rows(_scores, gold, gold, gold, 99)
-    assert [one.p_value for one in same.values()] == [1.0, 1.0]
+    assert [comparison.p_value for comparison in same.values()] == [1.0, 1.0]
 
 
 def test_systems_on_the_same_rows_by_a_plain_loop():
     rng, n_rows = np.random.default_rng(3), significance.FEWEST_ROWS
     gold, baseline, system = rng.integers(0, 2, (3, n_rows)).tolist()
-    found = compare_rows(_scores, gold, baseline, system, 97)["squared"]
-    drawn, gold, sides = np.random.default_rng(12345), np.array(gold), np.array([baseline, system])
+    squared = compare_rows(_scores, gold, baseline, system, 97)["squared"]
+    draws, gold, sides = np.random.default_rng(12345), np.array(gold), np.array([baseline, system])
 
     def gain(rows, swap):
         before, after = np.where(swap, sides[::-1], sides)[:, rows]
         return _scores(gold[rows], after)["squared"] - _scores(gold[rows], before)["squared"]
 
-    kept, every = np.zeros(n_rows, int), np.arange(n_rows)
-    samples = [gain(drawn.integers(0, n_rows, n_rows), kept) for _ in range(97)]
-    assert (found.low, found.high) == pytest.approx(np.percentile(samples, [2.5, 97.5]).tolist())
-    far = sum(
-        abs(gain(every, drawn.integers(0, 2, n_rows))) >= abs(gain(every, kept)) - 1e-9 for _ in range(97)
-    )
-    assert found.p_value == pytest.approx((1 + far) / 98)
+    no_swap, all_rows = np.zeros(n_rows, int), np.arange(n_rows)
+    samples = [gain(draws.integers(0, n_rows, n_rows), no_swap) for _ in range(97)]
+    assert (squared.low, squared.high) == pytest.approx(np.percentile(samples, [2.5, 97.5]).tolist())
+    least = abs(gain(all_rows, no_swap)) - 1e-9
+    far = sum(abs(gain(all_rows, draws.integers(0, 2, n_rows))) >= least for _ in range(97))
+    assert squared.p_value == pytest.approx((1 + far) / 98)
     assert 1 < far < 97
 
 
 def test_a_comparison_in_words():
-    found = {"difference": 0.5, "low": -0.25, "high": 1.25, "p_value": 0.004, "test": "a test", "no_p": None}
-    assert difference_in_words(found, "base") == "+0.50 against base, 95 % -0.25 to +1.25, p = 0.004 (a test)"
-    small = difference_in_words(found | {"p_value": 0.0004, "low": None}, "base", 1)
-    assert small == "+0.5 against base, p < 0.001 (a test)"
+    fields = {"difference": 0.5, "low": -0.25, "high": 1.25, "p_value": 0.004, "test": "a test", "no_p": None}
     assert (
-        difference_in_words(found | {"p_value": None, "no_p": "why", "low": None}, "base")
-        == "+0.50 against base, no p: why"
+        difference_in_words(fields, "base") == "+0.50 against base, 95 % -0.25 to +1.25, p = 0.004 (a test)"
     )
+    fields |= {"p_value": 0.0004, "low": None}
+    assert difference_in_words(fields, "base", 1) == "+0.5 against base, p < 0.001 (a test)"
+    fields |= {"p_value": None, "no_p": "why"}
+    assert difference_in_words(fields, "base") == "+0.50 against base, no p: why"
 
 
 def test_no_p_for_one_answer_and_no_interval_for_few_rows():
     gold, constant = [0, 1] * 10, [1] * 20
     for pair in ((constant, gold), (gold, constant)):
-        found = compare_rows(_scores, gold, *pair, 99)["accuracy"]
-        assert math.isnan(found.p_value)
-        assert found.no_p == "one of them gives all rows the same answer"
-        assert found.low < found.difference < found.high
+        accuracy = compare_rows(_scores, gold, *pair, 99)["accuracy"]
+        assert math.isnan(accuracy.p_value)
+        assert accuracy.no_p == "one of them gives all rows the same answer"
+        assert accuracy.low < accuracy.difference < accuracy.high
     few = compare_rows(_scores, gold[:9], [1, *gold[1:9]], gold[:9], 99)["accuracy"]
     assert few.p_value == mcnemar_p(1, 0)[1]
     assert few.as_dict()["low"] is None
@@ -173,8 +168,8 @@ def test_bootstrap_of_rows_by_a_plain_loop():
     gold = rng.integers(0, 2, 23)
     pairs = [(rng.integers(0, 2, 23), np.where(rng.random(23) < 0.8, gold, 1 - gold)) for _ in range(2)]
 
-    def share(labels, found):
-        return float(np.mean(labels == found))
+    def share(labels, predictions):
+        return float(np.mean(labels == predictions))
 
     p_values, gain = bootstrap_rows(share, gold.tolist(), pairs, n_samples=97)
     draws, samples = np.random.default_rng(12345), []
@@ -183,11 +178,13 @@ def test_bootstrap_of_rows_by_a_plain_loop():
         samples.append([share(gold[rows], new[rows]) - share(gold[rows], old[rows]) for old, new in pairs])
     measured = [share(gold, new) - share(gold, old) for old, new in pairs]
     for seed in range(2):
-        mean = sum(one[seed] for one in samples) / 97
-        far = sum(abs(one[seed] - mean) >= abs(measured[seed]) for one in samples)
+        mean = sum(sample[seed] for sample in samples) / 97
+        far = sum(abs(sample[seed] - mean) >= abs(measured[seed]) for sample in samples)
         assert p_values[seed] == (1 + far) / 98
-    chosen = draws.integers(0, 2, (97, 2))
-    means = [(one[first] + one[second]) / 2 for one, (first, second) in zip(samples, chosen, strict=True)]
+    seeds = draws.integers(0, 2, (97, 2))
+    means = [
+        (sample[first] + sample[second]) / 2 for sample, (first, second) in zip(samples, seeds, strict=True)
+    ]
     assert (gain.low, gain.high) == pytest.approx(np.percentile(means, [2.5, 97.5]).tolist())
     assert gain.mean == pytest.approx(sum(measured) / 2)
     _, half = bootstrap_rows(share, gold.tolist(), pairs, n_samples=97, weights=(-0.5, 0.5))

@@ -81,17 +81,21 @@ def test_lines_before_the_first_are_not_looked_at_but_counted(tmp_path):
         next(lines)
 
 
+@pytest.mark.parametrize("ending", PACKED)
 @pytest.mark.parametrize("read", [count_lines, lambda path: list(read_lines(path))])
-def test_no_more_of_a_line_than_the_bound_is_unpacked(tmp_path, read):
-    path = tmp_path / "bomb.gz"
-    path.write_bytes(gzip.compress(b"short\n" + b"x" * 30_000_000, 1, mtime=0))
+def test_a_small_packed_file_cannot_fill_the_memory(tmp_path, ending, read):
+    """No more of a line than the bound is unpacked."""
+    path = tmp_path / f"bomb{ending}"
+    with atomic_text(path) as file:
+        file.write("short\n")
+        file.writelines("x" * 500_000 for _ in range(60))
     tracemalloc.start()
     with pytest.raises(DataError, match=r"1,000,000 bytes.*--max-line-bytes 10000000") as caught:
         read(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (caught.value.path, caught.value.line) == (str(path), 2)
-    assert peak < 5_000_000
+    assert peak < 12_000_000  # the dictionary of xz has 8 MB
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
@@ -148,20 +152,6 @@ def test_packed_text_is_written_and_read_by_its_ending(tmp_path, ending):
     path.with_name("a.en").write_text("")
     with pytest.raises(DataError, match=rf"a\.en: expected this file or a\.en\{ending}, got both"):
         plain_or_packed(path.with_name("a.en"))
-
-
-@pytest.mark.parametrize("ending", PACKED[1:])
-def test_a_small_packed_file_cannot_fill_the_memory(tmp_path, ending):
-    path = tmp_path / f"bomb{ending}"
-    with atomic_text(path) as file:
-        file.write("short\n")
-        file.writelines("x" * 500_000 for _ in range(60))
-    tracemalloc.start()
-    with pytest.raises(DataError, match=r"bomb.*:2: expected at most 1,000,000 bytes in a line"):
-        list(read_lines(path))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 12_000_000  # the dictionary of xz has 8 MB
 
 
 def test_an_xz_file_that_needs_too_much_memory_is_refused(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 import pytest
@@ -20,7 +19,7 @@ def processor(monkeypatch):
     """Gives the processor that is asked another gain by bf16; returns how often it was measured."""
     measured = []
 
-    def become(gain: float, *, instructions: bool = True) -> list[float]:
+    def become(gain: float | None, *, instructions: bool = True) -> list[float]:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         monkeypatch.setattr(precision, "_has_bf16", lambda: instructions)
         monkeypatch.setattr(precision, "_bf16_gain", lambda: measured.append(gain) or gain)
@@ -31,25 +30,18 @@ def processor(monkeypatch):
     precision._fast_precision.cache_clear()
 
 
-@pytest.mark.parametrize(("gain", "expected"), [(0.6, "fp32"), (1.1, "fp32"), (2.0, "bf16"), (7.7, "bf16")])
-def test_auto_is_bf16_only_where_it_is_faster(processor, gain, expected):
-    measured = processor(gain)
-    assert pick_precision("auto") == expected
-    assert pick_precision("auto") == expected
-    assert measured == [gain]
-
-
-def test_a_processor_without_the_instructions_is_not_measured(processor):
-    measured = processor(math.nan, instructions=False)
-    assert pick_precision("auto") == "fp32"
-    assert measured == []
-
-
-@pytest.mark.parametrize("wanted", ["fp32", "bf16"])
-def test_a_wish_is_granted_without_measuring(processor, wanted):
-    measured = processor(math.nan)
-    assert pick_precision(wanted) == wanted
-    assert measured == []
+@pytest.mark.parametrize(
+    ("setting", "has_instructions", "gain", "expected"),
+    [
+        *(("auto", True, 0.6, "fp32"), ("auto", True, 1.1, "fp32"), ("auto", True, 2.0, "bf16")),
+        *(("auto", False, None, "fp32"), ("fp32", True, None, "fp32"), ("bf16", True, None, "bf16")),
+    ],
+)
+def test_auto_is_bf16_only_where_it_is_faster(processor, setting, has_instructions, gain, expected):
+    """It is measured once, and only where that decides."""
+    measured = processor(gain, instructions=has_instructions)
+    assert [pick_precision(setting), pick_precision(setting)] == [expected] * 2
+    assert measured == ([] if gain is None else [gain])
 
 
 def test_the_measurement_is_that_of_bf16_against_fp32(monkeypatch):

@@ -67,23 +67,17 @@ def test_a_run_that_another_process_began_meanwhile_is_kept(recipe, tmp_path):
         open_run(recipe())
 
 
-def test_a_linked_folder_is_emptied_and_stays_a_link(recipe, tmp_path):
+def test_overwriting_empties_the_folder_and_leaves_a_link_to_it(recipe, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
     open_run(recipe())
+    (tmp_path / "disk" / "model.safetensors").write_text("old")
     (tmp_path / "disk" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
+    check_run(recipe("seed=2"), overwrite=True)
+    assert (tmp_path / "disk" / "model.safetensors").exists()  # only looked at
     open_run(recipe("seed=2"), overwrite=True)
     assert (tmp_path / "run").is_symlink()
     assert [path.name for path in (tmp_path / "disk").iterdir()] == ["recipe.yaml"]
-
-
-def test_overwriting(recipe, tmp_path):
-    open_run(recipe())
-    (tmp_path / "run" / "model.safetensors").write_text("old")
-    check_run(recipe("seed=2"), overwrite=True)
-    assert (tmp_path / "run" / "model.safetensors").exists()  # only looked at
-    open_run(recipe("seed=2"), overwrite=True)
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
 
 
 def test_inputs_in_the_folder_are_not_overwritten(recipe, tmp_path):
@@ -93,9 +87,9 @@ def test_inputs_in_the_folder_are_not_overwritten(recipe, tmp_path):
     inputs = {"model": ".", "data.dev": "held_out.csv", "annotation.annotator": "annotator"}
     (tmp_path / "run" / "held_out.csv").touch()
     settings = [f"{key}={tmp_path / 'run' / name}" for key, name in inputs.items()]
-    own = load_finetune({"task": "classify", "output": tmp_path / "run"}, "", settings)
+    config = load_finetune({"task": "classify", "output": tmp_path / "run"}, "", settings)
     with pytest.raises(ConfigError) as caught:
-        check_run(own, overwrite=True)
+        check_run(config, overwrite=True)
     for problem, (key, name) in zip(caught.value.problems, inputs.items(), strict=True):
         assert problem.startswith(f"{key}: expected a place outside output, {tmp_path / 'run'}, ")
         assert f"got {tmp_path / 'run' / name}." in problem
@@ -111,10 +105,10 @@ def test_a_share_that_processes_cannot_divide_is_refused_before_anything(recipe,
     monkeypatch.setattr(run_folder, "process_team", lambda: Mock(num_processes=3))
     options = {"task": "classify", "model": "x", "output": tmp_path / "run"}
     of_translator = key == "training.accumulate"
-    given = recipe(f"{key}=4") if of_translator else load_finetune(options, overrides=[f"{key}=4"])
+    config = recipe(f"{key}=4") if of_translator else load_finetune(options, overrides=[f"{key}=4"])
     what = "batches" if of_translator else "examples"
-    told = rf"^{key}: expected a multiple of 3, .* got 4\. It counts the {what} of all"
-    with pytest.raises(ConfigError, match=told), running(given, overwrite=True):
+    message = rf"^{key}: expected a multiple of 3, .* got 4\. It counts the {what} of all"
+    with pytest.raises(ConfigError, match=message), running(config, overwrite=True):
         pytest.fail("begun")
 
 
@@ -128,10 +122,10 @@ def test_overwriting_that_was_cut_short_can_be_done_again(recipe, tmp_path, monk
     counts = iter(range(9))
 
     def cut_short(delete):
-        def call(path, **given):
+        def call(path, **options):
             if next(counts) == n_deleted:
                 raise KeyboardInterrupt
-            delete(path, **given)
+            delete(path, **options)
 
         return call
 
@@ -233,8 +227,8 @@ def test_a_folder_that_cannot_be_made(recipe, tmp_path):
 @pytest.fixture
 def faster(monkeypatch):
     """What `auto` is."""
-    return lambda found: monkeypatch.setattr(
-        run_folder, "pick_precision", lambda wanted: found if wanted == "auto" else wanted
+    return lambda precision: monkeypatch.setattr(
+        run_folder, "pick_precision", lambda setting: precision if setting == "auto" else setting
     )
 
 
@@ -253,15 +247,15 @@ def test_a_resumed_run_keeps_the_precision_that_auto_was(recipe, faster):
 
 
 def test_a_folder_that_another_command_works_in(recipe, tmp_path):
-    folder, told = tmp_path / "run", "^output: expected a folder that no other command uses, "
+    folder, message = tmp_path / "run", "^output: expected a folder that no other command uses, "
     with hold_run(folder):
         open_run(recipe())
         open_run(recipe(), overwrite=True)
         assert {path.name for path in folder.iterdir()} == {"recipe.yaml", ".lock"}
         for flags in ({"resume": True}, {"overwrite": True}):
-            with pytest.raises(ConfigError, match=told):
+            with pytest.raises(ConfigError, match=message):
                 check_run(recipe(), **flags)
-        with pytest.raises(ConfigError, match=told), hold_run(folder):
+        with pytest.raises(ConfigError, match=message), hold_run(folder):
             pytest.fail("held twice")
         write_manifest(folder)
     assert {path.name for path in folder.iterdir()} == {"recipe.yaml", "manifest.json"}

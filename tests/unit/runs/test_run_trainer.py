@@ -24,25 +24,20 @@ from syntaxformer.runs.trainer import (
 )
 
 
-def test_noam_by_hand():
-    # d_model 16: factor 1/4. Warm-up 4: 4^-1.5 = 1/8.
-    assert noam(1, 4, 16) == pytest.approx(1 / 32)
-    assert noam(3, 4, 16) == pytest.approx(3 / 32)
-    assert noam(4, 4, 16) == pytest.approx(1 / 8)  # the peak: 1/4 · 4^-0.5
-    assert noam(9, 4, 16) == pytest.approx(1 / 12)
-    assert noam(9, 0, 16) == pytest.approx(1 / 12)
-    assert noam(0, 4, 16) == noam(1, 4, 16)
-
-
-def test_inverse_sqrt_by_hand():
-    assert [inverse_sqrt(step, 4, 7) for step in (1, 2, 4, 16)] == [0.25, 0.5, 1.0, 0.5]
-    assert inverse_sqrt(1, 0, 7) == 1.0
-    assert inverse_sqrt(4, 0, 7) == 0.5
-
-
-def test_constant_by_hand():
-    assert [constant(step, 5, 7) for step in (1, 5, 500)] == [0.2, 1.0, 1.0]
-    assert constant(1, 0, 7) == 1.0
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "rates"),
+    [
+        # d_model 16: factor 1/4. Warm-up 4: 4^-1.5 = 1/8, and the peak is 1/4 · 4^-0.5.
+        (noam, 4, {0: 1 / 32, 1: 1 / 32, 3: 3 / 32, 4: 1 / 8, 9: 1 / 12}),
+        (noam, 0, {9: 1 / 12}),
+        (inverse_sqrt, 4, {1: 0.25, 2: 0.5, 4: 1.0, 16: 0.5}),
+        (inverse_sqrt, 0, {1: 1.0, 4: 0.5}),
+        (constant, 5, {1: 0.2, 5: 1.0, 500: 1.0}),
+        (constant, 0, {1: 1.0}),
+    ],
+)
+def test_schedules_by_hand(schedule, warmup, rates):
+    assert {step: schedule(step, warmup, 16) for step in rates} == pytest.approx(rates)
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))

@@ -190,7 +190,7 @@ _UMASK = threading.Lock()
 
 
 def make_readable(path: Path) -> None:
-    """Give a file or folder the rights that the umask allows; mkstemp and safetensors write for the owner."""
+    """Give a file or folder the rights that the umask allows; tempfile and safetensors give the owner's."""
     with _UMASK:
         umask = os.umask(0)
         os.umask(umask)
@@ -263,7 +263,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
             temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=path.parent))
             yield temporary
             write_manifest(temporary)
-            temporary.chmod(0o755)
+            make_readable(temporary)
             _take_name(temporary, path)
     finally:
         if temporary is not None:
@@ -333,9 +333,8 @@ def write_manifest(folder: Path) -> None:
 def _entries(folder: Path) -> dict[str, Path]:
     """What is in a folder, and each file of the annotator in it, by the name that a manifest has for it."""
     annotator_files = [path for path in (folder / KEPT).rglob("*") if path.is_symlink() or not path.is_dir()]
-    return {
-        path.relative_to(folder).as_posix(): path for path in sorted([*folder.iterdir(), *annotator_files])
-    }
+    paths = sorted([*folder.iterdir(), *annotator_files])
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def verify_manifest(folder: str | Path) -> None:

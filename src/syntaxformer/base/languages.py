@@ -121,11 +121,10 @@ def is_other_script(line: str, expected: Sequence[str]) -> bool:
     return 2 * sum(_script_of(letter) in expected for letter in letters) < len(letters)
 
 
-def scripts_of(lines: Sequence[str], n_lines: int = 10_000) -> tuple[str, ...]:
-    """The scripts of a text that have at least a thousandth of the letters of evenly spread lines."""
-    counts = Counter(
-        letter for line in lines[:: 1 + len(lines) // n_lines] for letter in line if letter.isalpha()
-    )
+def scripts_of(lines: Sequence[str]) -> tuple[str, ...]:
+    """The scripts of a text that have at least a thousandth of the letters of 10,000 evenly spread lines."""
+    sample = lines[:: 1 + len(lines) // 10_000]
+    counts = Counter(letter for line in sample for letter in line if letter.isalpha())
     scripts: Counter[str] = Counter()
     for letter, n in counts.items():
         scripts[_script_of(letter)] += n
@@ -174,12 +173,12 @@ def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: s
         remedies = [f"{key}=NAME"]
     elif code not in BUNDLED:
         load = f"python -c \"import stanza; stanza.download('{code}')\": {MODEL_SIZES['stanza']}"
-        remedies = [f"{key}=FOLDER, which `syntaxformer annotator train` makes of a treebank"]
-        remedies += [
+        remedies = [
+            f"{key}=FOLDER, which `syntaxformer annotator train` makes of a treebank",
             f"{key}=conllu:FILE of parses",
             f"{key}={SPACES} for factors of text (case, subword)",
+            f'{key}=stanza:{code} (python -m pip install "syntaxformer[stanza]"; {load})',
+            f"{key}=spacy:NAME (python -m spacy download NAME: {MODEL_SIZES['spacy']})",
         ]
-        remedies += [f'{key}=stanza:{code} (python -m pip install "syntaxformer[stanza]"; {load})']
-        remedies += [f"{key}=spacy:NAME (python -m spacy download NAME: {MODEL_SIZES['spacy']})"]
     remedies += others if named else others[:1]
     raise ConfigError(f"{key}: expected {expected}, got {named or 'none'}. Set {', or '.join(remedies)}.")

@@ -154,14 +154,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def seed_interval(runs: Spread, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of a mean over seeds by Student's t: mean ± t(n − 1) · sd / √n; NaN for one seed.
+def seed_interval(runs: Spread) -> tuple[float, float]:
+    """95 % interval of a mean over seeds by Student's t: mean ± t(n − 1) · sd / √n; NaN for one seed.
 
     Source: Student (1908).
     """
     from scipy.stats import t as student_t
 
-    half = float(student_t.ppf((1 + confidence) / 2, runs.n - 1)) * runs.sd / math.sqrt(runs.n)
+    half = float(student_t.ppf(0.975, runs.n - 1)) * runs.sd / math.sqrt(runs.n)
     return runs.mean - half, runs.mean + half
 
 

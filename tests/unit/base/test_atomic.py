@@ -97,6 +97,16 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
     assert [path.name for path in (tmp_path / "disk").iterdir()] == ["real"]
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o077, 0o700)])
+def test_a_folder_is_open_to_whom_the_umask_lets_in(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_folder(tmp_path / "model", "content")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model").stat().st_mode & 0o777 == mode
+
+
 def test_the_old_folder_stays_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
     write_folder(tmp_path / "model", "old")
     replace = type(tmp_path).replace

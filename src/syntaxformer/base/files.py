@@ -676,7 +676,8 @@ def values_of(content: Any) -> Iterator[tuple[str, Any, bool]]:
     while waiting:
         key, value, depth = waiting.pop()
         yield key, value, depth == 1
-        if isinstance(value, dict) and key not in ("id2label", "label2id"):  # their keys are the user's words
+        is_of_words = depth == 1 and key in ("id2label", "label2id")  # whose keys are the user's
+        if isinstance(value, dict) and not is_of_words:
             waiting += [(name, entry, depth + 1) for name, entry in value.items()]
         elif isinstance(value, list):
             waiting += [(key, element, depth + 1) for element in value]

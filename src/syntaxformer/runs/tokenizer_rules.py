@@ -28,12 +28,19 @@ _PATTERNS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+",
 )
-_KINDS = re.compile(
-    "BPE(Decoder)?|Bert(Normalizer|PreTokenizer|Processing)|Byte(Fallback|Level)|Digits|Fuse|Lowercase|Metaspace"
-    "|NFK?[CD]|Nmt|Precompiled|Prepend|Punctuation|Replace|RobertaProcessing|Sequence|Split|Strip(Accents)?"
-    "|TemplateProcessing|Unigram|Whitespace(Split)?|Word(Level|Piece)"
-)
-"""Patterns and parts of the supported families and of ours, whose time grows with the line and not faster."""
+_KINDS = {
+    "normalizer": "BertNormalizer|ByteLevel|Lowercase|NFK?[CD]|Nmt|Precompiled|Prepend|Replace|Sequence"
+    "|Strip(Accents)?",
+    "pre_tokenizer": "BertPreTokenizer|ByteLevel|Digits|Metaspace|Punctuation|Sequence|Split"
+    "|Whitespace(Split)?",
+    "post_processor": "BertProcessing|ByteLevel|RobertaProcessing|Sequence|TemplateProcessing",
+    "decoder": "BPEDecoder|Byte(Fallback|Level)|Fuse|Metaspace|Replace|Sequence|Strip|WordPiece",
+    "model": "BPE|Unigram|Word(Level|Piece)",
+}
+_KINDS |= {"normalizers": _KINDS["normalizer"], "pretokenizers": _KINDS["pre_tokenizer"]}
+_KINDS |= {"processors": _KINDS["post_processor"], "decoders": _KINDS["decoder"]}
+"""Patterns, and by the key of their place the parts, of the supported families and of ours, whose time grows
+with the line and not faster. What a part of another kind or of none is, `tokenizers` guesses by its keys."""
 
 _MOST_STEPS = {"Precompiled": 1, "ByteLevel": 4, "Replace": 6, "": 40}
 """Each of these parts may make a line longer, by a factor; "" is for all parts together."""
@@ -67,6 +74,11 @@ def check_tokenizer(path: Path) -> None:
         kinds["Replace"] -= sum(_divides(value) for _, value in parts)
         kinds[""] = kinds.total()
         strange = [pair for pair in parts if _is_strange(*pair)]
+        model.setdefault("type", "BPE")  # old files name none, and all are allowed
+        for key, part in parts:
+            kinds_here = _KINDS.get(key) if isinstance(part, dict) else None
+            if kinds_here and not re.fullmatch(kinds_here, str(part.get("type"))):
+                strange.append(("type", part.get("type")))
         strange += [("type", kind) for kind, most in _MOST_STEPS.items() if kinds[kind] > most]
         if strange:
             raise CheckpointError(
@@ -77,8 +89,6 @@ def check_tokenizer(path: Path) -> None:
 
 def _is_strange(key: str, value: Any) -> bool:
     """Whether known tokenizers have no such value."""
-    if key == "type":
-        return not _KINDS.fullmatch(value)
     if key == "dropout":  # each line would be cut by chance
         return bool(value)
     if key == "Regex":
@@ -92,7 +102,7 @@ def _is_strange(key: str, value: Any) -> bool:
             if isinstance(segment, dict) and "Sequence" in segment
         ]
         return len(value) > _LONGEST_LISTS.get(key, MOST_PIECES) or len(texts) > len(set(texts))
-    if isinstance(value, dict) and value.get("type") == "Replace":  # nothing grows but where it is divided
+    if isinstance(value, dict) and {"pattern", "content"} <= value.keys():  # grows only where it is divided
         return len(value["content"]) > len(value["pattern"].get("String", " ")) and not _divides(value)
     if isinstance(value, dict) and value.get("lstrip"):  # each of them looks at all of the line before it
         return not value["special"]

@@ -100,8 +100,8 @@ def visible(text: object) -> str:
 
 
 def one_line(error: BaseException, most: int = 200) -> str:
-    """The message of a library's error in one line, cut between words to a number of characters."""
-    return textwrap.shorten(str(error), most, placeholder=" …")
+    """The message of a library's error, or its class, in one line, cut between words to `most` characters."""
+    return textwrap.shorten(str(error) or type(error).__name__, most, placeholder=" …")
 
 
 @contextmanager

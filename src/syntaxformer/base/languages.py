@@ -81,9 +81,8 @@ def language_of_side(sides: Any, ending: str) -> TextLanguage:
     """The language of a side of a recipe's data section or of a model: as given, or else by the ending."""
     key = "data.src" if ending == sides.src else "data.tgt"
     language = sides.src_language if ending == sides.src else sides.tgt_language
-    return TextLanguage(
-        language or language_of(ending), f"{key}_language={language}" if language else f"{key}={ending}"
-    )
+    source = f"{key}_language={language}" if language else f"{key}={ending}"
+    return TextLanguage(language or language_of(ending), source)
 
 
 def language_of_file(path: str | PurePath) -> TextLanguage:
@@ -96,9 +95,8 @@ def language_of_texts(texts: Sequence[str]) -> TextLanguage:
     """The language of texts taken together: English, unless another is `LANGUAGE_ODDS` times as likely."""
     odds = dict(identifier().rank(" ".join(texts)))
     best = max(odds, key=lambda code: odds[code])
-    return TextLanguage(
-        best if odds[best] > LANGUAGE_ODDS * odds["en"] else "en", "the texts, says py3langid"
-    )
+    code = best if odds[best] > LANGUAGE_ODDS * odds["en"] else "en"
+    return TextLanguage(code, "the texts, says py3langid")
 
 
 @cache

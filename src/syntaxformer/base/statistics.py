@@ -236,7 +236,7 @@ def compare_rows(
         first, second = score(labels, before), score(labels, after)
         return np.array([second[name] - first[name] for name in names])
 
-    measured, comparisons = gain(labels, *sides), dict[str, Comparison]()
+    measured = gain(labels, *sides)
     drawn = (rng.integers(0, n_rows, n_rows) for _ in range(n_samples))
     gains = np.array([gain(labels[rows], *sides[:, rows]) for rows in drawn])
     ends = np.percentile(gains, [2.5, 97.5], axis=0)
@@ -247,16 +247,18 @@ def compare_rows(
     p_values = (1 + (abs(gains) >= abs(measured) - RELATIVE_ROUNDING).sum(0)) / (1 + n_samples)
     constant = min(len(np.unique(side)) for side in sides) == 1
     no_p = "one of them gives all rows the same answer" if constant else None
-    for name, *values in zip(names, measured.tolist(), p_values.tolist(), *ends.tolist(), strict=True):
-        (by, p, low, high), test = values, "paired permutation"
+    comparisons = {}
+    numbers = zip(measured.tolist(), p_values.tolist(), *ends.tolist(), strict=True)
+    for name, (difference, p, low, high) in zip(names, numbers, strict=True):
+        test = "paired permutation"
         if name == "accuracy":
-            alone = [
-                int(((side == labels) > (other == labels)).sum()) for side, other in (sides[::-1], sides)
-            ]
-            exact, p = mcnemar_p(*alone)
-            counts = f"right alone on {alone[0]} rows, the other on {alone[1]}"
+            of_baseline, of_system = (side == labels for side in sides)
+            n_system = int((of_system > of_baseline).sum())
+            n_baseline = int((of_baseline > of_system).sum())
+            exact, p = mcnemar_p(n_system, n_baseline)
+            counts = f"right alone on {n_system} rows, the other on {n_baseline}"
             test = f"McNemar's mid-p; exact {exact:.3f}; {counts}"
-        comparisons[name] = Comparison(by, math.nan if constant else p, no_p, low, high, test)
+        comparisons[name] = Comparison(difference, math.nan if constant else p, no_p, low, high, test)
     return comparisons
 
 

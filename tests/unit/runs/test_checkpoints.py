@@ -52,8 +52,8 @@ def test_a_restored_optimizer_goes_on_as_if_never_stopped(tmp_path):
     again.load_state_dict(model.state_dict())
     load_optimizer(tmp_path, other_optimizer, other_scheduler)
     assert other_scheduler.get_last_lr() == scheduler.get_last_lr() == [0.7 / 4] * 2
-    for one in ((model, optimizer, scheduler), (again, other_optimizer, other_scheduler)):
-        _steps(*one, 2, 13)
+    for training in ((model, optimizer, scheduler), (again, other_optimizer, other_scheduler)):
+        _steps(*training, 2, 13)
     torch.testing.assert_close(again.weight, model.weight, rtol=0, atol=0)
     torch.testing.assert_close(again.bias, model.bias, rtol=0, atol=0)
 
@@ -88,9 +88,9 @@ def test_random_state_comes_back(tmp_path):
 def test_a_process_more_than_before_starts_from_seed_and_number(tmp_path):
     save_random_states(tmp_path, [random_state()])
     load_random_state(tmp_path, 1, seed=5)
-    drawn = torch.rand(3).tolist()
+    numbers = torch.rand(3).tolist()
     torch.manual_seed(6)
-    assert torch.rand(3).tolist() == drawn
+    assert torch.rand(3).tolist() == numbers
 
 
 def test_damaged_random_state_is_refused(tmp_path):
@@ -207,6 +207,6 @@ def test_weights_that_are_no_numbers(wrong):
 
 def test_the_largest_seed_has_a_next_one(tmp_path):
     load_random_state(tmp_path, 1, 2**32 - 1)
-    found = np.random.get_state()[1].tolist()
+    state = np.random.get_state()[1].tolist()
     np.random.seed(0)
-    assert np.random.get_state()[1].tolist() == found
+    assert np.random.get_state()[1].tolist() == state

@@ -45,6 +45,9 @@ with the line and not faster. What a part of another kind or of none is, `tokeni
 _MOST_STEPS = {"Precompiled": 1, "ByteLevel": 4, "Replace": 6, "": 40}
 """Each of these parts may make a line longer, by a factor; "" is for all parts together."""
 
+_FILES = re.compile(r"(\w+_)?tokenizer(\.[\w.]+)?\.json|[^/]+\.(model|spm)")
+"""Names of tokenizers; `tokenizer.4.0.json` is one for transformers from that version on."""
+
 _LONGEST_STRING, _LONGEST_FORM, _LONGEST_LISTS = 256, 40, {"single": 16, "pair": 16, "ids": 256}
 
 
@@ -56,8 +59,16 @@ def check_tokenizer(path: Path) -> None:
     """
     if path.is_dir():
         for file in library_texts(path):
-            if re.fullmatch(r"(\w+_)?tokenizer\.json|.+\.(model|spm)", file.name) and file.parent == path:
+            if _FILES.fullmatch(file.name) and file.parent == path:
                 check_tokenizer(file)
+        config = path / "tokenizer_config.json"
+        settings = read_json(config, MAX_PIECES_BYTES) if config.is_file() else {}
+        versions = settings.get("fast_tokenizer_files", [])
+        if not isinstance(versions, list) or not all(_FILES.fullmatch(str(name)) for name in versions):
+            expected = "names as tokenizer.4.0.json, of files in the folder"
+            raise CheckpointError(
+                f"{config}: fast_tokenizer_files: expected {expected}, got {str(versions)[:60]}."
+            )
         return
     with folder_errors(path, "a tokenizer"):
         if path.suffix != ".json":

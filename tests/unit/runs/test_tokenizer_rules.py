@@ -64,5 +64,28 @@ def test_a_special_piece_may_have_any_name_but_not_any_number_of_pieces(write, n
         check_tokenizer(write(post_processor=processor(257)))
 
 
+def test_a_tokenizer_for_some_versions_of_transformers_is_checked_too(write, tmp_path):
+    """`fast_tokenizer_files` names it, which transformers reads in the place of tokenizer.json."""
+    write(normalizer=GROWING).rename(tmp_path / "tokenizer.4.0.json")
+    write()
+    with pytest.raises(CheckpointError, match=r"tokenizer\.4\.0\.json: \w+: expected what tokenizers of the"):
+        check_tokenizer(tmp_path)
+    write().rename(tmp_path / "tokenizer.4.0.json")
+    names = (
+        ["../tokenizer.4.0.json"],
+        ["tokenizer.json", "/tmp/tokenizer.5.json"],
+        ["my-tokenizer.4.json"],
+        ["../tokenizer.4.json.spm"],
+        5,
+    )
+    for versions in names:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"fast_tokenizer_files": versions}))
+        with pytest.raises(CheckpointError, match=r"tokenizer_config\.json: fast_tokenizer_files: expected"):
+            check_tokenizer(tmp_path)
+    content = {"fast_tokenizer_files": ["tokenizer.json", "tokenizer.4.0.json"]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(content))
+    check_tokenizer(tmp_path)
+
+
 def test_a_model_of_no_kind_is_that_of_an_old_file(write):
     check_tokenizer(write(model={"vocab": {"[UNK]": 0}, "merges": []}, normalizer=_sequence("Sequence")))

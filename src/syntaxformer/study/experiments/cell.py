@@ -30,6 +30,7 @@ from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.named_tests import (
     Scored,
+    corpus_scores,
     line_problems,
     problems_of,
     results_of,
@@ -54,10 +55,12 @@ def resolve(cell: Cell, output: Path = Path("OUTPUT")) -> Recipe | FinetuneConfi
         ConfigError: Lists all problems of recipe and settings together.
         DataError: The recipe cannot be read.
     """
-    settings = [*cell.overrides(), f"output={json.dumps(str(output), ensure_ascii=False)}"]
+    settings = {**cell.settings, "output": str(output)}
+    infuse = settings.pop("infuse", "none") if cell.verb == "finetune" else ""
+    overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
     if cell.verb == "train":
-        return load_recipe(cell.recipe or "", settings)
-    return load_finetune({}, str(cell.settings.get("infuse", "none")), settings)
+        return load_recipe(cell.recipe or "", overrides)
+    return load_finetune({}, str(infuse), overrides)
 
 
 def code_version() -> str:
@@ -243,13 +246,14 @@ def _train(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
     if tests:
         translator = Translator.load(model, trust_annotator=True)
         for name, test in tests.items():
-            _add_test(result, name, score_translations(translator, name, test, metrics))
-            result.setdefault("test_sha256", {}).update(test_hashes(name, test, metrics))
+            _add_test(result, name, test, score_translations(translator, name, test, metrics), metrics)
     return result
 
 
-def _add_test(result: dict[str, Any], name: str, scored: Scored) -> None:
-    for key, values in results_of(name, scored).items():
+def _add_test(result: dict[str, Any], name: str, test: NamedTest, scored: Scored, metrics: Path) -> None:
+    """Add the scores of a named test and the hashes of what it read to the result of a run."""
+    hashes = {"test_sha256": test_hashes(name, test, metrics)}
+    for key, values in (results_of(name, scored) | hashes).items():
         result[key] = {**result.get(key, {}), **values}
 
 
@@ -265,9 +269,9 @@ def _translate(cell: Cell, folder: Path, result: dict[str, Any]) -> dict[str, fl
     result["scoring"], result["references"] = scoring(translator.info), reference_note(translator.info)
     result["test_sha256"] = {side: hash_file(file) for side, file in files.items()}
     user_factors = {
-        name: read_user_values(files[f"factors.{name}"])
-        for name in translator.encoder.factors
-        if f"factors.{name}" in files
+        name.removeprefix("factors."): read_user_values(file)
+        for name, file in files.items()
+        if name not in ("src", "ref")
     }
     lines = (list(read_lines(files[side])) for side in ("src", "ref"))
     scored = score_translator(translator, *lines, user_factors=user_factors)
@@ -276,11 +280,13 @@ def _translate(cell: Cell, folder: Path, result: dict[str, Any]) -> dict[str, fl
     table = score_table(
         {"": scored.hypotheses}, scored.references, note=result["references"], **result["scoring"]
     )
-    scores, others = scored.scores, {"chrf++": "chrF++", "ter": "TER"}
-    result["signatures"] = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature}
-    result["signatures"] |= {key: table["signatures"][name] for key, name in others.items()}
-    more = {key: table["systems"][""][name] for key, name in others.items()}
-    return {"bleu": scores.bleu, "chrf": scores.chrf, **more}
+    result["signatures"] = {
+        "bleu": scored.scores.bleu_signature,
+        "chrf": scored.scores.chrf_signature,
+        "chrf++": table["signatures"]["chrF++"],
+        "ter": table["signatures"]["TER"],
+    }
+    return corpus_scores(scored, table)
 
 
 def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
@@ -304,8 +310,7 @@ def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
     if cell.test is not None:
         classifier = Classifier.from_folder(model, trust_annotator=True)
         for name, test in named_tests(cell).items():
-            _add_test(result, name, score_predictions(classifier, test, metrics))
-            result.setdefault("test_sha256", {}).update(test_hashes(name, test, metrics))
+            _add_test(result, name, test, score_predictions(classifier, test, metrics), metrics)
     if split := (cell.test or {}).get("split"):
         texts = _labelled_split(config.task, config.data.dir, split)
         predictions = classifier.predict_set(texts, cache=config.data.cache)
@@ -348,33 +353,31 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
         ConfigError: Lists all problems of settings and test files, or names a recipe that was edited since.
     """
     combinations = spec.combinations()
-    having: dict[str, list[str]] = {}
+    runs_of: dict[str, list[str]] = {}  # problem → names of the runs that have it
     for labels in combinations:
         try:
-            problems = list(_cell_problems(spec, spec.cell(labels, spec.searched)))
+            of_cell = list(_cell_problems(spec, spec.cell(labels, spec.searched)))
         except ConfigError as error:
-            problems = error.problems
+            of_cell = error.problems
         except DataError as error:
-            problems = [str(error)]
-        for problem in problems:
-            having.setdefault(problem, []).append(in_words(labels))
+            of_cell = [str(error)]
+        for problem in of_cell:
+            runs_of.setdefault(problem, []).append(in_words(labels))
     # Each problem once, with the first run that has it, unless all runs have it.
-    all_problems = [
+    problems = [
         problem if len(names) == len(combinations) or not names[0] else f"{names[0]}: {problem}"
-        for problem, names in having.items()
+        for problem, names in runs_of.items()
     ]
     if spec.test is not None:
-        all_problems += line_problems("test", spec.test)
+        problems += line_problems("test", spec.test)
     for name, test in spec.tests.items():
-        all_problems += problems_of(name, test, spec.folder)
+        problems += problems_of(name, test, spec.folder)
     states = {key: run.state for key, run in runs.items()}
     is_finished = all(states.get(cell.key) == DONE for cell in tuned(spec, runs).cells())
-    if not all_problems and not is_finished:
-        all_problems += chain.from_iterable(
-            _rate_problems(spec, contrast) for contrast in spec.report.planned
-        )
-    if all_problems:
-        raise ConfigError(all_problems)
+    if not problems and not is_finished:
+        problems += chain.from_iterable(_rate_problems(spec, contrast) for contrast in spec.report.planned)
+    if problems:
+        raise ConfigError(problems)
     check_recipe(own_runs(spec, runs).values())
 
 
@@ -383,32 +386,22 @@ FEWEST_CHOOSING = 3
 """Seeds of `tune` at least, if it chooses the learning rates of a planned comparison."""
 
 
-def rates(spec: Spec, contrast: Contrast) -> list[str]:
-    """The learning rates of both sides of a planned comparison, or `tune` where that chooses them."""
-    if spec.tune is not None and any(RATE in key for key in spec.tune.space):
-        return ["tune"]
-    sides = [{**contrast.cell, **contrast.against}, contrast.cell]
-    settings = [recipe_settings(resolve(spec.cell(_with_seed(spec, side), spec.searched))) for side in sides]
-    return list(dict.fromkeys(str(of_side.get(RATE)) for of_side in settings))
-
-
-def _with_seed(spec: Spec, labels: Mapping[str, str]) -> dict[str, str]:
-    return {axis: labels.get(axis, next(iter(spec.levels(axis)))) for axis in spec.axes}
-
-
 def _rate_problems(spec: Spec, contrast: Contrast) -> Iterator[str]:
     """Both sides have one learning rate, or each its own, chosen by one rule with several seeds."""
-    of_sides, tune = rates(spec, contrast), spec.tune
-    if of_sides == ["tune"] and tune is not None:
-        if len(tune.seeds) < FEWEST_CHOOSING:
+    if spec.tune is not None and any(RATE in key for key in spec.tune.space):
+        if len(spec.tune.seeds) < FEWEST_CHOOSING:
             yield (
                 f"tune.seeds: expected {FEWEST_CHOOSING} or more, as {contrast.words} is planned and its "
-                f"learning rates are chosen, got {len(tune.seeds)}."
+                f"learning rates are chosen, got {len(spec.tune.seeds)}."
             )
-    elif of_sides == ["auto"] or len(of_sides) > 1:
+        return
+    first = {axis: next(iter(spec.levels(axis))) for axis in spec.axes}
+    cells = [spec.cell(first | side, spec.searched) for side in contrast.sides]
+    rates = list(dict.fromkeys(str(recipe_settings(resolve(cell)).get(RATE)) for cell in cells))
+    if rates == ["auto"] or len(rates) > 1:
         yield (
             f"{RATE}: expected one for both sides of {contrast.words}, or tune with several seeds, "
-            f"got {', '.join(of_sides)}."
+            f"got {', '.join(rates)}."
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from syntaxformer.base.files import hash_file, read_lines, write_text
 from syntaxformer.base.statistics import (
+    Interval,
     Spread,
     bootstrap_rows,
     paired_t_test,
@@ -260,6 +261,20 @@ def _read_known(store: RunStore) -> tuple[Path, dict[str, Any]]:
     return path, json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
+def _resampled(
+    store: RunStore, content: Any, n_seeds: int, draw: Callable[[], tuple[list[float], Interval]]
+) -> Resampled:
+    """What `draw` gives, or gave before for the same content; an interval only for several seeds."""
+    path, known = _read_known(store)
+    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+    if key not in known:
+        p_values, gain = draw()
+        known[key] = [p_values, gain.low, gain.high]
+        write_text(path, json.dumps(known, indent=1, sort_keys=True))
+    p_values, low, high = known[key]
+    return p_values, (low, high) if n_seeds > 1 else None
+
+
 def _bootstrap_predictions(
     store: RunStore, rows: Sequence[Sequence[StoredRun]], metric: str, weights: Sequence[float]
 ) -> Resampled:
@@ -274,23 +289,18 @@ def _bootstrap_predictions(
     of_task = [metric for metric in rows[0][0].metrics if metric in known_metrics]
     if None in sides or len({side["gold"] for side in sides}) > 1 or name not in ("score", "mean", *of_task):
         return [], None
-    path, known = _read_known(store)
+    names = [name] if name in of_task else of_task
+
+    def score(labels: np.ndarray, predicted: np.ndarray) -> float:
+        return fmean(score_predictions(names, labels, predicted)[name] for name in names)
+
+    def draw() -> tuple[list[float], Interval]:
+        gold = np.array(sides[0]["gold"].split(), float)
+        predictions = [[np.array(run.result[split]["found"].split(), float) for run in row] for row in rows]
+        return bootstrap_rows(score, gold, predictions, weights=weights)
+
     content = [metric, *sides] if list(weights) == [-1.0, 1.0] else [metric, list(weights), *sides]
-    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
-    if key not in known:
-        gold, names = np.array(sides[0]["gold"].split(), float), [name] if name in of_task else of_task
-        predictions = [np.array(side["found"].split(), float) for side in sides]
-        n = len(weights)
-        of_seeds = [predictions[start : start + n] for start in range(0, len(predictions), n)]
-
-        def score(labels: np.ndarray, predicted: np.ndarray) -> float:
-            return fmean(score_predictions(names, labels, predicted)[name] for name in names)
-
-        p_values, gain = bootstrap_rows(score, gold, of_seeds, weights=weights)
-        known[key] = [p_values, gain.low, gain.high]
-        write_text(path, json.dumps(known, indent=1, sort_keys=True))
-    p_values, low, high = known[key]
-    return p_values, (low, high) if len(rows) > 1 else None
+    return _resampled(store, content, len(rows), draw)
 
 
 def _bootstrap_lines(
@@ -298,20 +308,14 @@ def _bootstrap_lines(
 ) -> Resampled:
     """Resample the lines of a named test; nothing where runs scored different numbers of lines."""
     texts = [[run.result["lines"][metric] for run in row] for row in rows]
-    path, known = _read_known(store)
-    key = hashlib.sha256(json.dumps([metric, list(weights), texts]).encode()).hexdigest()[:32]
-    if key not in known:
-        values = [[np.array(unpacked(text)) for text in row] for row in texts]
-        n_lines = {len(of_run) for row in values for of_run in row}
-        if len(n_lines) > 1:
-            return [], None
-        p_values, gain = bootstrap_rows(
-            lambda _, of_run: of_run.mean(), values[0][0], values, weights=weights
-        )
-        known[key] = [p_values, gain.low, gain.high]
-        write_text(path, json.dumps(known, indent=1, sort_keys=True))
-    p_values, low, high = known[key]
-    return p_values, (low, high) if len(rows) > 1 else None
+    values = [[np.array(unpacked(text)) for text in row] for row in texts]
+    if len({len(of_run) for row in values for of_run in row}) > 1:
+        return [], None
+
+    def draw() -> tuple[list[float], Interval]:
+        return bootstrap_rows(lambda _, of_run: of_run.mean(), values[0][0], values, weights=weights)
+
+    return _resampled(store, [metric, list(weights), texts], len(rows), draw)
 
 
 def _bootstrap_texts(spec: Spec, store: RunStore, pairs: Sequence[Sequence[StoredRun]]) -> Resampled:

@@ -16,7 +16,7 @@ from syntaxformer.base.config import corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import hash_file, read_lines
 from syntaxformer.encoders.tables import number_of, read_table
-from syntaxformer.study.experiments.spec import OWN_METRIC, NamedTest, ScoredText, metric_name
+from syntaxformer.study.experiments.spec import OWN_METRIC, TEST_SCORES, NamedTest, ScoredText, metric_name
 
 if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
@@ -76,13 +76,14 @@ def own_metric(metric: str, folder: Path) -> OwnMetric:
     """
     file, _, name = metric.rpartition(":")
     path = (folder / file).resolve()
+    expected = f"metrics: expected the function {name} in {path}"
     try:
-        function = runpy.run_path(str(path), run_name=f"metrics_of_{path.stem}")[name]
+        names = runpy.run_path(str(path), run_name=f"metrics_of_{path.stem}")
     except Exception as error:  # also the file's own
-        got = f"no {name}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-        raise ConfigError(f"metrics: expected the function {name} in {path}, got {got}.") from error
-    if not callable(function):
-        raise ConfigError(f"metrics: expected a function, got {metric}, which is none.")
+        raise ConfigError(f"{expected}, got {type(error).__name__}: {error}.") from error
+    if not callable(function := names.get(name)):
+        got = f"{function!r}, which is none" if name in names else f"no {name}"
+        raise ConfigError(f"{expected}, got {got}.")
     return cast("OwnMetric", function)
 
 
@@ -152,11 +153,7 @@ def score_translations(translator: Translator, name: str, test: NamedTest, folde
         right = [float(all(best.log_prob > other.log_prob for other in wrong)) for best, *wrong in scores]
         return Scored(columns, dict.fromkeys(test.metrics, right))
     sources, references = (list(read_lines(corpus_path(side))) for side in (test.src, test.ref))
-    factors = {
-        factor: read_user_values(corpus_path(file))
-        for factor, file in test.factors.items()
-        if factor in translator.encoder.factors
-    }
+    factors = {factor: read_user_values(corpus_path(file)) for factor, file in test.factors.items()}
     scored = score_translator(translator, sources, references, user_factors=factors)
     texts: Any = list(zip(scored.hypotheses, scored.references, strict=True))
     columns, lines, totals = _columns(test, len(texts)), dict[str, list[float]](), dict[str, float]()
@@ -165,13 +162,22 @@ def score_translations(translator: Translator, name: str, test: NamedTest, folde
             lines[metric] = [float(hypothesis == reference) for hypothesis, reference in texts]
         elif OWN_METRIC.fullmatch(metric):
             lines[metric_name(metric)] = _values(metric, folder, sources, texts, columns)
-    corpus_metrics = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
-    if of_corpus := [metric for metric in test.metrics if metric in corpus_metrics]:
+    if of_corpus := [metric for metric in test.metrics if metric in TEST_SCORES]:
         table = score_table({"": scored.hypotheses}, scored.references, **scoring(translator.info))
-        totals = {"bleu": scored.scores.bleu, "chrf": scored.scores.chrf}
-        totals |= {key: table["systems"][""][corpus_metrics[key]] for key in ("chrf++", "ter")}
-        totals = {metric: totals[metric] for metric in of_corpus}
+        scores = corpus_scores(scored, table)
+        totals = {metric: scores[metric] for metric in of_corpus}
     return Scored(columns, lines, totals)
+
+
+def corpus_scores(scored: Any, table: Mapping[str, Any]) -> dict[str, float]:
+    """Metric of `TEST_SCORES` → its value on a text, from `score_translator` and the table of its outputs."""
+    of_table = table["systems"][""]
+    return {
+        "bleu": scored.scores.bleu,
+        "chrf": scored.scores.chrf,
+        "chrf++": of_table["chrF++"],
+        "ter": of_table["TER"],
+    }
 
 
 def score_predictions(classifier: Classifier, test: NamedTest, folder: Path) -> Scored:
@@ -228,8 +234,9 @@ def results_of(name: str, scored: Scored) -> dict[str, dict[str, Any]]:
 
 
 def test_hashes(name: str, test: NamedTest, folder: Path) -> dict[str, str]:
-    """What a test set read → its hash: files of text and columns, and those of the user's own metrics."""
+    """What a test set read → its hash: texts, columns, factors, and files of the user's own metrics."""
     files = {side: getattr(test, side) for side in ("src", "ref", "contrast", "table", "columns")}
+    files |= {f"factors.{factor}": file for factor, file in test.factors.items()}
     hashes = {f"{name} {side}": hash_file(Path(corpus_path(file))) for side, file in files.items() if file}
     programs = {metric.rpartition(":")[0] for metric in test.metrics if OWN_METRIC.fullmatch(metric)}
     return hashes | {f"{name} {file}": hash_file(folder / file) for file in sorted(programs)}
@@ -258,8 +265,8 @@ def problems_of(name: str, test: NamedTest, folder: Path) -> Iterator[str]:
 
 def line_problems(key: str, test: ScoredText | NamedTest) -> Iterator[str]:
     """Problems of the files of a text, which has this key: unreadable, or of different length."""
-    counts, factors = {}, {f"factors.{name}": file for name, file in test.factors.items()}
-    files = {"src": test.src, "ref": test.ref, **factors}
+    counts, files = {}, {"src": test.src, "ref": test.ref}
+    files |= {f"factors.{name}": file for name, file in test.factors.items()}
     for side, file in files.items():
         try:
             counts[side] = sum(1 for _ in read_lines(corpus_path(file)))

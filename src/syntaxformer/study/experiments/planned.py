@@ -25,32 +25,36 @@ def planned_blocks(
     spec: Spec, store: RunStore, runs: dict[str, StoredRun], groups: Sequence[Group], first: str
 ) -> list[Block]:
     """The comparisons that were planned, with what they could have shown and p corrected for their number."""
-    planned, blocks, rows = spec.report.planned, [], []
-    results = []
+    planned, scale = spec.report.planned, spec.report.scale
+    if not planned:
+        return []
+    title = "The comparison that was planned" if len(planned) == 1 else "The comparisons that were planned"
+    blocks: list[Block] = [Heading(title)]
+    rows, gains = [], []
     for contrast in planned:
         metric = contrast.metric or first
         group = next((group for group in groups if matches(group.labels, contrast.cell)), None)
         gain = compare_groups(spec, store, group, groups, metric, contrast.against) if group else None
-        results.append((contrast, metric, gain))
         blocks.append(Paragraph(_planned_words(spec, runs, groups, contrast, metric, gain)))
+        gains.append(gain)
+        cells = [NONE] * 3
+        if gain is not None:
+            cells = [str(gain.n), f"{gain.mean * scale:+.2f}", shown_interval(gain.bootstrap, scale)]
+        rows.append([contrast.words, metric, contrast.direction, *cells])
     if len(planned) > 1 or any(contrast.direction != "either" for contrast in planned):
         p_values = [
-            math.nan if gain is None else gain.exact_p(contrast.direction) for contrast, _, gain in results
+            math.nan if gain is None else gain.exact_p(contrast.direction)
+            for contrast, gain in zip(planned, gains, strict=True)
         ]
-        for (contrast, metric, gain), p, corrected in zip(results, p_values, holm(p_values), strict=True):
-            scale = spec.report.scale
-            row = [contrast.words, metric, contrast.direction, *[NONE] * 3, shown_p(p), shown_p(corrected)]
-            if gain is not None:
-                row[3:6] = str(gain.n), f"{gain.mean * scale:+.2f}", shown_interval(gain.bootstrap, scale)
-            rows.append(row)
+        for row, p, corrected in zip(rows, p_values, holm(p_values), strict=True):
+            row += [shown_p(p), shown_p(corrected)]
         header = ["comparison", "metric", "direction", "seeds", "Δ", "95 % interval", "p", "p (Holm)"]
         note = (
             "p is exact, by the paired permutation test over all signs of the differences of seeds; p (Holm) "
             f"is corrected for all {len(planned)} of them. The interval is a bootstrap over seeds."
         )
         blocks += [Table(header, rows), Paragraph(note)]
-    title = "The comparison that was planned" if len(planned) == 1 else "The comparisons that were planned"
-    return [Heading(title), *blocks] if planned else []
+    return blocks
 
 
 def _planned_words(
@@ -62,8 +66,9 @@ def _planned_words(
     gain: Difference | None,
 ) -> str:
     """What was chosen, what it can find, what was measured, and whether it was planned at all."""
-    sides = [{**contrast.cell, **contrast.against}, contrast.cell]
-    of_sides = {in_words(group.labels): [*group.runs.values()] for group in groups if group.labels in sides}
+    of_sides = {
+        in_words(group.labels): [*group.runs.values()] for group in groups if group.labels in contrast.sides
+    }
     was_planned = [_was_planned(spec, contrast, run) for of_side in of_sides.values() for run in of_side]
     sd = contrast.sd or expected_sd(spec, runs, contrast, metric)
     power = "The choosing seeds that would tell how much it varies are not all done."
@@ -141,7 +146,7 @@ def expected_sd(spec: Spec, runs: dict[str, StoredRun], contrast: Contrast, metr
     None before these runs are done, or without several of them.
     """
     tried, sides = choices(spec, runs), []
-    for labels in ({**contrast.cell, **contrast.against}, contrast.cell):
+    for labels in contrast.sides:
         choice = tried.get(without_seed(labels))
         if choice is None or choice.settings is None:
             return None

@@ -77,12 +77,8 @@ class LocalExecutor:
 
         Threads are shared out, unless the user has set their number; each slot has a device of its own.
         """
-        ended = (
-            number
-            for number, process in enumerate(self._slots)
-            if process is None or process.poll() is not None
-        )
-        slot, environment = next(ended), dict(os.environ)
+        ended = [process is None or process.poll() is not None for process in self._slots]
+        slot, environment = ended.index(True), dict(os.environ)
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.n_jobs)))
         if self._devices:
             environment["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
@@ -146,14 +142,16 @@ def run_experiment(
     only = only or {}
     spec.check_only(only)
     check_experiment(spec, store.runs())
-    store.folder.mkdir(parents=True, exist_ok=True)
     lock = store.lock()
     try:
+        store.folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=1)  # a process that lists the runs holds it for a moment
     except Timeout as error:
         raise ConfigError(
             f"{store.folder}: expected no other runner on this store, got one. Wait for it to end."
         ) from error
+    except OSError as error:
+        raise DataError(f"expected a folder for a store of runs, got: {error}.", store.folder) from error
     try:
         store.release([RUNNING])
         counts: Counter[str] = Counter()
@@ -193,8 +191,7 @@ class _Runner:
     def run(self) -> Counter[str]:
         try:
             while True:
-                has_slot = not self.jobs or len(self.jobs) < self.executor.n_jobs
-                if has_slot and (cell := self._next()) is not None:
+                if len(self.jobs) < self.executor.n_jobs and (cell := self._next()) is not None:
                     self._start(cell)
                 elif not self.jobs:
                     break
@@ -243,12 +240,9 @@ class _Runner:
         key, name, seconds = job.cell.key, job.cell.name, self._seconds(job)
         folder = self.store.cell_folder(job.cell)
         if (folder / RESULT).exists():
-            primary = self.spec.report.primary
-            plan = primary and primary.model_dump(exclude_defaults=True)  # None: nothing was planned
-            more = [contrast.model_dump(exclude_defaults=True) for contrast in self.spec.report.secondary]
-            plans = {"primary": {self.spec.name: plan}} | (
-                {"secondary": {self.spec.name: more}} if more else {}
-            )
+            plans = self.spec.report.model_dump(exclude_defaults=True, include={"primary", "secondary"})
+            plans = {"primary": None, **plans}  # None: nothing was planned
+            plans = {name: {self.spec.name: plan} for name, plan in plans.items()}
             self.store.finish(key, seconds, read_json(folder / RESULT) | plans)
             states = Counter(run.state for run in self.store.runs().values())
             summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
@@ -302,7 +296,8 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
     seconds = work = 0.0
     for run in done:
         if run.cell.settings.get("task") == cell.settings.get("task"):
-            with suppress(ConfigError, DataError):  # the recipe of an older run may be gone
+            # The recipe of an older run may be gone, or lack settings of today.
+            with suppress(ConfigError, DataError, KeyError):
                 work += amount(run.result.get("recipe") or recipe_settings(resolve(run.cell)))
                 seconds += run.seconds
     whole = replace(cell, settings={**spec.searched, **cell.settings})

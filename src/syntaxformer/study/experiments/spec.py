@@ -66,9 +66,6 @@ class ScoredText(Section):
         return {"src": str(self.src), "ref": str(self.ref), **factors, **annotator}
 
 
-SHIPPED = ("exact_match", "contrastive_accuracy", "accuracy")
-"""Metrics by line that need no file of the user's: of `src` and `ref`, of `contrast`, and of `table`."""
-
 OWN_METRIC = re.compile(r"[^:]+\.py:[A-Za-z_]\w*")
 
 
@@ -164,6 +161,11 @@ class Contrast(Section):
         """The comparison in words."""
         return self.name or f"{in_words(self.cell)} against {in_words(self.against)}"
 
+    @property
+    def sides(self) -> list[dict[str, str]]:
+        """Axis → level of the rows that are compared with, and of those in question."""
+        return [{**self.cell, **self.against}, self.cell]
+
 
 class ReportConfig(Section):
     """What the report compares and draws."""
@@ -225,7 +227,9 @@ _ALONE = re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w,]
 
 
 def _different(values: list[Any]) -> list[Any]:
-    """The values, if none is there twice; YAML reads 1e-3, without a point, as text."""
+    """The values, if there are some and none twice; YAML reads 1e-3, without a point, as text."""
+    if not values:
+        raise ValueError("expected at least one value, got none.")
     numbers = [float(v) if isinstance(v, str) and _POINTLESS.fullmatch(v) else v for v in values]
     if len(set(map(str, numbers))) < len(numbers):
         raise ValueError(f"expected different values, got {numbers}.")
@@ -248,7 +252,7 @@ class Space(Section):
     @model_validator(mode="after")
     def _one_form(self) -> Space:
         n_bounds = (self.low is not None) + (self.high is not None)
-        if n_bounds != (2 if self.values is None else 0) or self.values == []:
+        if n_bounds != (2 if self.values is None else 0):
             raise ValueError("expected values, or low and high.")
         if self.low is not None and self.high is not None:
             if self.low > self.high:
@@ -335,11 +339,9 @@ class TuneConfig(Section):
 
     def as_search(self) -> SearchConfig:
         """The search that tries all combinations of the values."""
-        trials = math.prod(map(len, self.space.values()))
         space = {name: Space(values=values) for name, values in self.space.items()}
-        return SearchConfig(
-            space=space, trials=trials, metric=self.metric, direction=self.direction, sampler="grid"
-        )
+        search = SearchConfig(space=space, metric=self.metric, direction=self.direction, sampler="grid")
+        return search.model_copy(update={"trials": search.n_combinations})
 
 
 class Spec(Section):
@@ -426,7 +428,7 @@ class Spec(Section):
         n_levels = {axis: len(levels) for axis, levels in self.axes.items()}
         grids = {"axes": math.prod(n_levels.values())}
         if self.tune is not None:
-            n_values = math.prod(map(len, self.tune.space.values()))
+            n_values = self.tune.as_search().n_combinations
             grids["tune.space"] = n_values * grids["axes"] // max(1, n_levels.get(SEED, 1))
         if self.search is not None:
             grids["search.trials"] = grids["axes"] * self.search.trials
@@ -463,21 +465,25 @@ class Spec(Section):
     def _report_problems(self) -> Iterator[str]:
         """Levels and metrics that no run has, and what a report could not show or would leave out."""
         report, search, tune = self.report, self.search, self.tune
-        averaged = [
-            ("report.baseline", report.baseline),
-            *((f"report.controls.{number}", labels) for number, labels in enumerate(report.controls)),
-            *((f"report.paper.{number}.cell", printed.cell) for number, printed in enumerate(report.paper)),
-        ]
-        for key, labels in averaged:
+        rows = {"report.baseline": report.baseline}
+        rows |= {f"report.controls.{number}": labels for number, labels in enumerate(report.controls)}
+        rows |= {f"report.paper.{number}.cell": printed.cell for number, printed in enumerate(report.paper)}
+        for key, labels in rows.items():
             if SEED in labels:
                 yield f"{key}: expected no seed, got {labels[SEED]}. Numbers are means over seeds."
-        others = [("exclude", labels) for labels in self.exclude]
+        rows |= {f"exclude.{number}": labels for number, labels in enumerate(self.exclude)}
+        metrics = [("report.metrics", metric) for metric in report.metrics]
+        metrics += [("report.by", metric) for metric in report.by]
+        metrics += [("search.metric", search.metric)] if search else []
+        metrics += [("tune.metric", tune.metric)] if tune else []
         if report.secondary and report.primary is None:
             yield "report.secondary: expected report.primary as well, the comparison that comes first."
-        for number, contrast in enumerate(report.planned, -1):
-            key = "report.primary" if number < 0 else f"report.secondary.{number}"
-            others += [(f"{key}.cell", contrast.cell), (f"{key}.against", contrast.against)]
-            if contrast in report.planned[: number + 1]:
+        keys = [f"report.secondary.{number}" for number in range(len(report.secondary))]
+        keys = ["report.primary", *keys] if report.primary else keys
+        for number, (key, contrast) in enumerate(zip(keys, report.planned, strict=True)):
+            rows |= {f"{key}.cell": contrast.cell, f"{key}.against": contrast.against}
+            metrics += [(f"{key}.metric", contrast.metric)] if contrast.metric else []
+            if contrast in report.planned[:number]:
                 yield f"{key}: expected another comparison, got {contrast.words} twice."
             if contrast.cell == contrast.against:
                 yield f"{key}.against: expected another cell, got {in_words(contrast.cell)} twice."
@@ -488,7 +494,7 @@ class Spec(Section):
                 yield f"{key}.seeds: expected the {n_seeds} of the axis seed, got {contrast.seeds}."
             if contrast.sd is None and (tune is None or len(tune.seeds) < 2):
                 yield f"{key}.sd: expected a number without several tune.seeds that would give it, got none."
-        for key, labels in (*averaged, *others):
+        for key, labels in rows.items():
             yield from self._level_problems(key, labels)
         for number, labels in enumerate(report.controls):
             if not labels or labels in (report.baseline, *report.controls[:number]):
@@ -501,16 +507,6 @@ class Spec(Section):
                 yield f"report.effects: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
             elif axis == SEED or len(self.levels(axis)) < 2:
                 yield f"report.effects: expected axes of two levels or more other than seed, got {axis}."
-        metrics = [
-            *(("report.metrics", metric) for metric in report.metrics),
-            *(("report.planned", contrast.metric) for contrast in report.planned if contrast.metric),
-            *(("report.by", metric) for metric in report.by),
-            *(
-                (key, judged.metric)
-                for key, judged in (("search.metric", search), ("tune.metric", tune))
-                if judged
-            ),
-        ]
         for key, metric in metrics:
             if metric not in self.metrics():
                 yield f"{key}: unknown metric {metric!r}. {nearest(metric, self.metrics())}"
@@ -606,10 +602,6 @@ class Spec(Section):
         copy._chosen = dict(chosen)
         return copy
 
-    def chosen(self, labels: Mapping[str, str]) -> Settings:
-        """The settings that were chosen on dev for a combination; empty before."""
-        return self._chosen.get(without_seed(labels), {})
-
     def is_ready(self, labels: Mapping[str, str]) -> bool:
         """Whether all settings of a combination are known, so that it can be run."""
         return self.tune is None or without_seed(labels) in self._chosen
@@ -630,7 +622,8 @@ class Spec(Section):
         for axis, level in labels.items():
             if axis in self.axes:
                 settings |= self.levels(axis)[level]
-        settings |= {**self.chosen(labels), **(extra or {})}
+        settings |= self._chosen.get(without_seed(labels), {})  # on dev; nothing before
+        settings |= extra or {}
         test: dict[str, Any] = {} if self.test is None else dict(self.test.as_settings())
         test |= {} if self.test_split is None else {"split": self.test_split}
         if self.tests:
@@ -671,14 +664,6 @@ class Cell:
         readable = re.sub(r"[^\w.]", "-", "_".join(self.labels.values()))
         readable = readable.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
         return f"{readable}_{self.key[:8]}" if self.labels else self.key[:8]
-
-    def overrides(self) -> list[str]:
-        """The settings as `key=value`, except those for which the command has its own option."""
-        return [
-            f"{key}={json.dumps(value, ensure_ascii=False)}"
-            for key, value in self.settings.items()
-            if not (self.verb == "finetune" and key == "infuse")
-        ]
 
     def command(self) -> str:
         """The command line that repeats this run by hand, into the folder OUTPUT."""
@@ -733,7 +718,7 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     content.pop("relations", None)  # a file that the command line has registered
     keys = [override.partition("=")[0] for override in overrides]
     settings = {key: reduce(lambda node, name: node[name], key.split("."), nested) for key in keys}
-    if settings:
+    if settings and isinstance(content.get("settings") or {}, dict):
         content["settings"] = {**(content.get("settings") or {}), **settings}
     spec = validate(Spec, content, str(path))
     spec._folder = Path(path).parent
@@ -742,7 +727,10 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
         for key in sorted(settings.keys() & replaced):
             raise ConfigError(f"--set {key}: expected a key that nothing replaces, got one of {origin}.")
     names: dict[str, str] = {}
-    for labels in spec.combinations():
+    combinations = spec.combinations()
+    if not combinations:
+        raise ConfigError(f"{path}: expected at least one run, got none. Look at axes and exclude.")
+    for labels in combinations:
         cell = spec.cell(labels, dict.fromkeys(spec.searched))
         if (other := names.setdefault(cell.key, cell.name)) != cell.name:
             raise ConfigError(

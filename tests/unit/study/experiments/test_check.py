@@ -307,6 +307,8 @@ def test_cost_counts_what_the_recipe_of_a_run_was(content, load, store):
     few, many = spec.cells()
     updates = resolve(many).training.max_steps
     assert _estimates(spec, store, [60.0])[1] == pytest.approx(60 * updates / 300)
+    store.finish(few.key, 60.0, {"metrics": {}, "recipe": {"model.dropout": 0.1}})  # of an older version
+    assert estimate_seconds(spec, many, store.runs()) is None
     recipe = recipe_settings(resolve(few)) | {"training.max_steps": 100}
     store.finish(few.key, 60.0, {"metrics": {}, "recipe": recipe})
     assert estimate_seconds(spec, many, store.runs()) == pytest.approx(60 * updates / 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from syntaxformer.study.experiments.named_tests import (
     results_of,
     unpacked,
 )
+from syntaxformer.study.experiments.named_tests import test_hashes as hashes_of
 from syntaxformer.study.experiments.spec import NamedTest
 from syntaxformer.translation import scoring
 
@@ -36,6 +38,9 @@ def endless(source, hypothesis, reference, row):
 
 number = 3
 """
+
+
+FILES = ("a.src", "a.ref", "a.tsv", "own.py")
 
 
 @pytest.fixture
@@ -84,6 +89,13 @@ def test_lines_are_scored_by_shipped_metrics_and_those_of_ones_own(files, transl
     }  # no text columns
 
 
+def test_the_hashes_of_a_test_are_of_all_files_that_it_reads(files):
+    test = _named(files, factors={"topic": files / "own.py"}, metrics=["bleu", "own.py:far", "own.py:broken"])
+    sha256 = {name: hashlib.sha256((files / name).read_bytes()).hexdigest() for name in FILES}
+    keys = {"src": "a.src", "ref": "a.ref", "columns": "a.tsv", "factors.topic": "own.py", "own.py": "own.py"}
+    assert hashes_of("general", test, files) == {f"general {key}": sha256[name] for key, name in keys.items()}
+
+
 def test_a_contrastive_test_is_one_where_the_right_text_beats_all_others(tmp_path, translator):
     path = tmp_path / "c.tsv"
     path.write_text("source\treference\tcontrastive\tdistance\ns\tr\tw\t2\nt\tr\tw\t3\n")
@@ -114,10 +126,12 @@ def test_what_fails_in_a_metric_names_the_line(files, translator, metric, messag
 
 
 def test_a_metric_that_is_none_is_said_before_anything_runs(files):
+    (files / "fails.py").write_text("import os\nos.environ['HOME_OF_NOBODY']\n")
     for metric, message in [
-        ("own.py:number", "expected a function"),
+        ("own.py:number", "the function number in .*own.py, got 3, which is none"),
         ("own.py:missing", "got no missing"),
         ("none.py:f", "FileNotFoundError"),
+        ("fails.py:f", "got KeyError: 'HOME_OF_NOBODY'"),
     ]:
         with pytest.raises(ConfigError, match=message):
             own_metric(metric, files)

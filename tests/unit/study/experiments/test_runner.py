@@ -226,6 +226,12 @@ def _wait_for(what):
         time.sleep(0.05)
 
 
+def test_a_store_that_cannot_be_written_is_an_error_of_data(spec, store, run):
+    store.folder.write_text("a file")
+    with pytest.raises(DataError, match=r"/store: expected a folder for a store of runs, got: .*File exists"):
+        run(spec)
+
+
 def test_an_interrupted_runner_ends_its_processes(spec, store, run):
     def interrupt(folder):
         raise KeyboardInterrupt

@@ -78,7 +78,7 @@ def test_a_command_reads_back_what_the_settings_are(content, load):
     for cell, text in zip(cells, texts, strict=True):
         words = shlex.split(cell.command())[3:]
         assert apply_overrides({}, words)["data"]["dir"] == text
-        assert apply_overrides({}, cell.overrides())["data"]["dir"] == text
+        assert resolve(cell).data.dir == Path(text)
     assert "data.dir=2020" not in cells[0].command()
     assert "'data.dir=plain text'" in cells[7].command()
 
@@ -109,15 +109,15 @@ TEST = {"src": "src", "ref": "ref"}
 SIZES = {"system": {"base": {}, "sit": {"infusion.kind": "add"}}, "size": {"5 %": {}}, "seed": [1, 2]}
 
 
-def _planned(cell, against, seeds=3):
-    return {"report": {"primary": {"cell": cell, "against": against, "seeds": seeds, "sd": 1}}}
+def _planned(cell, against, seeds=3, **more):
+    return {"report": {"primary": {"cell": cell, "against": against, "seeds": seeds, "sd": 1, **more}}}
 
 
 @pytest.mark.parametrize(
     ("change", "keys"),
     [
         ({"recipe": None, "report": {"baseline": {"sistem": "base"}, "controls": [{"system": "sot"}], "x": "kilobytes"}, "exclude": [{"system": "sat"}]},
-         ["recipe: ", "report.baseline: unknown axis 'sistem'. Nearest: system", "exclude: system has no level 'sat'. Nearest: sit",
+         ["recipe: ", "report.baseline: unknown axis 'sistem'. Nearest: system", "exclude.0: system has no level 'sat'. Nearest: sit",
           "report.controls.0: system has no level 'sot'", "report.x: unknown axis 'kilobytes'"]),
         ({"verb": "finetune"}, ["recipe, test: "]),
         ({"test_split": "dev"}, ["test_split: expected none for train, got 'dev'"]),
@@ -131,7 +131,11 @@ def _planned(cell, against, seeds=3):
         ({"search": {"space": {"infusion.width": {"low": 9, "high": 8}}}}, ["search.space.infusion.width: expected low up to high"]),
         ({"search": {"space": {"infusion.width": {"low": 0, "high": 8, "log": True}}}}, ["search.space.infusion.width: expected low above 0"]),
         ({"search": {"space": {"infusion.width": {"low": 8}}}}, ["search.space.infusion.width: expected values, or low and high"]),
-        ({"search": {"space": {"infusion.width": {"values": []}}}}, ["search.space.infusion.width: expected values, or low and high"]),
+        ({"search": {"space": {"infusion.width": {"values": []}}}}, ["search.space.infusion.width.values: expected at least one value, got none"]),
+        ({"tune": {"space": {"training.max_steps": []}}}, ["tune.space.training.max_steps: expected at least one value, got none"]),
+        ({"axes": {"seed": []}, "report": {}}, ["expected at least one run, got none"]),
+        ({"exclude": [{"system": "base"}, {"system": "sit"}]}, ["expected at least one run, got none"]),
+        (_planned(SIT | {"fraction": "10 %"}, BASE, metric="blue"), ["report.primary.metric: unknown metric 'blue'"]),
         ({"search": {"space": {"infusion.width": {"values": [1], "high": 3}}}}, ["search.space.infusion.width: expected values, or low and high"]),
         ({"search": WIDTHS, "report": {"controls": [{}, BASE, SIT, SIT], "baseline": BASE}},
          [f"report.controls.{n}: expected levels of other rows" for n in (0, 1, 3)] + ["report.controls: expected none for a search"]),
@@ -252,3 +256,4 @@ def test_overrides_enter_the_keys_as_if_they_were_written_in_the_file(finetune, 
         "model": "'model': expected key.sub=value.",
     }.items():
         assert problem in problems(finetune, [override])[0]
+    assert problems(finetune | {"settings": "a"}, ["seed=3"])[0].startswith("settings: expected a valid dict")

@@ -144,17 +144,15 @@ def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     pipes["stderr"] = subprocess.PIPE
     pipes["env"] = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    start = time.monotonic()
+    start, children, ends = time.monotonic(), [], {}
     with ThreadPoolExecutor(len(commands)) as pool:
-        children = {
-            name: subprocess.Popen(command, encoding="utf-8", errors="replace", **pipes)
-            for name, command in commands.items()
-        }
         try:
-            ends = {pool.submit(_follow, name, child): name for name, child in children.items()}
+            for name, command in commands.items():
+                children.append(subprocess.Popen(command, encoding="utf-8", errors="replace", **pipes))
+                ends[pool.submit(_follow, name, children[-1])] = name
             return {ends[future]: future.result() - start for future in as_completed(ends)}
         finally:  # if one fails, or on Ctrl-C, the other is ended
-            for child in children.values():
+            for child in children:
                 child.kill()
 
 

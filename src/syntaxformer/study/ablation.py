@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,7 +25,9 @@ from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.syntax import FACTORS, LineSyntax, TreeOptions, WordColumns, first_pieces
 from syntaxformer.syntax.piece_relations import own_functions
 from syntaxformer.translation.source import EncodedText, SourceEncoder
-from syntaxformer.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from syntaxformer.translation.translator import Translator
 
 KINDS = ("parent", "child", "sibling")
 """Kinds of relations, in the order of their ids."""
@@ -57,12 +59,8 @@ class Ablation:
     @classmethod
     def parse(cls, shuffle: Sequence[str] | None, blank: Sequence[str] | None) -> Ablation:
         """Read options of the command line, each of which has one name or several with commas."""
-        return cls(
-            *(
-                tuple(name.strip() for names in option or () for name in names.split(","))
-                for option in (shuffle, blank)
-            )
-        )
+        options = [",".join(option).split(",") if option else [] for option in (shuffle, blank)]
+        return cls(*(tuple(name.strip() for name in names) for names in options))
 
     def check(self, factors: Sequence[str], trees: Sequence[str], has_governors: bool) -> None:
         """Check that a model reads the inputs that are to be changed.
@@ -124,7 +122,7 @@ class PieceWords:
 
 
 def ablate_translator(translator: Translator, ablation: Ablation) -> Translator:
-    """A copy of a translator that reads changed factors and trees.
+    """A copy of a translator, with all members of an ensemble, that reads changed factors and trees.
 
     Raises:
         ConfigError: It does not read what is to be changed, or its tags are pieces of the text.
@@ -134,8 +132,10 @@ def ablate_translator(translator: Translator, ablation: Ablation) -> Translator:
         raise ConfigError("--shuffle, --blank: expected factors as columns, got tags between the words.")
     trees = () if syntax.trees is None else syntax.trees.used_trees
     ablation.check(encoder.factors, trees, syntax.governors)
-    ablated = _AblatedEncoder(**vars(encoder), ablation=ablation)
-    return Translator(translator.decoder, ablated, translator.info, translator.annotator)
+    ablated = copy(translator)
+    ablated.encoder = _AblatedEncoder(**vars(encoder), ablation=ablation)
+    ablated.others = [ablate_translator(member, ablation) for member in translator.others]
+    return ablated
 
 
 def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:

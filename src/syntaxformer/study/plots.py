@@ -202,12 +202,11 @@ def draw_panels(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
     """
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    colours = {
-        run: f"C{place % 10}" for place, run in enumerate({run: 0 for one in panels.values() for run in one})
-    }
+    runs = dict.fromkeys(run for curves in panels.values() for run in curves)
+    colours = {run: f"C{number % 10}" for number, run in enumerate(runs)}
     figure = Figure(figsize=(1 + 4 * columns, 0.6 + 3 * rows), layout="constrained")
-    for place, (name, curves) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(rows, columns, place)
+    for number, (name, curves) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(rows, columns, number)
         _draw_lines(axes, curves, colours)
         axes.set_title(name)
         axes.set_xlabel("update")
@@ -218,15 +217,15 @@ def draw_panels(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
 
 
 def _draw_lines(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, str] | None = None) -> None:
-    for place, (name, curve) in enumerate(curves.items()):
+    for number, (name, curve) in enumerate(curves.items()):
+        colour = (colours or {}).get(name, f"C{number % 10}")
         style = "--" if name.endswith("(paper)") else "-"
         marker = "o" if len(curve.x) <= 30 else None
         if curve.is_band and curve.error is not None:
             low, high = (
                 [y + sign * e for y, e in zip(curve.y, curve.error, strict=True)] for sign in (-1, 1)
             )
-            axes.fill_between(curve.x, low, high, color=f"C{place % 10}", alpha=0.15, linewidth=0)
-        colour = (colours or {}).get(name, f"C{place % 10}")
+            axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.errorbar(
             curve.x, curve.y, None if curve.is_band else curve.error, label=name, color=colour,
             linestyle=style, marker=marker, markersize=4, capsize=3, linewidth=1.4,

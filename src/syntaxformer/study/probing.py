@@ -201,12 +201,13 @@ def probe_model(
     """Probe layers of an encoder, 0 for embeddings, and controls; scores are on `test`, which may be `dev`.
 
     Raises:
-        ConfigError: There is no such layer, or no sentence that the encoder can read.
+        ConfigError: There is no such layer, no layer at all, or no sentence that the encoder can read.
     """
     config = config or ProbeConfig()
     layers = range(encoder.n_states) if layers is None else layers
-    if wrong := [layer for layer in layers if not 0 <= layer < encoder.n_states]:
-        raise ConfigError(f"layers: expected 0 to {encoder.n_states - 1}, got {', '.join(map(str, wrong))}.")
+    wrong = [str(layer) for layer in layers if not 0 <= layer < encoder.n_states]
+    if wrong or not layers:
+        raise ConfigError(f"layers: expected 0 to {encoder.n_states - 1}, got {', '.join(wrong) or 'none'}.")
     fitting = {}
     for treebank in _distinct((train, dev, test)):
         lengths = encoder.owners(treebank.sentences).lengths

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -18,11 +20,8 @@ from syntaxformer.trees import Sentence
 
 def test_parts_share_no_sentence_of_either_side():
     parts = read_pairs()
-    assert {split: len(pairs) for split, pairs in parts.items()} == {
-        "train": 20_000,
-        "valid": 500,
-        "test": 500,
-    }
+    sizes = {split: len(pairs) for split, pairs in parts.items()}
+    assert sizes == {"train": 20_000, "valid": 500, "test": 500}
     held_out = parts["valid"] + parts["test"]
     for side in (0, 1):
         assert not {pair[side] for pair in parts["train"]} & {pair[side] for pair in held_out}
@@ -51,8 +50,8 @@ def test_examples_of_a_demo_without_tags_show_the_source(split):
     """`demo infusion.kind=none` has no tagger, and other factors than tags leave them out."""
     sources, outputs = ["a b", "c"], {"baseline": ["x", "y"], "infused": ["x", "z"]}
     annotator = SimpleNamespace(annotate=lambda lines: [Sentence.from_words(line.split()) for line in lines])
-    found = run._examples(annotator if split else None, sources, ["r", "s"], outputs, [True, False])
-    assert [one.tagged for one in found] == ["a b", "c"]
+    examples = run._examples(annotator if split else None, sources, ["r", "s"], outputs, [True, False])
+    assert [example.tagged for example in examples] == ["a b", "c"]
 
 
 class _Begun(Exception):
@@ -99,6 +98,20 @@ def test_what_a_training_refuses_is_told_and_ends_the_other():
     refuses = [sys.executable, "-c", SAYS.format("error: data.dir: expected text.", 2)]
     with pytest.raises(ConfigError, match=r"^data\.dir: expected text\.$"):
         run._train({"baseline": WAITS, "infused": refuses})
+
+
+@pytest.mark.timeout(60)
+def test_a_training_that_cannot_start_ends_the_other(monkeypatch):
+    children, popen = [], subprocess.Popen
+
+    def start(*arguments, **options):
+        children.append(popen(*arguments, **options))
+        return children[-1]
+
+    monkeypatch.setattr(run.subprocess, "Popen", start)
+    with pytest.raises(FileNotFoundError):
+        run._train({"baseline": WAITS, "infused": ["no such program"]})
+    assert [child.wait(5) for child in children] == [-signal.SIGKILL]
 
 
 @pytest.mark.timeout(60)

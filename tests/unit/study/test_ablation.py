@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -256,9 +255,8 @@ def test_a_translator_is_ablated_line_by_line(letters):
     values = tuple({tag for sentence in sentences for tag in sentence.upos or ()})
     syntax = SyntaxInputs(trees=TreeOptions(trees=("dependency",)), governors=True)
     whole = SourceEncoder(letters, {"pos": FactorVocabulary("pos", values)}, syntax=syntax)
-    translator = SimpleNamespace(encoder=whole, decoder=None, info=None, annotator=None)
-    with patch("syntaxformer.study.ablation.Translator", lambda _, encoder, *__: encoder):
-        ablated = ablate_translator(translator, Ablation(shuffle=("pos", "syntax", "governors")))
+    ablation = Ablation(shuffle=("pos", "syntax", "governors"))
+    ablated = ablate_translator(SimpleNamespace(encoder=whole, others=()), ablation).encoder
 
     def encode(encoder, *rows):
         words = WordColumns.from_sentences([sentences[row] for row in rows])
@@ -278,6 +276,18 @@ def test_a_translator_is_ablated_line_by_line(letters):
         assert np.array_equal(batch["governors"][row, :n], batch_alone["governors"][0])
     for name in ("syntax", "governors"):
         assert not np.array_equal(batch[name], intact_batch[name])
+
+
+def test_an_ablated_translator_keeps_its_language_and_its_members(letters):
+    plain = SourceEncoder(letters, {"pos": FactorVocabulary("pos", ("NOUN",))})
+    member = SimpleNamespace(encoder=plain, others=())
+    translator = SimpleNamespace(encoder=plain, others=[member], language="de")
+    ablation = Ablation(blank=("pos",))
+    ablated = ablate_translator(translator, ablation)
+    assert ablated.language == "de"
+    assert [system.encoder.ablation for system in (ablated, *ablated.others)] == [ablation] * 2
+    assert translator.encoder is member.encoder is plain
+    assert translator.others == [member]
 
 
 def test_what_a_model_does_not_read(monkeypatch, classifier):

@@ -46,16 +46,19 @@ def x_figures(
     scores: dict[str, Curve] = {}
     gains: dict[str, Curve] = {}
     for name, members in lines.items():
-        points: list[list[Point]] = [[], [], [], []]
+        measured, of_paper, differing, of_paper_gain = (list[Point]() for _ in range(4))
         for group, difference in members:
             x, score = spec.report.x_number(group.labels[x_axis]), group.spread(metric)
-            printed, gain = paper_number(spec, group.labels), paper_gain(spec, group.labels)
-            points[0] += [(x, score.mean, score.sd)] * bool(group.runs)
-            points[1] += [(x, printed.value, math.nan)] if printed else []
-            points[2] += [(x, difference.mean, difference.sd)] if difference else []
-            points[3] += [] if gain is None else [(x, gain, math.nan)]
-        scores |= _curve(name, points[0], scale) | _curve(f"{name} (paper)", points[1])
-        gains |= _curve(name, points[2], scale) | _curve(f"{name} (paper)", points[3])
+            if group.runs:
+                measured.append((x, score.mean, score.sd))
+            if difference is not None:
+                differing.append((x, difference.mean, difference.sd))
+            if (printed := paper_number(spec, group.labels)) is not None:
+                of_paper.append((x, printed.value, math.nan))
+            if (gain := paper_gain(spec, group.labels)) is not None:
+                of_paper_gain.append((x, gain, math.nan))
+        scores |= _curve(name, measured, scale) | _curve(f"{name} (paper)", of_paper)
+        gains |= _curve(name, differing, scale) | _curve(f"{name} (paper)", of_paper_gain)
     figures = [(scores, "by_size.png", metric, f"{metric} by {x_axis}, mean and deviation")]
     if spec.report.baseline:
         caption = f"gain in {metric} over the baseline by {x_axis}"
@@ -76,8 +79,9 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
     A mean ends at the last point that all seeds have: later ones would average only those that went on.
     """
     compared = set(spec.report.baseline) or {axis for axis in spec.axes if axis != SEED}
-    scale = 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
-    axis, unit = ("loss on dev", "update") if spec.verb == "train" else ("score on dev", "epoch")
+    scale, y_label, unit = 1.0, "loss on dev", "update"  # a loss is not scaled
+    if spec.verb == "finetune":
+        scale, y_label, unit = spec.report.scale, "score on dev", "epoch"
     panels: dict[str, dict[str, Curve]] = {}
     for group in groups:
         levels = {axis: level for axis, level in group.labels.items() if axis in compared}
@@ -91,17 +95,13 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
         name = in_words(levels) if len(levels) > 1 else "".join(levels.values())
         panels.setdefault(panel, {}).update(_curve(name or "run", means, scale))
     # A curve of one point shows no more than the table.
-    panels = {
-        panel: curves
-        for panel, curves in panels.items()
-        if any(len(curve.x) > 1 for curve in curves.values())
-    }
-    files = file_names([panel or "all" for panel in panels])
-    blocks: list[Block] = [Heading("Learning curves")] if panels else []
-    for panel, curves in panels.items():
-        file = f"curve_{files[panel or 'all']}.png"
-        draw_curves(curves, folder / file, unit, axis)
-        title = f"{axis} {panel}" if panel else axis
+    drawn = [panel for panel, curves in panels.items() if any(len(curve.x) > 1 for curve in curves.values())]
+    files = file_names(drawn)
+    blocks: list[Block] = [Heading("Learning curves")] if drawn else []
+    for panel in drawn:
+        curves, file = panels[panel], f"curve_{files[panel]}.png"
+        draw_curves(curves, folder / file, unit, y_label)
+        title = f"{y_label} {panel}" if panel else y_label
         blocks.append(Figure(file, f"{title}, mean over seeds, up to where the first of them stopped"))
     return blocks
 

@@ -176,12 +176,11 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
     runs = store.runs()
     spec = tuned(spec, runs)
     results = _search_blocks(spec, runs, folder) if spec.search else _grid_blocks(spec, store, runs, folder)
-    members = list(own_runs(spec, runs).values())
-    if spec.search is None:
-        by_key = {run.cell.key: run for run in members}
-        waiting = (StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells())
-        before = [] if (tuning := spec.tuning()) is None else own_runs(tuning, runs).values()
-        members = [*before, *(by_key.get(run.cell.key, run) for run in waiting)]
+    stored = own_runs(spec, runs)
+    waiting = {cell.key: StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()}
+    members = list((waiting | stored).values())  # in the order of the grid
+    if (tuning := spec.tuning()) is not None:
+        members = [*own_runs(tuning, runs).values(), *members]
     counts = Counter(run.state for run in members)
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     done = [run for run in members if run.state == DONE]
@@ -210,14 +209,12 @@ def _warning_blocks(spec: Spec, done: Sequence[StoredRun]) -> list[Block]:
         blocks += [Heading(f"Warning: runs with different {what}"), *map(Paragraph, [*sentences, last])]
     unlearned: dict[str, list[str]] = {}
     unturned: dict[str, list[StoredRun]] = {}
-    of_grid = [run for run in done if TRIAL not in run.cell.labels]
     for run in done:
         missed = run.result.get("never_predicted")
         if missed or is_constant(run):
             what = missed_note(missed) if missed else "all predictions are the same"
             unlearned.setdefault(what, []).append(_title(run.cell))
-    for run in of_grid:
-        if _is_best_at_end(run):
+        if TRIAL not in run.cell.labels and _is_best_at_end(run):
             unturned.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
     if unlearned:
         note = (
@@ -232,10 +229,10 @@ def _warning_blocks(spec: Spec, done: Sequence[StoredRun]) -> list[Block]:
             slope = spread([scale * (last["value"] - before["value"]) for before, last in ends])
             rows.append([name, str(len(runs)), f"{slope.mean:+.3f}" if ends else NONE])
         what = "loss" if spec.verb == "train" else "score"
+        n_runs = sum(TRIAL not in run.cell.labels for run in done)
         note = (
-            f"The best evaluation of {sum(map(len, unturned.values()))} of {len(of_grid)} runs was their "
-            "last. A difference between such runs may say only that one of them learns faster. "
-            "Train them longer."
+            f"The best evaluation of {sum(map(len, unturned.values()))} of {n_runs} runs was their last. A "
+            "difference between such runs may say only that one of them learns faster. Train them longer."
         )
         table = Table(["runs", "number", f"change of {what} on dev in the last interval"], rows)
         heading = Heading("Warning: runs that were best at their last evaluation")
@@ -256,17 +253,17 @@ def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
     tuning, tune = spec.tuning(), spec.tune
     if tuning is None or tune is None or (search := tuning.search) is None:
         return []
-    rows, tried = [], choices(spec, runs)
-    for labels in {without_seed(labels): labels for labels in tuning.combinations()}.values():
-        choice, shown = tried[without_seed(labels)], []
+    axes = [axis for axis in tuning.axes if axis != SEED]
+    rows, labels_of = [], {without_seed(labels): labels for labels in tuning.combinations()}
+    for name, choice in choices(spec, runs).items():
+        shown = []
         for values, trials in choice.trials.items():
             score = _number(choice.means.get(values), spec.report.scale)
             is_chosen = choice.settings == {key: trials[0].cell.settings[key] for key in search.space}
             shown.append(
                 f"{values}: {score}{ONE_CLASS * any(map(is_constant, trials))}{' (chosen)' * is_chosen}"
             )
-        rows.append([*(labels[axis] for axis in tuning.axes if axis != SEED), "; ".join(shown) or NONE])
-    axes = [axis for axis in tuning.axes if axis != SEED]
+        rows.append([*(labels_of[name][axis] for axis in axes), "; ".join(shown) or NONE])
     how = "Each was tried once, with" if len(tune.seeds) < 2 else "Each is a mean over"
     return [
         Heading("Settings chosen on dev"),
@@ -277,11 +274,11 @@ def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
     """The table of results, those of effects and of each control, and figures."""
-    groups = group_runs(spec, runs)
+    groups, scale = group_runs(spec, runs), spec.report.scale
     axes = [axis for axis in spec.axes if axis != SEED]
     metrics = metric_names(spec, groups)
     first = metrics[0]
-    scale = spec.report.scale
+
     differences = [
         compare_groups(spec, store, group, groups, first, spec.report.baseline) for group in groups
     ]

@@ -241,8 +241,8 @@ def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
 def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
     """The best of the finished trials."""
     scored = [(value, trial) for trial in trials if (value := trial_value(search, trial)) is not None]
-    sign = 1 if search.goal == "minimize" else -1
-    return min(scored, key=lambda pair: sign * pair[0])[1] if scored else None
+    best = min if search.goal == "minimize" else max
+    return best(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
 def study_trials(
@@ -305,16 +305,15 @@ def _propose(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions: dict[str, Any] = {}
     for name, space in search.space.items():
-        kind: Any = IntDistribution if space.is_whole else FloatDistribution
-        distributions[name] = (
-            kind(space.low, space.high, log=space.log)
-            if space.values is None
-            else CategoricalDistribution(space.values)
-        )
+        if space.values is not None:
+            distributions[name] = CategoricalDistribution(space.values)
+        else:
+            numbers: Any = IntDistribution if space.is_whole else FloatDistribution
+            distributions[name] = numbers(space.low, space.high, log=space.log)
 
-    def outcome(trial: StoredRun) -> dict[str, Any]:
+    def outcome(trial: StoredRun) -> tuple[float | None, Any]:
         value = trial_value(search, trial)
-        return {"value": value, "state": TrialState.FAIL if value is None else TrialState.COMPLETE}
+        return value, TrialState.FAIL if value is None else TrialState.COMPLETE
 
     seed = (search.seed + len(trials)) % (MAX_SEED + 1)
     sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed)
@@ -325,15 +324,17 @@ def _propose(
     study = optuna.create_study(direction=search.goal, sampler=sampler)
     for trial in trials:
         params = {name: trial.cell.settings[name] for name in search.space}
-        past = optuna.trial.create_trial(params=params, distributions=distributions, **outcome(trial))
-        study.add_trial(past)
+        value, state = outcome(trial)
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=distributions, value=value, state=state)
+        )
     for _ in range(MOST_REPEATS):
         asked = study.ask(distributions)
         cell = spec.cell(numbered, dict(asked.params))
         if cell.key not in known:
             return cell
-        past = outcome(known[cell.key])
-        study.tell(asked, past["value"], state=past["state"])
+        value, state = outcome(known[cell.key])
+        study.tell(asked, value, state=state)
     return None
 
 
@@ -365,7 +366,8 @@ def choices(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, Choice]:
     for name, of_seeds in studies.items():
         by_values: dict[str, list[StoredRun]] = {}
         for trial in chain.from_iterable(of_seeds):
-            by_values.setdefault(_values(search, trial), []).append(trial)
+            values = ", ".join(str(trial.cell.settings[key]) for key in search.space)
+            by_values.setdefault(values, []).append(trial)
         means: dict[str, float] = {}
         for values, trials in by_values.items():
             scores = [score for trial in trials if (score := trial_value(search, trial)) is not None]
@@ -381,10 +383,6 @@ def choices(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, Choice]:
             best = {key: by_values[chosen][0].cell.settings[key] for key in search.space}
         choice[name] = Choice(by_values, means, best)
     return choice
-
-
-def _values(search: SearchConfig, trial: StoredRun) -> str:
-    return ", ".join(str(trial.cell.settings[name]) for name in search.space)
 
 
 def tuned(spec: Spec, runs: Mapping[str, StoredRun]) -> Spec:

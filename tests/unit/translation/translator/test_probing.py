@@ -152,8 +152,9 @@ def test_a_whole_report(bert, tokenizer):
     assert [one["name"] for one in stored["scores"]] == [one.name for one in report.scores]
     unsettled = replace(report, scores=[replace(report.scores[0], uuas=math.nan)])
     assert unsettled.as_dict()["scores"][0]["uuas"] is None
-    with pytest.raises(ConfigError, match=r"^layers: expected 0 to 3, got 4\.$"):
-        probe_model(encoder, treebank, treebank, treebank, config, [4])
+    for layers, got in (([4], "4"), ([], "none")):
+        with pytest.raises(ConfigError, match=rf"^layers: expected 0 to 3, got {got}\.$"):
+            probe_model(encoder, treebank, treebank, treebank, config, layers)
     with pytest.raises(ConfigError, match=r"^treebank: expected a sentence of at most 17 pieces, got"):
         probe_model(encoder, probe_treebank([long]), treebank, treebank, config)
 

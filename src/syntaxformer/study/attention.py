@@ -33,7 +33,7 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.translation.decoding import source_pad_id
 from syntaxformer.translation.model import shift_right
-from syntaxformer.translation.source import EncodedText, fitting_pieces, source_batch
+from syntaxformer.translation.source import EncodedText, source_batch
 from syntaxformer.translation.torch_decoder import aligning_attention, cross_attentions, shown_attention
 from syntaxformer.translation.translator import Translator
 from syntaxformer.trees import Sentence
@@ -222,11 +222,12 @@ def attention_spread(
     if targets is None:
         targets = [hypotheses[0].text for hypotheses in translator.translate(lines)]
     values = {measure: np.full(len(lines), np.nan) for measure in MEASURES}
-    end = translator.encoder.end_length
     order = [row for row in np.argsort([-len(line) for line in lines], kind="stable") if lines[row].strip()]
     for start in track(range(0, len(order), BATCH_LINES), "attention", unit="batches"):
         rows = [int(row) for row in order[start : start + BATCH_LINES]]
-        source = translator.encode([lines[row] for row in rows])
+        source: Any = translator.encode([lines[row] for row in rows], with_offsets=True)
+        of_rows = [sentences[row] for row in rows]
+        owners = source_owners(translator.encoder, of_rows, source.offsets, source.splits)
         sides = ([texts[row] for row in rows] for texts in (lines, targets))
         layers, pieces = _cross_attentions(translator, source, *sides)
         if not -len(layers) <= layer < len(layers):
@@ -234,12 +235,9 @@ def attention_spread(
         of_layer = layers[layer].float().cpu().numpy()
         if head is not None and head >= of_layer.shape[1]:
             raise ConfigError(f"head: expected below {of_layer.shape[1]}, got {head}.")
-        n_src = source.lengths.tolist()
-        for row, padded, target, length in zip(rows, of_layer, pieces, n_src, strict=True):
-            weights = _mean(padded[:, : len(target), :length], head)
-            owners = source_owners(translator.encoder, [sentences[row]])
-            fitting = fitting_pieces(owners.splits, translator.longest, end_length=end)
-            for measure, value in spread_of_weights(weights, owners.values[fitting], sentences[row]).items():
+        for number, (row, target) in enumerate(zip(rows, pieces, strict=True)):
+            weights = _mean(of_layer[number, :, : len(target), : len(owners[number])], head)
+            for measure, value in spread_of_weights(weights, owners[number], sentences[row]).items():
                 values[measure][row] = value
     return SpreadOfAttention(values)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,19 +113,25 @@ def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncode
     return replace(plain, inputs=inputs)
 
 
-def source_owners(encoder: SourceEncoder, sentences: Sequence[Sentence]) -> Ragged:
-    """The word of each source piece of sentences, tags excluded, as a translator cleans and cuts them."""
-    preparation = encoder.preparation
-    prepared = preparation.prepare([preparation.clean(sentence.text) for sentence in sentences])
-    offsets, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
-    cleaned = [preparation.clean_offsets(sentence.text, sentence.offsets) for sentence in sentences]
-    words = list(chain.from_iterable(cleaned)), splits_of(list(map(len, cleaned)))
-    return Ragged(batch_word_of_piece(prepared.to_raw(offsets, splits), splits, *words), splits)
+def source_owners(
+    encoder: SourceEncoder, sentences: Sequence[Sentence], offsets: NDArray[Any], splits: NDArray[np.int64]
+) -> Ragged:
+    """The word of each source piece, whose `offsets`, `[pieces, 2]`, are those in the clean lines."""
+    clean_offsets = encoder.preparation.clean_offsets
+    words = [clean_offsets(sentence.text, sentence.offsets) for sentence in sentences]
+    flat, word_splits = list(chain.from_iterable(words)), splits_of(list(map(len, words)))
+    return Ragged(batch_word_of_piece(offsets, splits, flat, word_splits), splits)
 
 
 def translator_words(translator: Translator) -> WordEncoder:
     """A `WordEncoder` for a translator's encoder; factors come from the translator's annotator."""
     encoder = translator.encoder
+
+    def owners(sentences: Sequence[Sentence]) -> Ragged:  # tags are none of the pieces
+        preparation = encoder.preparation
+        prepared = preparation.prepare([preparation.clean(sentence.text) for sentence in sentences])
+        offsets, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
+        return source_owners(encoder, sentences, prepared.to_raw(offsets, splits), splits)
 
     def inputs(sentences: Sequence[Sentence]) -> Mapping[str, Tensor]:
         lines, words = [encoder.preparation.clean(sentence.text) for sentence in sentences], None
@@ -143,7 +148,6 @@ def translator_words(translator: Translator) -> WordEncoder:
 
     config = translator.model.config  # T5 has another name for it
     n_states = getattr(config, "encoder_layers", config.num_hidden_layers) + 1
-    owners = partial(source_owners, encoder)
     return WordEncoder(translator.model.get_encoder(), n_states, translator.longest, owners, inputs)
 
 

@@ -84,6 +84,7 @@ def test_means_and_differences_of_the_same_sentences():
 @pytest.fixture(scope="module")
 def translator():
     tokenizer = train_subwords(["he 'said three' words"] * 3, SubwordConfig(vocab_size=307))
+    tokenizer.backend_tokenizer.add_special_tokens(["<2de>", "<2fr>"])
     torch.manual_seed(5)
     config = SyntaxTransformerConfig(
         vocab_size=len(tokenizer), d_model=12, d_ff=17, n_heads=2, encoder_layers=1, decoder_layers=1,
@@ -120,6 +121,16 @@ def test_entities_are_read_as_the_translator_reads_them(translator, owners):
     assert (n_pieces, words) == other
     assert n_pieces == len(words)
     assert set(words) == {-1, 0, 1, 2, 3, 4, 5}
+
+
+def test_the_piece_of_a_target_language_is_of_no_word(translator, owners):
+    several = translator(directions={"de": "en", "fr": "en"}).to("fr")
+    sentence = Sentence.from_words(["he", "said"])
+    attention_spread(several, [sentence], targets=["he"])
+    attention_spread(translator(), [sentence], targets=["he"])
+    (n_pieces, words), (n_without, words_without) = owners
+    assert (n_pieces, words) == (n_without + 1, [-1, *words_without])
+    assert n_pieces == len(words)
 
 
 @pytest.mark.slow

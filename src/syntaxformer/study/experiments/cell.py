@@ -426,6 +426,9 @@ def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
     reads_words = bool(factors or config.syntax_inputs(training=False).needs)
     tests: dict[str, Any] = {"test": spec.test} if spec.test else {}
     for key, test in (tests | {f"tests.{name}": test for name, test in spec.tests.items()}).items():
+        if languages := ", ".join(config.data.directions):
+            remedy = "Score it with `syntaxformer evaluate --to`."
+            yield f"{key}: expected a recipe of one target language, got one of {languages}. {remedy}"
         missing = [name for name in factors if name in config.data.factor_files and name not in test.factors]
         if missing:
             names = ", ".join(missing)

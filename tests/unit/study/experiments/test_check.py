@@ -154,6 +154,18 @@ def test_a_text_that_the_trained_model_could_not_read(content, load, tmp_path):
     check_experiment(load(content), {})
 
 
+def test_a_text_in_one_of_several_target_languages_has_no_score(content, load, tmp_path):
+    (tmp_path / "text").write_text("one\n")
+    text = str(tmp_path / "text")
+    content |= {"axes": {}, "report": {}, "test": {"src": text, "ref": text}}
+    content["settings"]["data.train"] = [
+        {"name": "train", "tag": "<2de>"},
+        {"name": "more", "tag": "<2fr>", "tgt": "fr"},
+    ]
+    (problem,) = _problems(load(content))
+    assert problem.startswith("test: expected a recipe of one target language, got one of de, fr. Score it")
+
+
 def test_a_dry_run_counts_failed_runs_as_run_does(content, load, store, dry_run):
     content |= {"report": {}, "seconds": 7200, "axes": {"seed": [1, 2]}}
     spec = load(content)

@@ -183,24 +183,6 @@ def test_a_finished_experiment_is_not_refused_for_its_rates(planned, load, store
     check_experiment(spec, store.runs())
 
 
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"tune": {"space": {"training.learning_rate": [1]}, "seeds": [3, 98]}}, "tune.seeds: expected a seed that no other run has, got 3"),
-        ({"tune": {"space": {"training.learning_rate": [1]}, "seeds": [98, 98]}}, "tune.seeds: expected different seeds"),
-        ({"tune": {"space": {"training.learning_rate": [1]}, "seeds": [98], "settings": {"seed": 9}}}, "tune.settings: expected none beside"),
-        ({"tests": {"dev": {"src": "a", "ref": "b", "metrics": ["bleu"]}}}, "tests.dev: expected a name"),
-        ({"tests": {"x": {"table": "a", "metrics": ["accuracy"]}}}, "tests.x: expected src and ref"),
-        ({"tests": {"x": {"src": "a", "metrics": ["bleu"]}}}, "tests.x"),
-        ({"tests": {"x": {"src": "a", "ref": "b", "metrics": ["accuracy"]}}}, "tests.x"),
-        ({"tests": {"x": {"contrast": "a", "metrics": ["own.py:f"]}}}, "tests.x"),
-        ({"tests": {"x": {"src": "a", "ref": "b", "metrics": ["a.py:f", "b.py:f"]}}}, "tests.x"),
-    ],
-)  # fmt: skip
-def test_what_a_plan_cannot_be(content, problems, change, key):
-    assert any(problem.startswith(key) for problem in problems(content | change))
-
-
 def test_secondary_comparisons_need_a_primary_one(planned, problems):
     primary = planned["report"].pop("primary")
     assert problems(planned) == [

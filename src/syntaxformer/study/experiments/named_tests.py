@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import runpy
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,15 +54,14 @@ class Scored:
         names = dict.fromkeys(name for row in self.columns for name in row)
         tables: dict[str, dict[str, dict[str, list[float]]]] = {metric: {} for metric in self.lines}
         for name in names:
-            cells = [number_of(row.get(name, "")) for row in self.columns]
-            values = sorted({cell for cell in cells if cell is not None})
-            if None in cells or len(values) > MOST_VALUES:
+            numbers = [number_of(row.get(name, "")) for row in self.columns]
+            cells = [number for number in numbers if number is not None and math.isfinite(number)]
+            if len(cells) < len(numbers) or len({*cells}) > MOST_VALUES:
                 continue
             for metric, of_lines in self.lines.items():
-                groups = {
-                    value: [each for each, cell in zip(of_lines, cells, strict=True) if cell == value]
-                    for value in values
-                }
+                groups: dict[float, list[float]] = {value: [] for value in sorted({*cells})}
+                for cell, of_line in zip(cells, of_lines, strict=True):
+                    groups[cell].append(of_line)
                 tables[metric][name] = {
                     f"{value:g}": [round(fmean(group), 6), len(group)] for value, group in groups.items()
                 }
@@ -104,7 +104,7 @@ def _values(
         except Exception as error:  # the user's own
             message = f"{metric}: expected a number for line {number}, got {type(error).__name__}: {error}."
             raise ConfigError(message) from error
-        if not abs(value) < float("inf"):
+        if not math.isfinite(value):
             raise ConfigError(f"{metric}: expected a finite number for line {number}, got {value}.")
         values.append(value)
     return values

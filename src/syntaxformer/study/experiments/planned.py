@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from pydantic import ValidationError
 
 from syntaxformer.base.statistics import detectable_effect, holm, spread
 from syntaxformer.study.document import Block, Heading, Paragraph, Table
@@ -97,7 +100,9 @@ def _was_planned(spec: Spec, contrast: Contrast, run: StoredRun) -> bool | None:
     if spec.name not in recorded:
         return None
     plans = [recorded[spec.name]] if is_first else recorded[spec.name] or []
-    return any(plan and Contrast.model_validate(plan) == contrast for plan in plans)
+    with suppress(ValidationError):  # the plan of another version of this package is another plan
+        return any(plan and Contrast.model_validate(plan) == contrast for plan in plans)
+    return False
 
 
 def _measured_words(gain: Difference | None, metric: str, scale: float) -> str:

@@ -195,8 +195,8 @@ class _Result(BaseModel):
     scoring: _Named = None
     data_sha256: _Named = None
     test_sha256: _Named = None
-    primary: _Named = None
-    secondary: _Named = None
+    primary: dict[str, _Named] | None = None
+    secondary: dict[str, list[dict[str, Any]] | None] | None = None
     lines: dict[str, str] = {}
     by_column: dict[str, dict[str, dict[str, tuple[float, int]]]] = {}
     along: dict[str, dict[str, float]] = {}

@@ -111,6 +111,9 @@ def test_values_of_lines_survive_the_store():
     assert unpacked(packed(values)) == values
     assert len(packed([1.0, 0.0] * 500)) < 60
     assert Scored([{}], {"m": [2.0]}).by_column() == {"m": {}}
+    rows = [{"a": "nan", "b": "3"}, {"a": "1", "b": "3"}, {"a": "1", "b": "-2"}]  # a is no number in one row
+    by_column = Scored(rows, {"m": [1.0, 0.0, 1.0]}).by_column()
+    assert by_column == {"m": {"b": {"-2": [1.0, 1], "3": [0.5, 2]}}}
 
 
 @pytest.mark.parametrize(

@@ -436,7 +436,7 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
 
     planned, changed = spec.report.primary.model_dump(), "**It was written or changed after runs were made"
     assert "These runs do not record whether it was chosen before them." in line()
-    for plan in (planned | {"seeds": 4}, None):
+    for plan in (planned | {"seeds": 4}, planned | {"later": 1}, None):  # one is of a later version
         for plans in ({"sit": plan, "base": planned}, {"sit": planned, "base": plan}):
             assert line(**plans).startswith("Chosen: ")
             assert changed in line(**plans)

@@ -75,10 +75,6 @@ class Case:
         others = (right for number, right in enumerate(self.right) if number != system)
         return tuple(sorted(self.right[system].difference(*others)))
 
-    def comparable(self, word: str) -> str:
-        """The form of a word in which it is compared."""
-        return word.lower() if self.lowercase else word
-
 
 @dataclass(frozen=True)
 class CaseGroup:
@@ -132,14 +128,16 @@ def compare_cases(
     for source, reference, more, *of_systems in zip(sources, references, more_texts, *outputs, strict=True):
         texts = [reference.text, *more]
         scores = tuple(chrf.sentence_score(output.text, texts).score for output in of_systems)
-        forms = [
-            [word.lower() if lowercase else word for word in sentence.words]
-            for sentence in (reference, *of_systems)
-        ]
-        right = tuple(frozenset(_matched(forms[0], words)) for words in forms[1:])
+        words = _forms(reference, lowercase)
+        right = tuple(frozenset(_matched(words, _forms(output, lowercase))) for output in of_systems)
         rarest = min((counts[word.lower()] for word in source.words), default=None) if counts else None
         cases.append(Case(source, reference, tuple(of_systems), scores, right, rarest, lowercase))
     return cases
+
+
+def _forms(sentence: Sentence, lowercase: bool) -> list[str]:
+    """The words of a sentence as they are compared."""
+    return [word.lower() if lowercase else word for word in sentence.words]
 
 
 def _matched(words: Sequence[str], others: Sequence[str]) -> Iterator[int]:
@@ -273,11 +271,11 @@ def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 1
 
 def _example(case: Case, names: Sequence[str], system: int) -> Table:
     """A case as a small table; words of the reference that a system has and another has not are bold."""
-    shared = frozenset.intersection(*case.right)
+    shared, reference = frozenset.intersection(*case.right), _forms(case.reference, case.lowercase)
     rows: list[list[str | Marked]] = [["source", case.source.text], ["reference", case.reference.text]]
     for name, output, score, right in zip(names, case.outputs, case.scores, case.right, strict=True):
-        words = [case.comparable(case.reference.words[position]) for position in sorted(right - shared)]
-        positions = _matched(list(map(case.comparable, output.words)), words)  # as many as there are
+        words = [reference[position] for position in sorted(right - shared)]
+        positions = _matched(_forms(output, case.lowercase), words)  # as many as there are
         bold = Marked(output.text, [output.offsets[position] for position in positions])
         rows.append([f"{name}, {score:.1f}", bold])
     return Table([f"gain {case.gain(system) if system else -case.gain(0):+.1f}", ""], rows)

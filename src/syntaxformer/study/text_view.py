@@ -86,8 +86,8 @@ def parser_for(
 
     if annotator is not None and set(NEEDED_COLUMNS) <= annotator.provides:
         return Parser(with_constituency(annotator))
-    told_by = f"source_language={language}" if language else "the text"
-    text, lacks = TextLanguage(language_of(language or ""), told_by), None
+    origin = f"source_language={language}" if language else "the text"
+    text, lacks = TextLanguage(language_of(language or ""), origin), None
     for named in (name, None) if name else (None,):
         try:
             parser = _loaded(choose_annotator(named, text, "--annotator"))
@@ -148,15 +148,9 @@ def classifier_text(
     numbered, _ = pair_words_of_pieces(owners, piece_splits, words.row_splits)
     pieces = collator.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
     relations = _relations(sentences, max_distance)
-    known = {
-        name: vocabulary
-        for name, vocabulary in vocabularies.items()
-        if set(FACTORS[name].needs) <= words.provides
-    }
+    known = {name: v for name, v in vocabularies.items() if {*FACTORS[name].needs} <= words.provides}
     ids = piece_factors(words, owners, piece_splits, known)
-    factors = {
-        name: vocabulary.decode(ids[:, column]) for column, (name, vocabulary) in enumerate(known.items())
-    }
+    factors = {name: known[name].decode(ids[:, column]) for column, name in enumerate(known)}
     return TextView(sentences, relations, max_distance, pieces, numbered.tolist(), factors)
 
 

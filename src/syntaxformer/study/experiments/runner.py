@@ -69,7 +69,7 @@ class LocalExecutor:
         self.n_jobs = min(n_jobs, len(self._devices) or n_jobs)
         if self.n_jobs < n_jobs:
             _log.warning("jobs: %d, one for each GPU, and not %d", self.n_jobs, n_jobs)
-        self._command = command or cell_command
+        self._command = command
         self._slots: list[subprocess.Popen[bytes] | None] = [None] * self.n_jobs
 
     def start(self, folder: Path) -> subprocess.Popen[bytes]:
@@ -82,17 +82,15 @@ class LocalExecutor:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.n_jobs)))
         if self._devices:
             environment["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
+        command = [sys.executable, "-m", "syntaxformer", "experiment", "cell", str(folder)]
+        if self._command is not None:
+            command = self._command(folder)
         with (folder / LOG).open("ab") as log:
             process = subprocess.Popen(
-                self._command(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
         self._slots[slot] = process
         return process
-
-
-def cell_command(folder: Path) -> list[str]:
-    """This package's own command for one run, with the interpreter of this process."""
-    return [sys.executable, "-m", "syntaxformer", "experiment", "cell", str(folder)]
 
 
 def _devices() -> list[str]:
@@ -244,8 +242,8 @@ class _Runner:
             plans = {"primary": None, **plans}  # None: nothing was planned
             plans = {name: {self.spec.name: plan} for name, plan in plans.items()}
             self.store.finish(key, seconds, read_json(folder / RESULT) | plans)
-            states = Counter(run.state for run in self.store.runs().values())
-            summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+            states = sorted(Counter(run.state for run in self.store.runs().values()).items())
+            summary = ", ".join(f"{count} {state}" for state, count in states)
             _log.info("done %s in %.0f s; %s", name, seconds, summary)
         elif code < 0:
             self.kills[key] += 1
@@ -286,9 +284,10 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
     def amount(settings: Mapping[str, Any]) -> float:
         """The number of examples or pieces trained on, up to a factor that all runs share."""
         if cell.verb == "train":
-            return math.prod(float(settings[name]) for name in STEPS)
+            factors = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
+            return math.prod(float(settings[name]) for name in factors)
         rates = settings["training.learning_rates"] if settings["training.learning_rate"] == "auto" else (1,)
-        return len(rates) * math.prod(float(settings[name]) for name in EPOCHS)
+        return len(rates) * (float(settings["training.epochs"]) * float(settings["data.fraction"]))
 
     done = [run for run in runs.values() if run.state == DONE]
     if same := [run.seconds for run in done if without_seed(run.cell) == without_seed(cell)]:
@@ -306,8 +305,3 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
             return spec.seconds
         return spec.seconds * recipe_settings(resolve(whole))["data.fraction"]
     return amount(recipe_settings(resolve(whole))) * seconds / work
-
-
-STEPS = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
-EPOCHS = ("training.epochs", "data.fraction")
-"""Settings that multiply the time of training a translator, and of fine-tuning."""

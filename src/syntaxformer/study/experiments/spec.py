@@ -262,11 +262,6 @@ class Space(Section):
         return self
 
     @property
-    def first(self) -> Any:
-        """A first value to try."""
-        return self.low if self.values is None else self.values[0]
-
-    @property
     def is_whole(self) -> bool:
         """Whether both bounds are whole numbers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
@@ -539,8 +534,8 @@ class Spec(Section):
         Raises:
             ConfigError: Lists all that do not.
         """
-        pairs = [(axis, level) for axis, levels in only.items() for level in sorted(levels)]
-        problems = chain.from_iterable(self._level_problems("only", {axis: level}) for axis, level in pairs)
+        pairs = [{axis: level} for axis, levels in only.items() for level in sorted(levels)]
+        problems = chain.from_iterable(self._level_problems("only", pair) for pair in pairs)
         if unique := list(dict.fromkeys(problems)):
             raise ConfigError(unique)
 
@@ -580,8 +575,12 @@ class Spec(Section):
     @property
     def searched(self) -> Settings:
         """Some value for each searched setting, or for each that is chosen before the runs of the grid."""
-        search = self.tune.as_search() if self.tune else self.search
-        return {} if search is None else {name: space.first for name, space in search.space.items()}
+        if self.tune is not None:
+            return {name: values[0] for name, values in self.tune.space.items()}
+        spaces = {} if self.search is None else self.search.space
+        return {
+            name: space.low if space.values is None else space.values[0] for name, space in spaces.items()
+        }
 
     def tuning(self) -> Spec | None:
         """The search that comes before the grid: the same combinations, without their seeds."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from syntaxformer.base.files import hash_file, read_lines, write_text
+from syntaxformer.base.files import hash_file, read_json, read_lines, write_text
 from syntaxformer.base.statistics import (
     Interval,
     Spread,
@@ -258,7 +258,7 @@ Resampled = tuple[list[float], tuple[float, float] | None]
 def _read_known(store: RunStore) -> tuple[Path, dict[str, Any]]:
     """What was resampled before: it remains if outputs are deleted, or are not published with the store."""
     path = store.folder / "bootstrap.json"
-    return path, json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return path, read_json(path) if path.exists() else {}
 
 
 def _resampled(

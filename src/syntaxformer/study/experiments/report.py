@@ -172,6 +172,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
 
     Raises:
         DataError: The store cannot be read, or a file cannot be written.
+        CheckpointError: The store's bootstrap.json is not JSON.
     """
     runs = store.runs()
     spec = tuned(spec, runs)

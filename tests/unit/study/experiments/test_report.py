@@ -13,7 +13,7 @@ from scipy.stats import t as student_t
 from scipy.stats import ttest_1samp, ttest_rel
 from typer.testing import CliRunner
 
-from syntaxformer.base.errors import DataError
+from syntaxformer.base.errors import CheckpointError, DataError
 from syntaxformer.base.statistics import detectable_effect
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
@@ -129,6 +129,13 @@ def test_p_values_over_sentences_are_of_bleu_and_of_all_seeds_that_agree(filled,
     text = report(spec, store)
     assert _row(text, "sit", "10 %")[2] == "3 of 3"
     assert "| p (sentences) |" not in text
+
+
+def test_what_was_resampled_before_is_read_as_json(filled, report):
+    spec, store = filled
+    (store.folder / "bootstrap.json").write_text("{'a': 1}")
+    with pytest.raises(CheckpointError, match=r"/store/bootstrap\.json: expected JSON, got: "):
+        report(spec, store)
 
 
 @pytest.mark.slow

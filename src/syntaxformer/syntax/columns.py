@@ -75,6 +75,12 @@ class CodedColumn:
         )
         return cls(codes, tuple(numbers))
 
+    def counts(self) -> dict[str, int]:
+        """How many items have each value."""
+        # Shifted by one, since bincount takes no -1.
+        counts = np.bincount(self.codes + 1, minlength=len(self.values) + 1)[1:].tolist()
+        return dict(zip(self.values, counts, strict=True))
+
     def decode(self) -> list[str | None]:
         """The values as strings, None for an item without one."""
         names = (*self.values, None)
@@ -367,9 +373,12 @@ def read_user_column(
             words.
         DataError: The file cannot be read or is not UTF-8.
     """
-    numbers: dict[str, int] = {}
+    code_of_value: dict[str, int] = {}
     codes: list[int] = []
-    lines, words_of_lines = _numbered(path, rows), iter(sentences)
+    lines, words_of_lines = enumerate(read_lines(path), start=1), iter(sentences)
+    if rows is not None:
+        chosen = set(rows)
+        lines = ((number, line) for number, line in lines if number - 1 in chosen)
     for row, (numbered, words) in enumerate(zip_longest(lines, words_of_lines)):
         if numbered is None or words is None:
             n_lines = row if numbered is None else row + 1 + sum(1 for _ in lines)
@@ -383,8 +392,8 @@ def read_user_column(
         values = given_words(line)
         if len(values) != len(words):
             raise AlignmentError(_misfit(values, list(words)), path, number)
-        codes += [numbers.setdefault(value, len(numbers)) for value in values]
-    return CodedColumn(np.array(codes, np.int32), tuple(numbers))
+        codes += [code_of_value.setdefault(value, len(code_of_value)) for value in values]
+    return CodedColumn(np.array(codes, np.int32), tuple(code_of_value))
 
 
 def read_user_values(path: str | Path) -> Iterator[list[str]]:
@@ -394,15 +403,6 @@ def read_user_values(path: str | Path) -> Iterator[list[str]]:
         DataError: The file cannot be read or is not UTF-8.
     """
     return map(given_words, read_lines(path))
-
-
-def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[int, str]]:
-    """The requested lines, with their 1-based numbers."""
-    lines = enumerate(read_lines(path), start=1)
-    if rows is None:
-        return lines
-    chosen = set(rows)
-    return ((number, line) for number, line in lines if number - 1 in chosen)
 
 
 def _misfit(values: Sequence[str], words: Sequence[str]) -> str:

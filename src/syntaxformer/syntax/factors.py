@@ -138,10 +138,8 @@ class FactorVocabulary:
         # The last entry is that of code -1.
         table = np.array([ids.get(value, 1) for value in column.values] + [0], self.dtype)
         if unseen is not None:
-            # Shifted by one, since bincount takes no -1.
-            counts = np.bincount(column.codes + 1, minlength=len(column.values) + 1)[1:].tolist()
-            occurring = zip(column.values, counts, strict=True)
-            unseen.add(self.name, {value: n for value, n in occurring if n and ids.get(value, 1) == 1})
+            counts = column.counts().items()
+            unseen.add(self.name, {value: n for value, n in counts if n and ids.get(value, 1) == 1})
         return table[column.codes]
 
     def decode(self, ids: NDArray[np.integer[Any]]) -> list[str]:
@@ -322,12 +320,7 @@ def check_factors(
 
 
 def word_factor(name: str, columns: WordColumns) -> CodedColumn:
-    """Value of a factor for each word.
-
-    Raises:
-        ConfigError: There is no such factor, or its annotation is missing.
-    """
-    check_factors([name], columns.provides, columns.user)
+    """Value of a factor that `check_factors` has let pass for each word."""
     if name not in FACTORS:
         return columns.user[name]
     of_words = FACTORS[name].of_words
@@ -346,23 +339,21 @@ def build_vocabularies(
         min_count: As in `FactorVocabulary.from_counts`.
 
     Raises:
-        ConfigError: As for `word_factor`, or no value of an open factor is frequent enough.
+        ConfigError: A factor is unknown, its annotation is missing, or no value of an open factor is frequent
+            enough.
     """
     fixed = {name: FACTORS[name].values for name in factors if name in FACTORS}
     counts: dict[str, Counter[str]] = {name: Counter() for name in factors if fixed.get(name) is None}
     for columns in batches if counts else ():
+        check_factors(list(counts), columns.provides, columns.user)
         for name, counter in counts.items():
-            column = word_factor(name, columns)
-            occurrences = np.bincount(column.codes + 1, minlength=len(column.values) + 1)[1:].tolist()
-            counter.update(dict(zip(column.values, occurrences, strict=True)))
-
-    def build(name: str) -> FactorVocabulary:
-        values = fixed.get(name)
-        if values is None:
-            return FactorVocabulary.from_counts(name, counts[name], min_count)
-        return FactorVocabulary(name, values)
-
-    return {name: build(name) for name in factors}
+            counter.update(word_factor(name, columns).counts())
+    return {
+        name: FactorVocabulary(name, values)
+        if (values := fixed.get(name)) is not None
+        else FactorVocabulary.from_counts(name, counts[name], min_count)
+        for name in factors
+    }
 
 
 def piece_factors(

@@ -121,15 +121,11 @@ class TreeOptions(BaseModel):
             raise ValueError(f"without: expected some of {', '.join(known)}, got {unknown[0]!r}.")
         for name, record in self.relations.items():
             least = -(-(record.n_relations - 1) // 3)
-            for key, expected, fits in (
-                ("max_distance", f"{least} or more", self.max_distance >= least),
-                ("siblings", "apart", self.siblings == "apart"),
-            ):
-                if not fits:
-                    conflict = (
-                        f"{name}, {record.n_relations} relations that are no tree, got {getattr(self, key)}"
-                    )
-                    raise ValueError(f"{key}: expected {expected} with {conflict}.")
+            conflict = f"with {name}, {record.n_relations} relations that are no tree, got"
+            if self.max_distance < least:
+                raise ValueError(f"max_distance: expected {least} or more {conflict} {self.max_distance}.")
+            if self.siblings != "apart":
+                raise ValueError(f"siblings: expected apart {conflict} {self.siblings}.")
         if len(set(self.trees)) != len(self.trees):
             raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
         if not self.used_trees:
@@ -402,7 +398,7 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
             raise ValueError(
                 f"{name}: expected -1 to {n_words - 1}, a word of the batch, got {ids.min()} to {ids.max()}."
             )
-    first, places = _first_of_words(words_of_pieces, n_words), _places(words_of_pieces)
+    first, places = _first_of_words(words_of_pieces, n_words), np.arange(n_pieces)
     # Index -1 takes the last entry, which has no governor and no position.
     own_first = np.take_along_axis(first, words_of_pieces, 1)
     governor = np.take_along_axis(np.pad(governors, ((0, 0), (0, 1)), constant_values=-1), words_of_pieces, 1)
@@ -414,21 +410,18 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
 def first_pieces(words_of_pieces: IntArray) -> NDArray[np.bool_]:
     """True for the first piece of each word, `[rows, pieces]`, in order to count words."""
     first = _first_of_words(words_of_pieces, int(words_of_pieces.max(initial=-1)) + 1)
-    is_first = np.take_along_axis(first, words_of_pieces, 1) == _places(words_of_pieces)
+    is_first = np.take_along_axis(first, words_of_pieces, 1) == np.arange(words_of_pieces.shape[1])
     return is_first & (words_of_pieces >= 0)
 
 
 def _first_of_words(words_of_pieces: IntArray, n_words: int) -> NDArray[np.int64]:
     """Position of each word's first piece, or the number of pieces if it has none, `[rows, words + 1]`."""
-    first = np.full((len(words_of_pieces), n_words + 1), words_of_pieces.shape[1], np.int64)
+    n_rows, n_pieces = words_of_pieces.shape
+    first = np.full((n_rows, n_words + 1), n_pieces, np.int64)
     # Written from the last piece to the first, so that the first piece's position stays.
-    backwards = np.broadcast_to(_places(words_of_pieces)[::-1], words_of_pieces.shape)
+    backwards = np.broadcast_to(np.arange(n_pieces)[::-1], (n_rows, n_pieces))
     np.put_along_axis(first, words_of_pieces[:, ::-1].astype(np.int64), backwards, 1)
     return first
-
-
-def _places(pieces: IntArray) -> NDArray[np.int64]:
-    return np.arange(pieces.shape[1], dtype=np.int64)
 
 
 def _narrow(numbers: Any) -> IntArray:

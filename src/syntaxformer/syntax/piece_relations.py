@@ -60,12 +60,18 @@ class WordTrees:
     own: Mapping[str, RelationArray] = field(default_factory=dict[str, RelationArray])
 
     def __post_init__(self) -> None:
-        for name, tree in (("governors", self.governors), ("phrases", self.phrases), *self.own.items()):
-            if tree is not None and len(tree) != len(self.segments):
+        for name, tree in self.by_name.items():
+            if len(tree) != len(self.segments):
                 raise TreeError(f"{name}: expected {len(self.segments)} words, got {len(tree)}.")
 
     def __len__(self) -> int:
         return len(self.segments)
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """The trees that are used, and the relations of the user's own."""
+        trees = {"governors": self.governors, "phrases": self.phrases, **self.own}
+        return {name: tree for name, tree in trees.items() if tree is not None}
 
     @classmethod
     def of_sentence(
@@ -82,9 +88,8 @@ class WordTrees:
         Raises:
             TreeError: One has a tree that the other lacks.
         """
-        for name in ("governors", "phrases"):
-            if (getattr(first, name) is None) != (getattr(second, name) is None):
-                raise TreeError(f"{name}: expected a tree for both segments or for none, got one.")
+        if lacking := first.by_name.keys() ^ second.by_name.keys():
+            raise TreeError(f"{min(lacking)}: expected a tree for both segments or for none, got one.")
         n_first = len(first)
         segments = np.repeat(np.array([0, 1], np.int8), [n_first, len(second)])
         governors = phrases = None
@@ -118,7 +123,7 @@ def word_relations(
         `[examples, trees, words + 2, words + 2]`, with the words of the longest example.
 
     Raises:
-        TreeError: An example lacks a tree that is wanted, or its governors have a cycle.
+        TreeError: An example lacks one of `trees`, or its governors have a cycle.
         ValueError: `trees`, `nodes` or `max_distance` is not allowed.
     """
     unknown = [kind for kind in trees if kind not in TREES]
@@ -163,7 +168,7 @@ _Built = tuple[RelationArray, NDArray[np.integer[Any]]]
 def _dependency(
     examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
 ) -> _Built:
-    governors = _padded([_wanted(example.governors, "governors") for example in examples], widest, -1)
+    governors = _padded([_require(example.governors, "governors") for example in examples], widest, -1)
     depths = dependency_depths(governors, n_words).astype(np.int64)
     return batch_dependency_relations(governors, n_words, max_distance), depths
 
@@ -171,7 +176,7 @@ def _dependency(
 def _constituency(
     examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
 ) -> _Built:
-    phrases = [_wanted(example.phrases, "phrases") for example in examples]
+    phrases = [_require(example.phrases, "phrases") for example in examples]
     rows = zip(*(tree.arrays for tree in phrases), strict=True) if phrases else [()] * 3
     depths, gap_depths, gap_heads = (_padded(row, widest, NO_PHRASE) for row in rows)
     ids = batch_constituency_relations(depths, gap_depths, gap_heads, n_words, max_distance, nodes)
@@ -182,7 +187,7 @@ def of_user(name: str, examples: Sequence[WordTrees], n_words: Any, widest: int,
     """As a tree's `build`, for relations of the user's own."""
     ids = np.zeros((len(examples), widest, widest), np.uint8)
     for row, example in enumerate(examples):
-        ids[row, : len(example), : len(example)] = _wanted(example.own.get(name), name)
+        ids[row, : len(example), : len(example)] = _require(example.own.get(name), name)
     return ids, np.zeros((len(examples), widest), np.int64)
 
 
@@ -222,7 +227,7 @@ def columns_of_trees(trees: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(columns)))
 
 
-def _wanted(tree: _T | None, name: str) -> _T:
+def _require(tree: _T | None, name: str) -> _T:
     if tree is None:
         raise TreeError(f"{name}: expected a tree for every example, got one without.")
     return tree
@@ -242,7 +247,7 @@ _UNIVERSAL_ALONE = frozenset(POS_TAGS) - {"INTJ", "SYM", "X", "SPACE"}
 
 
 def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
-    """The wanted trees of one sentence.
+    """Some trees of one sentence.
 
     Raises:
         DataError: The sentence lacks one of them.
@@ -329,19 +334,17 @@ def phrases_of_lines(words: WordColumns) -> PhraseColumns:
     """
     parts: list[PhraseColumns] = []
     for row, tree in enumerate(words.constituency or [None] * len(words.texts)):
-        of_line = slice(*words.row_splits[row : row + 2].tolist())
-        if of_line.stop == of_line.start:
+        start, stop = words.row_splits[row : row + 2].tolist()
+        if start == stop:
             continue
-        governors = None if words.governors is None else words.governors[of_line].tolist()
+        governors = None if words.governors is None else words.governors[start:stop].tolist()
         try:
             if tree is None:
                 raise TreeError("expected a constituency tree, got none.")
             columns = phrase_columns(tree, governors)
-            if len(columns) != of_line.stop - of_line.start:
-                raise AlignmentError(
-                    f"constituency: expected {of_line.stop - of_line.start} words, got {len(columns)}."
-                )
-        except (TreeError, AlignmentError) as error:
+            if len(columns) != stop - start:
+                raise TreeError(f"constituency: expected {stop - start} words, got {len(columns)}.")
+        except TreeError as error:
             raise TreeError(str(error), line=row + words.first_line) from error
         parts.append(columns)
     return PhraseColumns.join(parts)
@@ -353,52 +356,36 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
     Ancestors of these words that are cut off stay as nodes without pieces behind the kept words, but only as
     far up as a relation reaches: in a text of thousands of words a parser may chain them all.
     """
-    above = np.zeros(0, np.int64)
-    if trees.governors is not None:
-        above = _ancestors_beyond(np.asarray(trees.governors, np.int64), n_kept, max_distance)
-    # At least one further node stands for heads of phrases that were cut off.
-    n_nodes = n_kept + max(1, len(above))
+    n_nodes = n_kept + 1  # at least one further node stands for heads of phrases that were cut off
     governors = phrases = None
     if trees.governors is not None:
-        governors = _renumbered(np.asarray(trees.governors, np.int64), n_kept, above, n_nodes)
-    if trees.phrases is not None:
-        phrases = _cut_phrases(trees.phrases, n_kept, n_nodes)
+        whole = np.asarray(trees.governors, np.int64)
+        nodes = _reached(whole, n_kept, max_distance)
+        n_nodes = max(n_nodes, len(nodes))
+        numbers = np.full(len(whole) + 1, -1, np.int64)
+        numbers[nodes] = np.arange(len(nodes))
+        governors = np.full(n_nodes, -1, np.int64)
+        # A root, -1, takes the last entry, which is -1.
+        governors[: len(nodes)] = numbers[whole[nodes]]
     beyond = (0, n_nodes - n_kept)
+    if trees.phrases is not None:
+        depths, gaps, heads = (column.astype(np.int64) for column in trees.phrases[:n_kept].arrays)
+        gaps = np.pad(gaps, beyond, constant_values=NO_PHRASE)
+        phrases = PhraseColumns(np.pad(depths, beyond), gaps, np.pad(np.minimum(heads, n_kept), beyond))
     own_relations = {name: np.pad(ids[:n_kept, :n_kept], beyond) for name, ids in trees.own.items()}
     return replace(WordTrees.of_sentence(n_nodes, governors, phrases), own=own_relations)
 
 
-def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
-    """Words from `n_kept` on that are ancestors of earlier words, at most `n_steps` edges up, ascending."""
-    reached = np.zeros(len(governors) + 1, bool)
+def _reached(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
+    """The first `n_kept` words and their ancestors at most `n_steps` edges up, ascending."""
+    is_reached = np.zeros(len(governors) + 1, bool)
     waiting = np.arange(n_kept)
-    reached[waiting] = True
+    is_reached[waiting] = True
     for _ in range(n_steps):
         above = np.unique(governors[waiting])
-        waiting = above[(above >= 0) & ~reached[above]]
-        reached[waiting] = True
-    return np.flatnonzero(reached[:-1])[n_kept:]
-
-
-def _renumbered(
-    governors: NDArray[np.int64], n_kept: int, above: NDArray[np.int64], n_nodes: int
-) -> NDArray[np.int64]:
-    numbers = np.full(len(governors) + 1, -1, np.int64)
-    numbers[:n_kept] = np.arange(n_kept)
-    numbers[above] = n_kept + np.arange(len(above))
-    cut = np.full(n_nodes, -1, np.int64)
-    nodes = np.concatenate([np.arange(n_kept), above])
-    # A root, -1, takes the last entry, which is -1.
-    cut[: len(nodes)] = numbers[governors[nodes]]
-    return cut
-
-
-def _cut_phrases(phrases: PhraseColumns, n_kept: int, n_nodes: int) -> PhraseColumns:
-    depths, heads = np.zeros(n_nodes, np.int64), np.zeros(n_nodes, np.int64)
-    gaps = np.full(n_nodes, NO_PHRASE, np.int64)
-    depths[:n_kept], gaps[:n_kept] = phrases.word_depths[:n_kept], phrases.gap_depths[:n_kept]
-    heads[:n_kept] = np.minimum(phrases.gap_heads[:n_kept], n_kept)
-    return PhraseColumns(depths, gaps, heads)
+        waiting = above[(above >= 0) & ~is_reached[above]]
+        is_reached[waiting] = True
+    return np.flatnonzero(is_reached[:-1])
 
 
 def shown(sentence: Sentence) -> str:

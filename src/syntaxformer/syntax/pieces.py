@@ -151,9 +151,6 @@ def _pairs(offsets: ArrayLike, what: str) -> NDArray[np.int64]:
     return pairs
 
 
-OffsetList = Sequence[tuple[int, int]]
-
-
 def encoding_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Offsets of all pieces of single-segment encodings, or of all words of sentences.
 
@@ -180,17 +177,15 @@ def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]
     Returns:
         `(piece_offsets [pieces, 2], piece_row_splits [2 * pairs + 1])`.
     """
-    rows: list[OffsetList] = []
+    encodings = list(getattr(encoded, "encodings", encoded))
     lengths: list[int] = []
-    for item in getattr(encoded, "encodings", encoded):
-        segments = item.sequence_ids
-        first = segments.index(1) if 1 in segments else len(segments)
-        rows.append(item.offsets)
-        lengths += [first, len(segments) - first]
-    return _flat(rows), splits_of(lengths)
+    for segments in (encoding.sequence_ids for encoding in encodings):
+        n_first = segments.index(1) if 1 in segments else len(segments)
+        lengths += [n_first, len(segments) - n_first]
+    return _flat([encoding.offsets for encoding in encodings]), splits_of(lengths)
 
 
-def _flat(rows: Sequence[OffsetList]) -> NDArray[np.int32]:
+def _flat(rows: Sequence[Sequence[tuple[int, int]]]) -> NDArray[np.int32]:
     """Join all rows into one `[pieces, 2]` array; `fromiter` over single numbers is the fastest way."""
     numbers = chain.from_iterable(chain.from_iterable(rows))
     return np.fromiter(numbers, np.int32, 2 * sum(map(len, rows))).reshape(-1, 2)

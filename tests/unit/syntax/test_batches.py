@@ -136,6 +136,8 @@ def test_refusals():
         (TreeError, "phrases", lambda: word_relations([plain])),
         (TreeError, "governors: expected 3 words, got 2", lambda: WordTrees.of_sentence(3, [1, -1])),
         (TreeError, "governors", lambda: WordTrees.of_pair(plain, WordTrees.of_sentence(1))),
+        (TreeError, "near", lambda: WordTrees.of_pair(_with(plain, near=[[0, 1], [1, 0]]), plain)),
+        (TreeError, "near", lambda: WordTrees.of_pair(plain, _with(plain, near=[[0, 1], [1, 0]]))),
         (ValueError, "specials: .*'all'", lambda: piece_relations(relations, [[0]], [0], "all")),  # type: ignore[arg-type]
         (AlignmentError, "words_of_pieces: .*got \\[2, 1\\]", lambda: piece_relations(relations, [[0], [0]])),
         (AlignmentError, "words_of_pieces: expected -1 to 1, .*got 0 to 2", lambda: piece_relations(relations, [[0, 2]])),

@@ -36,12 +36,13 @@ def parameter_counts(model: PreTrainedModel, plain: PreTrainedModel | None = Non
     Raises:
         ConfigError: The model is not infused.
     """
-    added = infusion_parameters(model) if plain is None or model.infusion is not None else []
-    tasks = "target_tagger.", "parse_labels."
+    # A translator of ours may have nothing in attention, but factors or tasks.
+    is_bare = plain is not None and getattr(model, "infusion", model) is None
+    added = [] if is_bare else infusion_parameters(model)
     added += [
         (f"infusion.task.{key}", parameter)
         for key, parameter in model.named_parameters()
-        if key.startswith(tasks)
+        if key.startswith(("target_tagger.", "parse_labels."))
     ]
     n_all, n_added = _count(model.parameters()), _count(parameter for _, parameter in added)
     n_plain = n_all - n_added if plain is None else _count(plain.parameters())
@@ -58,10 +59,12 @@ def parameter_report(model: PreTrainedModel, plain: PreTrainedModel | None = Non
     Raises:
         ConfigError: The model is not infused.
     """
-    (title, n_plain), *counts = parameter_counts(model, plain).items()
-    beside = dict(PARTS.values()) | {"added in all": f"{counts[-1][1] / n_plain:.2%} of the backbone"}
-    lines = [f"{title:26}{count:>+13,}   ({beside.get(title, 'ours')})" for title, count in counts]
-    return "\n".join([f"{title:26}{n_plain:>13,}", *lines])
+    counts = parameter_counts(model, plain)
+    n_plain = counts.pop("backbone")
+    share = f"{counts.get('added in all', 0) / n_plain:.2%} of the backbone"
+    beside = dict(PARTS.values()) | {"added in all": share}
+    lines = [f"{title:26}{count:>+13,}   ({beside.get(title, 'ours')})" for title, count in counts.items()]
+    return "\n".join([f"{'backbone':26}{n_plain:>13,}", *lines])
 
 
 def _count(parameters: Iterable[nn.Parameter]) -> int:

@@ -142,13 +142,9 @@ class SyntaxBatch:
         The window, `[batch, 1, pieces, pieces]`, is True where a piece sees another.
         """
         if self._local_index is None:
-            relations = self.local_relations(window)
+            relations = cast("Tensor", self.relations) * window
             self._local_index = RelationIndex.of(relations, self.key_mask, self.max_distance)
         return self._local_index
-
-    def local_relations(self, window: Tensor) -> Tensor:
-        """The relations inside the window, and none outside it; arguments as in `local_index`."""
-        return cast("Tensor", self.relations) * window
 
 
 class OfThread(threading.local):
@@ -314,7 +310,7 @@ class Infusion(nn.Module):
     ) -> SyntaxBatch:
         """Begin a forward pass; `wants_attention`, `seen` and `outputs` are those of its `SyntaxBatch`.
 
-        `given` has the batch's tensors by their names in `BATCH_KEYS`, and `shape` the numbers of sentences
+        `tensors` has those of the batch by their names in `BATCH_KEYS`, and `shape` the numbers of sentences
         and of pieces. `attention_mask` is 0 for padding; None if there is no padding.
 
         Raises:
@@ -325,7 +321,7 @@ class Infusion(nn.Module):
         if attention_mask is not None and attention_mask.ndim != 2:
             problem = f"attention_mask: expected shape [batch, pieces], got {list(attention_mask.shape)}."
             raise ValueError(f"{problem} An infused model takes only a mask of padding.")
-        relations = _as_bytes(tensors["syntax"]) if self.config.tree_options else None
+        relations = _as_bytes(cast("Tensor", tensors["syntax"])) if self.config.tree_options else None
         if relations is not None and self.relation_bias:  # a larger id would be read from the next tree's
             check_ids(relations, 3 * self.config.relation_bias.max_distance + 2)
         seen = seen or ForwardRecord()
@@ -354,18 +350,14 @@ class Infusion(nn.Module):
         }
         for name, expected in required.items():
             if expected is not None and tensors.get(name) is None:
-                why, remedy = (
-                    "which the model is infused with",
-                    "or give raw text to syntaxformer.pipeline or to a Translator",
-                )
+                why = "which the model is infused with"
+                remedy = "give raw text to syntaxformer.pipeline or to a Translator"
                 if name == "governors":
-                    why, remedy = (
-                        "as lisa.inject is gold",
-                        "or switch it off: infusion.inject_governors(False)",
-                    )
+                    why = "as lisa.inject is gold"
+                    remedy = "switch it off: infusion.inject_governors(False)"
                 raise ValueError(
                     f"{name}: expected a tensor of shape {expected}, {why}, got none. "
-                    f"Make batches with SyntaxCollator, {remedy}."
+                    f"Make batches with SyntaxCollator, or {remedy}."
                 )
         shapes = required | {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
         shapes |= {"syntax_settings": [batch, len(self._batch_numbers)]}
@@ -384,11 +376,8 @@ class Infusion(nn.Module):
             torch._assert_async((made_for.sum(1) == sum(self._batch_numbers)).all(), problem)
             return
         rows, self._has_checked = made_for.unique(dim=0).tolist(), True
-        for name, expected, mine, *numbers in zip(
-            *(self.config.batch_settings, self.config.batch_settings.values(), self._batch_numbers),
-            *rows,
-            strict=True,
-        ):
+        settings = self.config.batch_settings.items()
+        for (name, expected), mine, *numbers in zip(settings, self._batch_numbers, *rows, strict=True):
             if other := [number for number in numbers if number != mine]:
                 got = other[0] if isinstance(expected, int) else "another"
                 raise ValueError(
@@ -430,15 +419,27 @@ def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
     Raises:
         ConfigError: It does not; with all problems.
     """
-    name, family, lisa = type(model).__name__, parts.family, config.lisa
-    is_own, sections = family == OWN, [key for key in IN_ATTENTION if getattr(config, key) is not None]
-    is_added = lisa is not None and lisa.head == "added"
+    name, family = type(model).__name__, parts.family
+    is_own, rules = family == OWN, list[tuple[Any, str]]()
     no_syntax = f"expected none in {name}, got one: {family.reason}. It takes an embedding."
-    rules: list[tuple[Any, str]] = [(family.reason, f"{section}: {no_syntax}") for section in sections]
+    sections = [key for key in IN_ATTENTION if getattr(config, key) is not None]
+    rules += [(family.reason, f"{section}: {no_syntax}") for section in sections]
+    is_added = config.lisa is not None and config.lisa.head == "added"
     remedy = "only our own layers add to what W_O gives. Leave it out."
     rules += [(is_added and not is_own, f"lisa.head: expected replaced in {name}, got added: {remedy}")]
     if config.embedding is not None:
-        rules += _rules_of_embedding(config.embedding.kind, parts, name)
+        kind, traits = config.embedding.kind, ENCODER_KINDS.get(config.embedding.kind)
+        is_known = kind in family.kinds or (traits is not None and traits.module is not None)
+        factors = "Its factors come from the source: see infusion.embedding of a recipe."
+        known = f"expected one of {', '.join(family.kinds)} in {name}"
+        lacks_final = is_known and traits is not None and traits.join == "final" and parts.final is None
+        final = f"expected a model with a head that takes the sentence's final vector for {kind}"
+        remedy = "Use a ForSequenceClassification model, or the kind add or concat."
+        rules += [
+            (is_own, f"embedding: expected none in {name}, got {kind}. {factors}"),
+            (not is_own and not is_known, f"embedding.kind: {known}, got {kind}. {REGISTER}"),
+            (not is_own and lacks_final, f"embedding: {final}, got {name}. {remedy}"),
+        ]
     remedy = "with **kwargs, by which it gets the syntax and hands it on, got one without."
     for module in (model, parts.stack):
         parameters = inspect.signature(module.forward).parameters.values()
@@ -447,21 +448,6 @@ def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
     problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
     if problems := problems + [message for is_broken, message in rules if is_broken]:
         raise ConfigError(problems)
-
-
-def _rules_of_embedding(kind: str, parts: Parts, name: str) -> list[tuple[Any, str]]:
-    is_own, kinds = parts.family == OWN, parts.family.kinds
-    is_known = kind in kinds or (kind in ENCODER_KINDS and ENCODER_KINDS[kind].module is not None)
-    lacks_final = is_known and not is_own and ENCODER_KINDS[kind].join == "final" and parts.final is None
-    factors = "Its factors come from the source: see infusion.embedding of a recipe."
-    remedy = "Use a ForSequenceClassification model, or the kind add or concat."
-    final = f"expected a model with a head that takes the sentence's final vector for {kind}"
-    known = f"expected one of {', '.join(kinds)} in {name}"
-    return [
-        (is_own, f"embedding: expected none in {name}, got {kind}. {factors}"),
-        (not is_own and not is_known, f"embedding.kind: {known}, got {kind}. {REGISTER}"),
-        (lacks_final, f"embedding: {final}, got {name}. {remedy}"),
-    ]
 
 
 def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
@@ -491,12 +477,9 @@ def param_groups(
     Returns:
         Groups of the host and of the infusion, each with decay and without, as far as there are such.
     """
-    new = (
-        {id(parameter) for _, parameter in infusion_parameters(model)}
-        if hasattr(model, "infusion")
-        else set()
-    )
     infusion_rate = lr if infusion_lr is None else infusion_lr
+    infused = infusion_parameters(model) if hasattr(model, "infusion") else []
+    new = {id(parameter) for _, parameter in infused}
     groups: dict[tuple[bool, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -506,9 +489,8 @@ def param_groups(
     return [groups[key] for key in sorted(groups)]
 
 
-def _as_bytes(relations: Tensor | None) -> Tensor:
+def _as_bytes(relations: Tensor) -> Tensor:
     """Relations as uint8, also if reading them from a table has widened their type."""
-    relations = cast("Tensor", relations)
     if relations.dtype == torch.uint8:
         return relations
     problem = f"syntax: expected relations as uint8, got {relations.dtype}."

@@ -122,9 +122,9 @@ def _beside(call: Call) -> Tensor | float:
     infusion, governors = call.batch.infusion, call.batch.governors
     if (head := _lisa(call, is_added=True)) is None:
         return 0.0
-    states = (one.transpose(1, 2).flatten(2) for one in (call.query, call.key, call.value))
-    given = governors if infusion.inject == "gold" and not infusion.training else None
-    output, logits = head.attend(*states, call.batch.key_mask, given)
+    states = (of_heads.transpose(1, 2).flatten(2) for of_heads in (call.query, call.key, call.value))
+    gold = governors if infusion.inject == "gold" and not infusion.training else None
+    output, logits = head.attend(*states, call.batch.key_mask, gold)
     if governors is not None:
         _supervise(call, logits, governors)
     return head.output(output)
@@ -147,8 +147,7 @@ def _with_relation_bias(call: Call) -> Call:
     if str(call.layer) not in infusion.relation_bias:
         return call
     of_layer = infusion.relation_bias[str(call.layer)]
-    bias = of_layer(call.batch.relations, infusion.active, call.query.dtype)
-    return _plus_bias(call, bias)
+    return _plus_bias(call, of_layer(call.batch.relations, infusion.active, call.query.dtype))
 
 
 def _plus_bias(call: Call, bias: Tensor) -> Call:
@@ -166,19 +165,14 @@ def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor |
         logits = head(call.query[:, lisa.attn_head]) @ keys.transpose(-1, -2)
     if lisa.keys == "head":
         call = replace(call, query=head.substitute(call.query, lisa.attn_head, call.scaling))
-    else:
-        call = _logits_of_head(call, lisa.attn_head, cast("Tensor", logits))
+    else:  # logits of other keys are added as a bias, and the head's query is set to zero
+        logits = cast("Tensor", logits)
+        is_head = torch.arange(call.query.shape[1], device=logits.device) == lisa.attn_head
+        call = replace(call, query=call.query * ~is_head[:, None, None])
+        call = _plus_bias(call, is_head[:, None, None] * logits[:, None])
     if logits is not None and position_bias is not None:
         logits = logits + position_bias[:, lisa.attn_head]
     return call, logits
-
-
-def _logits_of_head(call: Call, attn_head: int, logits: Tensor) -> Call:
-    """Give one head logits of other keys: they are added as a bias, and the head's query is set to zero."""
-    n_heads = call.query.shape[1]
-    chosen = torch.arange(n_heads, device=logits.device) == attn_head
-    call = replace(call, query=call.query * ~chosen[:, None, None])
-    return _plus_bias(call, chosen[:, None, None] * logits[:, None])
 
 
 def _attended(call: Call, is_first: bool = True) -> Tensor:
@@ -212,7 +206,7 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     }
     states = (call.query, call.key, call.value)
     if torch.compiler.is_compiling():
-        relations = batch.relations if window is None else batch.local_relations(window)
+        relations = batch.relations if window is None else batch.relations * window
         output, weights = syntax_attention_graph(*states, relations, topical_query, batch.key_mask, **options)
     else:
         index = batch.index if window is None else batch.local_index(window)
@@ -234,7 +228,7 @@ def _supervise(call: Call, logits: Tensor, governors: Tensor) -> None:
 
 
 def _pointed(call: Call, output: Tensor) -> Tensor:
-    """Make the biaffine head attend to the given governors, if the infusion asks for it."""
+    """Make the biaffine head attend to the batch's governors, if the infusion asks for it."""
     infusion, governors = call.batch.infusion, call.batch.governors
     if _lisa(call) is None or infusion.training or governors is None or infusion.inject != "gold":
         return output

@@ -243,10 +243,22 @@ class WidthPlan:
         """Factor name → width, in order."""
         return dict(self.factors)
 
-    def arithmetic(self) -> str:
-        """The sum in words, as shown before training and in errors."""
-        kinds = INFUSION_KINDS if self.kind in INFUSION_KINDS else ENCODER_KINDS
-        return _ARITHMETIC[kinds[self.kind].join](self)
+    def arithmetic(self, kinds: Mapping[str, InfusionKind] = INFUSION_KINDS) -> str:
+        """The sum in words, as shown before training and in errors; `kinds` are those of `plan_widths`."""
+        kind, names = kinds[self.kind], list(self.factor_widths)
+        terms = [f"{self.word_width} (word)"]
+        if kind.join in ("concat", "linear", "final") and kind.merge == "sum" and names:
+            terms.append(f"{max(width or 0 for _, width in self.factors)} ({' + '.join(names)}, summed)")
+        elif kind.join in ("concat", "linear", "final"):
+            terms += [f"{width or 'one for each value'} ({name})" for name, width in self.factors]
+        elif kind.join == "pieces":
+            terms = [f"{self.word_width} (word, and {' and '.join(names)} before each)"]
+        elif kind.join == "encoder":
+            terms = [f"{terms[0]}, beside it {self.d_model} ({' + '.join(names)})"]
+        elif kind.join == "module":
+            terms = [f"{terms[0]}, joined by your own module"]
+        mapped = f", linear to {self.d_model}" if kind.join in ("linear", "final") else ""
+        return f"{' + '.join(terms)}{mapped} = {self.d_model}"
 
     def as_dict(self) -> dict[str, Any]:
         """For a model's config; `from_dict` reads it."""
@@ -256,34 +268,6 @@ class WidthPlan:
     def from_dict(cls, stored: Mapping[str, Any]) -> WidthPlan:
         """Read what `as_dict` returned, even if JSON has turned pairs into lists."""
         return cls(**{**stored, "factors": tuple((name, width) for name, width in stored["factors"])})
-
-
-def _beside(plan: WidthPlan) -> str:
-    if not plan.factors:
-        return f"{plan.word_width} (word)"
-    if INFUSION_KINDS[plan.kind].merge == "sum":
-        summed = max(width or 0 for _, width in plan.factors)
-        return f"{plan.word_width} (word) + {summed} ({' + '.join(plan.factor_widths)}, summed)"
-    features = [
-        f"one for each value ({name})" if width is None else f"{width} ({name})"
-        for name, width in plan.factors
-    ]
-    return f"{plan.word_width} (word) + {' + '.join(features)}"
-
-
-_ARITHMETIC = {
-    "add": lambda plan: f"{plan.word_width} (word) = {plan.d_model}",
-    "concat": lambda plan: f"{_beside(plan)} = {plan.d_model}",
-    "module": lambda plan: f"{plan.word_width} (word), joined by your own module = {plan.d_model}",
-    "linear": lambda plan: f"{_beside(plan)}, linear to {plan.d_model} = {plan.d_model}",
-    "pieces": lambda plan: (
-        f"{plan.word_width} (word, and {' and '.join(plan.factor_widths)} before each) = {plan.d_model}"
-    ),
-    "encoder": lambda plan: (
-        f"{plan.word_width} (word), beside it {plan.d_model} "
-        f"({' + '.join(plan.factor_widths)}) = {plan.d_model}"
-    ),
-}
 
 
 def plan_widths(
@@ -312,8 +296,17 @@ def plan_widths(
             0, or the widths do not add up to `d_model`.
     """
     spec = kind_of(kind, kinds)
-    if problem := _useless(kind, kinds, factors, widths):
-        raise ValueError(problem)
+    if kind == "none" and factors:
+        raise ValueError(
+            f"infusion.factors: expected none for kind 'none', got {', '.join(factors)}. "
+            "Choose an infusion.kind, or leave the factors out."
+        )
+    if widths is not None and not spec.takes_widths:
+        taking = ", ".join(name for name, other in kinds.items() if other.takes_widths)
+        raise ValueError(
+            f"infusion.widths: expected none for kind {kind!r}, got {dict(widths)}. "
+            f"Only these kinds have a width for each factor: {taking}."
+        )
     factors = list(spec.default_factors if factors is None else factors)
     if kind != "none" and not factors:
         raise ValueError(f"infusion factors: expected at least one for kind {kind!r}, got none.")
@@ -331,34 +324,13 @@ def plan_widths(
     word_width = d_model - features if word_width is None else word_width
     plan = WidthPlan(kind, d_model, word_width, tuple(factor_widths.items()))
     if word_width < 1 or (spec.join != "linear" and word_width + features != d_model):
-        problem = plan.arithmetic().rsplit(" = ", 1)[0]
+        problem = plan.arithmetic(kinds).rsplit(" = ", 1)[0]
         raise ValueError(
             f"infusion widths: expected a word width of at least 1 and a sum of d_model = {d_model}, "
             f"got {problem} = {word_width + features}. "
             "Change infusion.width, infusion.widths or infusion.word_width."
         )
     return plan
-
-
-def _useless(
-    kind: str,
-    kinds: Mapping[str, InfusionKind],
-    factors: Sequence[str] | None,
-    widths: Mapping[str, int] | None,
-) -> str | None:
-    """Describe an argument that the kind would ignore; None if there is none."""
-    if kind == "none" and factors:
-        return (
-            f"infusion.factors: expected none for kind 'none', got {', '.join(factors)}. "
-            "Choose an infusion.kind, or leave the factors out."
-        )
-    if widths is not None and not kinds[kind].takes_widths:
-        taking = ", ".join(name for name, other in kinds.items() if other.takes_widths)
-        return (
-            f"infusion.widths: expected none for kind {kind!r}, got {dict(widths)}. "
-            f"Only these kinds have a width for each factor: {taking}."
-        )
-    return None
 
 
 def _factor_widths(

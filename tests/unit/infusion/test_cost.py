@@ -59,6 +59,16 @@ def test_parameters_of_added_tasks_are_no_source_words():
     assert "source words and factors" not in alone
 
 
+def test_where_nothing_is_infused():
+    plain, same = cost.twins(BERT, InfusionConfig())
+    with pytest.raises(ConfigError, match=r"^model: expected an infused one, got a plain Bert"):
+        cost.parameter_counts(same, plain)
+    bare = _translator()
+    bare.update({"infusion": None, "factor_sizes": None})
+    plain, same = cost.twins(bare, InfusionConfig())
+    assert cost.parameter_report(same, plain).split() == ["backbone", f"{plain.num_parameters():,}"]
+
+
 def test_models_that_take_no_syntax_are_refused():
     with pytest.raises(ConfigError, match="got the decoder-only GPT2"):
         cost.twins(

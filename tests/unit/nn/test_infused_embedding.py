@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from syntaxformer.nn import InfusedEmbedding, plan_widths
-from syntaxformer.nn.infused_embedding import WidthPlan
+from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 
 SIZES = {"pos": 20, "case": 4, "subword": 6}
 
@@ -41,6 +41,10 @@ def test_widths_add_up(kind, settings, widths, arithmetic) -> None:
         ({"kind": "concat", "d_model": 64, "widths": {"pos": 3}}, "each of .*'pos', 'case', 'subword'"),
         ({"kind": "gated", "d_model": 64}, r"infusion kind: .*'gated'\."),
         ({"kind": "concat", "d_model": 64, "factors": []}, r"kind 'concat', got none\."),
+        (
+            {"kind": "let", "d_model": 22, "word_width": 5, "kinds": ENCODER_KINDS},
+            r"d_model = 22, got 5 \(word\) \+ 20 \(pos\), linear to 22 = 5\.",
+        ),
     ],
 )
 def test_widths_that_do_not_add_up(arguments: dict, message: str) -> None:

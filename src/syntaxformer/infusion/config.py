@@ -109,7 +109,7 @@ class RelationBiasConfig(TreeOptions):
         if self.init != "zero" and self.max_distance < LARGEST_DISTANCE:
             raise ValueError(
                 f"max_distance: expected {LARGEST_DISTANCE} with init: {self.init}, as farther words would "
-                f"start like the word itself, got {self.max_distance}. Leave it out."
+                f"start like the word itself, got {self.max_distance}. Leave it out; masks take the same."
             )
         if self.init != "zero" and (self.siblings == "all" or self.relations):
             beside = ", ".join(self.relations) or "siblings: all"
@@ -254,7 +254,7 @@ class InfusionConfig(_Section):
         if self.masks is not None and self.relation_bias is not None:
             problems += [
                 f"relation_bias.{key}: expected that of masks, {getattr(self.masks, key)!r}, "
-                f"got {getattr(self.relation_bias, key)!r}. Leave it out."
+                f"got {getattr(self.relation_bias, key)!r}. Leave it out, or set that of masks."
                 for key in TreeOptions.model_fields
                 if getattr(self.masks, key) != getattr(self.relation_bias, key)
             ]
@@ -320,7 +320,7 @@ class InfusionConfig(_Section):
     def parts(self) -> dict[str, _Section]:
         """What is infused: name of the section → the section."""
         sections = {name: getattr(self, name) for name in INFUSIONS}
-        return {name: part for name, part in sections.items() if part and getattr(part, "kind", "") != "none"}
+        return {name: each for name, each in sections.items() if each and getattr(each, "kind", "") != "none"}
 
     @property
     def warning(self) -> str | None:

@@ -138,9 +138,9 @@ def save(
 
 def _pooling(model: PreTrainedModel) -> dict[str, bool]:
     """Whether the model was made with a pooler, where its class can be asked and does otherwise by itself."""
-    asked = inspect.signature(_known_class(type(model)).__init__).parameters.get("add_pooling_layer")
+    option = inspect.signature(_known_class(type(model)).__init__).parameters.get("add_pooling_layer")
     has_pooler = getattr(model, "pooler", None) is not None
-    return {} if asked is None or asked.default == has_pooler else {"add_pooling_layer": has_pooler}
+    return {} if option is None or option.default == has_pooler else {"add_pooling_layer": has_pooler}
 
 
 def _known_class(infused: type) -> type:

@@ -151,7 +151,7 @@ class OfThread(threading.local):
     """An object of each thread's own; a compiler loses what is stored in the `threading.local` itself."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
-        self.own = make()
+        self.state = make()
 
 
 @dataclass(eq=False)
@@ -231,7 +231,7 @@ class Infusion(nn.Module):
     @property
     def seen(self) -> ForwardRecord:
         """What this thread's last forward pass recorded."""
-        return self._last.own.seen
+        return self._last.state.seen
 
     @property
     def attends(self) -> bool:
@@ -326,7 +326,7 @@ class Infusion(nn.Module):
             check_ids(relations, 3 * self.config.relation_bias.max_distance + 2)
         seen = seen or ForwardRecord()
         seen.targets, seen.counted = tensors.get("governors"), tensors.get("first_pieces")
-        self._last.own.seen = seen
+        self._last.state.seen = seen
         return SyntaxBatch(
             infusion=self,
             relations=relations,

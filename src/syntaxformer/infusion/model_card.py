@@ -29,7 +29,7 @@ _KINDS = {
 }
 """File that tells the kind of model → its task, and how it is loaded."""
 
-_ASKED = ("annotator", "trained on", "scores on dev")
+_STANDING_ROWS = ("annotator", "trained on", "scores on dev")
 """What a card names also where it is not known."""
 
 _TIMES = re.compile("epoch|step|runtime|per_second")
@@ -68,34 +68,36 @@ def push_to_hub(
     write_card(Path(folder), repo_id)
     branch = options.get("revision")
     if api.file_exists(repo_id, CARD, revision=branch):
-        theirs = Path(api.hf_hub_download(repo_id, CARD, revision=branch)).read_text("utf-8")
-        left_out += [] if MARK in theirs else [CARD]
+        text_on_hub = Path(api.hf_hub_download(repo_id, CARD, revision=branch)).read_text("utf-8")
+        left_out += [] if MARK in text_on_hub else [CARD]
     options = {"commit_message": "Upload model", **options}
     return str(api.upload_folder(repo_id=repo_id, folder_path=folder, ignore_patterns=left_out, **options))
 
 
 def _card(folder: Path, name: str) -> str:
     names = ("config", "infusion", "collator", "classifier", "syntaxformer", "run", "trainer_state")
-    of: dict[str, Any] = {stem: _read(folder / f"{stem}.json") for stem in names}
-    recipe, kind = _read(folder / "recipe.yaml"), next((stem for stem in _KINDS if of[stem]), "infusion")
-    (task, use), record = _KINDS[kind], of[kind]
-    begun: Any = of["infusion"].get("checkpoint") or recipe.get("model")
-    infusion = of["infusion"].get("infusion") or recipe.get("infusion") or {}
+    files: dict[str, Any] = {stem: _read(folder / f"{stem}.json") for stem in names}
+    recipe, kind = _read(folder / "recipe.yaml"), next((stem for stem in _KINDS if files[stem]), "infusion")
+    (task, use), record = _KINDS[kind], files[kind]
+    start: Any = files["infusion"].get("checkpoint") or recipe.get("model")
+    infusion = files["infusion"].get("infusion") or recipe.get("infusion") or {}
     embedding = infusion.get("embedding") or {}
     parts = [section for section in IN_ATTENTION if infusion.get(section)]
     by = [record[key] for key in ("annotator", "annotator_version") if record.get(key)]
     facts = {
-        "network": ", ".join(of["config"].get("architectures") or ()),
-        "started from": end_of(begun.get("init_from") if isinstance(begun, dict) else begun),
+        "network": ", ".join(files["config"].get("architectures") or ()),
+        "started from": end_of(start.get("init_from") if isinstance(start, dict) else start),
         "infused": ", ".join(filter(None, [*parts, embedding.get("kind")])),
         "factors": ", ".join(embedding.get("factors") or ()),
-        "annotator": " ".join(by) or ", ".join(of["collator"].get("annotators") or ()),
+        "annotator": " ".join(by) or ", ".join(files["collator"].get("annotators") or ()),
         "languages": " → ".join(record[side] for side in ("src", "tgt") if side in record),
-        "trained on": _data(of["run"], recipe.get("data") or {}),
-        "scores on dev": _scores(of["run"], of["trainer_state"].get("log_history") or ()),
+        "trained on": _data(files["run"], recipe.get("data") or {}),
+        "scores on dev": _scores(files["run"], files["trainer_state"].get("log_history") or ()),
     }
     rows = [
-        f"| {what} | {fact or 'not recorded'} |\n" for what, fact in facts.items() if fact or what in _ASKED
+        f"| {title} | {fact or 'not recorded'} |\n"
+        for title, fact in facts.items()
+        if fact or title in _STANDING_ROWS
     ]
     head = {"library_name": "syntaxformer", "tags": ["syntaxformer"]} | (
         {"pipeline_tag": task} if task else {}

@@ -72,7 +72,7 @@ class _Running:
     """The batch of a thread's forward pass, for the head, which does not get it as an argument."""
 
     batch: SyntaxBatch | None = None
-    given: dict[str, Tensor | None] | None = None
+    tensors: dict[str, Tensor | None] | None = None
     is_open = False
 
 
@@ -88,7 +88,7 @@ class TaggedFinal(nn.Module):
         Raises:
             ValueError: The head is called by itself, without a batch.
         """
-        batch = _running.own.batch
+        batch = _running.state.batch
         if batch is None or batch.factor_ids is None:
             raise ValueError(
                 "factor_ids: expected a batch with the tags of the sentence, which let needs, got a call of "
@@ -133,8 +133,8 @@ class InfusedEncoder(InfusedPart, TakesSyntax):
             output = super().forward(**inputs, syntax_batch=batch)
         finally:  # layers may run again for gradients; a head outside the encoder still reads tags
             batch.seen.closed = True
-            if not _running.own.is_open:
-                _running.own.batch = None
+            if not _running.state.is_open:
+                _running.state.batch = None
         _check_attended(self, batch)
         return output
 
@@ -145,7 +145,7 @@ def _opened(
     """The host's arguments by name, and the batch that its layers take."""
     tensors = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
     if all(value is None for value in tensors.values()):
-        tensors = _running.own.given or tensors  # heads of MPNet and DeBERTa hand nothing on
+        tensors = _running.state.tensors or tensors  # heads of MPNet and DeBERTa hand nothing on
     record = kwargs.pop("syntax_seen", None)
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
@@ -156,8 +156,8 @@ def _opened(
     infusion = cast("Infusion", root.infusion)
     parts = parts_in(stack, infusion.family, final_of(root, infusion.family))
     wrap_parts(root, parts)
-    asked = ("output_attentions", "output_hidden_states")
-    for name in asked if stack.config is not root.config else ():  # as beside a decoder
+    extras = ("output_attentions", "output_hidden_states")
+    for name in extras if stack.config is not root.config else ():  # as beside a decoder
         if inputs.get(name) is None and getattr(root.config, name):
             inputs[name] = True
     wants = inputs.get("output_attentions")
@@ -171,7 +171,7 @@ def _opened(
         if inputs.get("inputs_embeds") is None:
             inputs["inputs_embeds"] = embedded(stack, pieces, inputs)
         inputs["inputs_embeds"] = join(inputs["inputs_embeds"], batch.factor_ids)
-    _running.own.batch = batch
+    _running.state.batch = batch
     return inputs, batch
 
 
@@ -202,17 +202,13 @@ class InfusedModel(TakesSyntax):
     accepts_loss_kwargs = True
     """For `Trainer`: `num_items_in_batch` is used, whatever the host does with it."""
 
-    _told = False
+    _has_warned_of_frozen = _has_warned_of_loss = False
 
-    def _tell_of_frozen(self) -> None:
+    def _warn_of_frozen(self) -> None:
         """Say once that the rest of the model trains, but not its infusion."""
-        ours = (parameter.requires_grad for parameter in self.infusion.parameters())
-        if (
-            not next(ours, True)
-            and not any(ours)
-            and any(parameter.requires_grad for parameter in self.parameters())
-        ):
-            self._told = True
+        ours = [parameter.requires_grad for parameter in self.infusion.parameters()]
+        if ours and not any(ours) and any(parameter.requires_grad for parameter in self.parameters()):
+            self._has_warned_of_frozen = True
             remedy = 'With PEFT, set modules_to_save=["infusion"].'
             _log.warning("infusion: its parameters are not trained, while others are. %s", remedy)
 
@@ -226,17 +222,17 @@ class InfusedModel(TakesSyntax):
                 f"infusion: expected one in this class, got none. Make a plain {type(self).__name__} of "
                 "transformers with this config, and infuse it."
             )
-        seen, running = ForwardRecord(), _running.own
+        seen, running = ForwardRecord(), _running.state
         running.batch, running.is_open = None, True
-        running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
+        running.tensors = {key: kwargs.get(key) for key in BATCH_KEYS}
         n_items = kwargs.pop("num_items_in_batch", None)
         try:
             output = super().forward(*args, **kwargs, syntax_seen=seen)
         finally:
-            running = _running.own
-            running.batch, running.given, running.is_open = None, None, False
-        if self.training and not (self._told or torch.compiler.is_compiling()):
-            self._tell_of_frozen()
+            running = _running.state
+            running.batch, running.tensors, running.is_open = None, None, False
+        if self.training and not (self._has_warned_of_frozen or torch.compiler.is_compiling()):
+            self._warn_of_frozen()
         labels = (_by_name(self, args, kwargs) if type(self).positional else kwargs).get("labels")
         output = _with_governor_loss(self, output, seen, labels)
         return output if labels is None or n_items is None else _share_of_update(output, labels, n_items)
@@ -309,7 +305,7 @@ def _with_governor_loss(model: InfusedModel, output: Any, seen: ForwardRecord, l
         elif has_loss := getattr(output, "loss", None) is not None:
             output["loss"] = output["loss"] + weighted
         if not has_loss and loss.requires_grad:
-            if not getattr(model, "_has_warned_of_loss", False):
+            if not model._has_warned_of_loss:
                 _warn_of_loss()
             model._has_warned_of_loss = True
             return output

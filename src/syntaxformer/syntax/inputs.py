@@ -181,8 +181,8 @@ class SyntaxInputs(BaseModel):
     @classmethod
     def of(cls, trees: TreeOptions | None, governors: bool, **training: Any) -> SyntaxInputs:
         """Make them from a section that has other settings besides `TreeOptions`."""
-        fields = None if trees is None else {name: getattr(trees, name) for name in TreeOptions.model_fields}
-        return cls(trees=None if fields is None else TreeOptions(**fields), governors=governors, **training)
+        options = trees and TreeOptions(**{name: getattr(trees, name) for name in TreeOptions.model_fields})
+        return cls(trees=options, governors=governors, **training)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -239,17 +239,17 @@ class LineSyntax:
         if not (inputs.needs or inputs.words):
             return None
         check_syntax(inputs, words.provides, "the annotation")
-        governors = words.governors if "governors" in inputs.needs else None
         used = inputs.trees.used_trees if inputs.trees else ()
-        phrases = phrases_of_lines(words) if "constituency" in columns_of_trees(used) else None
-        small = None if governors is None else _narrow(governors)
-        joined = None if phrases is None else PhraseColumns(*map(_narrow, phrases.arrays))
         labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
-        own_ids = None
+        governors = phrases = own_ids = None
+        if "governors" in inputs.needs:
+            governors = _narrow(words.governors)
+        if "constituency" in columns_of_trees(used):
+            phrases = PhraseColumns(*map(_narrow, phrases_of_lines(words).arrays))
         if functions := own_functions(used).values():
             lines = [np.stack([function(line) for function in functions], -1) for line in words.sentences()]
             own_ids = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
-        return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own_ids)
+        return cls(inputs, _narrow(owners), words.row_splits, governors, phrases, labels, own_ids)
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
         """Select some lines; `flat_pieces` are the positions of their pieces."""

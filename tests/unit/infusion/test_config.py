@@ -99,6 +99,7 @@ def test_a_tree_left_out_is_no_longer_used():
         ({"masks": {"without": ["parent", "child", "sibling", "pair"]}}, ["masks: without: expected a relation"]),
         ({"masks": {"without": ["dependency", "constituency"]}}, ["masks: without: expected one tree"]),
         ({"masks": {"max_distance": 5}, "relation_bias": {"max_distance": 6}}, ["relation_bias.max_distance: .* 5, got 6"]),
+        ({"masks": {}, "relation_bias": {"init": "distance"}}, ["relation_bias.max_distance: .* 15, got 84. .* set that of masks"]),
         ({"mask": {}, "lisa": {"weight": -1}}, ["lisa.weight: .* 0, got -1", "mask: unknown key"]),
     ],
 )  # fmt: skip

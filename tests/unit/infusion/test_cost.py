@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers as hf
 
+import syntaxformer as sf
 import tiny_hosts
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion import cost
@@ -63,6 +64,8 @@ def test_where_nothing_is_infused():
     plain, same = cost.twins(BERT, InfusionConfig())
     with pytest.raises(ConfigError, match=r"^model: expected an infused one, got a plain Bert"):
         cost.parameter_counts(same, plain)
+    with pytest.raises(ConfigError, match=r"^model:"):
+        sf.parameter_report(plain)
     bare = _translator()
     bare.update({"infusion": None, "factor_sizes": None})
     plain, same = cost.twins(bare, InfusionConfig())
@@ -81,23 +84,8 @@ def test_models_that_take_no_syntax_are_refused():
 
 def test_a_checkpoint(monkeypatch, tmp_path, capsys):
     BERT.save_pretrained(tmp_path)
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        [
-            "x",
-            str(tmp_path),
-            "--infuse",
-            "masks,lisa",
-            "--pieces",
-            "5",
-            "7",
-            "--rounds",
-            "1",
-            "--device",
-            "cpu",
-        ],
-    )
+    arguments = ["--infuse", "masks,lisa", "--pieces", "5", "7", "--rounds", "1", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["x", str(tmp_path), *arguments])
     MEASURED["main"]()
     lines = capsys.readouterr().out.splitlines()
     assert "topical attention" in lines[1]

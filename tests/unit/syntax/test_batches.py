@@ -47,22 +47,28 @@ def test_single_sentences_of_different_length():
 
 
 def test_pairs():
-    pair = WordTrees.of_pair(example(*DOGS), example(*THE_CAT))
+    dogs = _with(example(*DOGS), near=[[0, 1], [2, 0]])
+    the_cat = _with(example(*THE_CAT), near=[[0, 1, 2], [3, 0, 4], [5, 6, 0]])
+    pair = WordTrees.of_pair(dogs, the_cat)
+    assert pair.segments.tolist() == [0, 0, 1, 1, 1]
     assert pair.governors is not None
     assert pair.governors.tolist() == [1, -1, 3, 4, -1]
-    found = word_relations([pair, WordTrees.of_pair(example(*DOGS), _empty())])
-    for kind, one, two in (
+    assert pair.own["near"].tolist() == [
+        [0, 1, 0, 0, 0], [2, 0, 0, 0, 0], [0, 0, 0, 1, 2], [0, 0, 3, 0, 4], [0, 0, 5, 6, 0],
+    ]  # fmt: skip
+    relations = word_relations([pair, WordTrees.of_pair(example(*DOGS), _empty())])
+    for kind, of_dogs, of_the_cat in (
         (0, dependency_relations(DOGS[0]), dependency_relations(THE_CAT[0])),
         (1, constituency_relations(DOGS[1]), constituency_relations(THE_CAT[1])),
     ):
         expected = np.full((5, 5), 46)
-        expected[:2, :2], expected[2:, 2:] = one, two
-        assert np.array_equal(found[0, kind, :5, :5], expected)
+        expected[:2, :2], expected[2:, 2:] = of_dogs, of_the_cat
+        assert np.array_equal(relations[0, kind, :5, :5], expected)
         lone = np.zeros((5, 5), int)
-        lone[:2, :2] = one
-        assert np.array_equal(found[1, kind, :5, :5], lone)
+        lone[:2, :2] = of_dogs
+        assert np.array_equal(relations[1, kind, :5, :5], lone)
     # [CLS] stands over the roots of both segments.
-    assert found[0, 0, 5].tolist() == [2, 1, 3, 2, 1, 0, 0]
+    assert relations[0, 0, 5].tolist() == [2, 1, 3, 2, 1, 0, 0]
 
 
 def _empty() -> WordTrees:
@@ -155,43 +161,23 @@ def _with(trees, **own):
     return replace(trees, own={name: np.array(ids) for name, ids in own.items()})
 
 
-def test_words_of_the_second_sentence_follow_those_of_the_first():
-    first = _with(WordTrees.of_sentence(2, [1, -1], phrase_columns("(S (A a) (B b))")), near=[[0, 1], [2, 0]])
-    second = _with(
-        WordTrees.of_sentence(3, [-1, 0, 0], phrase_columns(DOG_BARKS)),
-        near=[[0, 1, 2], [3, 0, 4], [5, 6, 0]],
-    )
-    pair = WordTrees.of_pair(first, second)
-    assert pair.governors.tolist() == [1, -1, -1, 2, 2]
-    assert pair.segments.tolist() == [0, 0, 1, 1, 1]
-    alone = phrase_columns(DOG_BARKS)
-    assert pair.phrases.gap_heads[2:].tolist() == (alone.gap_heads + 2).tolist()
-    assert pair.phrases.word_depths[2:].tolist() == alone.word_depths.tolist()
-    assert pair.own["near"].tolist() == [
-        [0, 1, 0, 0, 0], [2, 0, 0, 0, 0], [0, 0, 0, 1, 2], [0, 0, 3, 0, 4], [0, 0, 5, 6, 0],
-    ]  # fmt: skip
-
-
-def test_long_and_deep_trees_are_stored_whole():
-    """Numbers beyond those of a byte."""
-    bracketed = "(X (A a) " * 300 + "(A a)" + ")" * 300
-    sentence = Sentence.from_words(["a"] * 301, constituency=bracketed)
-    wanted = phrase_columns(bracketed)
+@pytest.mark.parametrize(
+    "bracketed",
+    [
+        "(X (A a) " * 300 + "(A a)" + ")" * 300,  # deeper than a byte counts
+        *(
+            "(X (A a) (B" + " (A a)" * n_words + "))" for n_words in (127, 128, 129)
+        ),  # whose last word is head
+    ],
+)
+def test_phrases_are_stored_whole(bracketed):
+    """Numbers at and beyond those of a signed byte and of a byte."""
+    sentence = Sentence.from_words(["a"] * bracketed.count("a"), constituency=bracketed)
+    expected = phrase_columns(bracketed)
+    assert max(array.max() for array in expected.arrays) >= 127
     for _ in range(2):  # made, then remembered
-        found = phrases_of(sentence)
-        for name in ("word_depths", "gap_depths", "gap_heads"):
-            assert getattr(found, name).tolist() == getattr(wanted, name).tolist()
-    assert wanted.word_depths.max() > 255
-
-
-@pytest.mark.parametrize("n_words", [128, 129, 130])
-def test_phrases_of_which_a_word_at_a_limit_is_head(n_words):
-    """128 is one more than a signed byte holds."""
-    bracketed = "(X (A a) (B" + " (A a)" * (n_words - 1) + "))"
-    sentence = Sentence.from_words(["a"] * n_words, constituency=bracketed)
-    wanted = phrase_columns(bracketed)
-    assert wanted.gap_heads.max() == n_words - 1
-    assert phrases_of(sentence).gap_heads.tolist() == wanted.gap_heads.tolist()
+        for array, expected_array in zip(phrases_of(sentence).arrays, expected.arrays, strict=True):
+            assert array.tolist() == expected_array.tolist()
 
 
 @pytest.mark.parametrize(
@@ -209,11 +195,11 @@ def test_whose_heads_phrases_have(bracketed, by_labels):
     """Head rules of the Penn Treebank say "dog" of the noun phrase, the parse says "the"."""
     sentence = Sentence.from_words(["the", "dog", "barks"], governors=(-1, 0, 1), constituency=bracketed)
     by_parse = phrase_columns(bracketed, [-1, 0, 1])
-    wanted = phrase_columns(bracketed) if by_labels else by_parse
-    assert phrases_of(sentence).gap_heads.tolist() == wanted.gap_heads.tolist()
+    expected = phrase_columns(bracketed) if by_labels else by_parse
+    assert phrases_of(sentence).gap_heads.tolist() == expected.gap_heads.tolist()
     assert by_parse.gap_heads.tolist() == [0, 0, 0]
     if by_labels:
-        assert wanted.gap_heads.tolist()[:2] == [0, 1]
+        assert expected.gap_heads.tolist()[:2] == [0, 1]
 
 
 def test_lines_of_a_translator_have_heads_of_the_parse():

@@ -105,7 +105,7 @@ def save(
     """Write a model's folder with its infusion, and upload it if asked to."""
     folder = Path(save_directory)
     uploads, repository = kwargs.pop("push_to_hub", False), kwargs.pop("repo_id", folder.name)
-    names = ("commit_message", "private", "create_pr", "token")
+    names = ("commit_message", "commit_description", "private", "create_pr", "revision", "token")
     upload = {name: kwargs.pop(name) for name in names if name in kwargs}
     # Under the host's names in memory: others are found by its kind, which is ours in the folder.
     positional = (is_main_process, *args) if args else ()

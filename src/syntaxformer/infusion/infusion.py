@@ -293,11 +293,12 @@ class Infusion(nn.Module):
         of full attention last, and `seen.attention[layer][-1]`, `[batch, heads, pieces, pieces]`. If this
         collapsed `attention` is recorded as well, each layer attends twice.
         """
+        before = self.records_weights, self.records_attention
         self.records_weights, self.records_attention = True, attention
         try:
             yield self
         finally:
-            self.records_weights = self.records_attention = False
+            self.records_weights, self.records_attention = before
 
     def prepare_batch(
         self,

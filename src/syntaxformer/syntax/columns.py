@@ -198,38 +198,39 @@ class WordColumns:
         splits, texts, roles = self.row_splits, list(self.texts), np.zeros(self.n_words, np.int8)
         starts, ends = self.starts.astype(np.int64), self.ends.astype(np.int64)
         trees = None if self.constituency is None else list(self.constituency)
-        new: list[tuple[int, int, int, int]] = []  # of each injected word: place, head, start and end
+        injected: list[tuple[int, int, int, int]] = []  # of each word: index, head, start and end
         for row, group in groupby(injections, lambda injection: injection.row):
             of_row, (line, after_line) = list(group), splits[row : row + 2].tolist()
             depths = None if self.governors is None else depths_of(self.governors[line:after_line].tolist())
-            parts, text, cut, moved = list[str](), self.texts[row], 0, 0
-            for each in of_row:
-                first, after = line + each.first, line + each.stop
-                head = min(range(each.first, each.stop), key=depths.__getitem__) if depths else each.first
+            parts, text, cut, shift = list[str](), self.texts[row], 0, 0
+            for injection in of_row:
+                first, after, target = line + injection.first, line + injection.stop, injection.target
+                words = range(injection.first, injection.stop)
+                head = min(words, key=depths.__getitem__) if depths else injection.first
                 begin, end = int(self.starts[first]), int(self.ends[after - 1])
-                at = moved + (begin if replaces else end + 1)
-                parts += [text[cut:begin] if replaces else f"{text[cut:end]} ", each.target]
-                for start, stop in spans_of_given_words(each.target):
-                    new.append((after, line + head, at + start, at + stop))
+                offset = shift + (begin if replaces else end + 1)
+                parts += [text[cut:begin] if replaces else f"{text[cut:end]} ", target]
+                for start, stop in spans_of_given_words(target):
+                    injected.append((after, line + head, offset + start, offset + stop))
                 if replaces:
-                    starts[first:after] = ends[first:after] = begin + moved
+                    starts[first:after] = ends[first:after] = begin + shift
                 roles[first:after] = 1
-                cut, moved = end, at + len(each.target) - end
-                starts[after:after_line] = self.starts[after:after_line] + moved
-                ends[after:after_line] = self.ends[after:after_line] + moved
+                cut, shift = end, offset + len(target) - end
+                starts[after:after_line] = self.starts[after:after_line] + shift
+                ends[after:after_line] = self.ends[after:after_line] + shift
             texts[row] = "".join([*parts, text[cut:]])
             if trees is not None and (tree := trees[row]) is not None:
                 trees[row] = _with_leaves(tree, of_row)
-        places, heads, new_starts, new_ends = np.array(new).T
-        moved, rows = np.arange(self.n_words), row_of_item(splits, self.n_words)
-        moved += np.searchsorted(places, moved, "right")
-        row_splits = splits + np.searchsorted(places, splits, "right")
+        indices, heads, new_starts, new_ends = np.array(injected).T
+        new_index, rows = np.arange(self.n_words), row_of_item(splits, self.n_words)
+        new_index += np.searchsorted(indices, new_index, "right")
+        row_splits = splits + np.searchsorted(indices, splits, "right")
 
         def joined(column: CodedColumn, unknown: str | None) -> CodedColumn:
             known = unknown is None or unknown in column.values
             values = column.values if known else (*column.values, str(unknown))
             code = -1 if unknown is None else values.index(unknown)
-            return CodedColumn(np.insert(column.codes.astype(np.int32), places, code), values)
+            return CodedColumn(np.insert(column.codes.astype(np.int32), indices, code), values)
 
         columns: dict[str, Any] = {
             name: joined(column, COLUMNS[name].unknown)
@@ -238,13 +239,12 @@ class WordColumns:
         }
         if self.governors is not None:
             of_text = np.where(self.governors < 0, 0, self.governors) + splits[rows]
-            governors = np.where(self.governors < 0, -1, moved[of_text] - row_splits[rows])
-            columns["governors"] = np.insert(governors, places, moved[heads] - row_splits[rows[heads]])
-        columns |= {
-            "starts": np.insert(starts, places, new_starts),
-            "ends": np.insert(ends, places, new_ends),
-        }
-        columns["terms"] = CodedColumn(np.insert(roles, places, 2), TERM_ROLES)
+            governors = np.where(self.governors < 0, -1, new_index[of_text] - row_splits[rows])
+            governors_of_injected = new_index[heads] - row_splits[rows[heads]]
+            columns["governors"] = np.insert(governors, indices, governors_of_injected)
+        columns["starts"] = np.insert(starts, indices, new_starts)
+        columns["ends"] = np.insert(ends, indices, new_ends)
+        columns["terms"] = CodedColumn(np.insert(roles, indices, 2), TERM_ROLES)
         columns["user"] = {name: joined(column, None) for name, column in self.user.items()}
         return replace(self, **columns, texts=texts, row_splits=row_splits, constituency=trees)
 
@@ -303,7 +303,7 @@ class WordColumns:
 
 def _with_leaves(tree: str | Sentence, injections: Sequence[Injection]) -> str:
     """The brackets of a line's tree, with each injected word beside the last one of its term."""
-    injected = {each.stop - 1: given_words(each.target) for each in injections}
+    injected = {injection.stop - 1: given_words(injection.target) for injection in injections}
     phrases, words = list[list[Any]]([[]]), count()
     for kind, token in events(tree_of_column(tree if isinstance(tree, str) else brackets_of_parse(tree))):
         if kind == "open":

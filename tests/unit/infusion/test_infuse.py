@@ -166,6 +166,15 @@ def test_what_cannot_be_left_out():
     tags.infusion.leave_out()
 
 
+def test_a_record_within_another_leaves_that_on():
+    infusion = sf.infuse(_bert(), "masks").infusion
+    with infusion.record(attention=True):
+        with infusion.record():
+            assert (infusion.records_weights, infusion.records_attention) == (True, False)
+        assert (infusion.records_weights, infusion.records_attention) == (True, True)
+    assert (infusion.records_weights, infusion.records_attention) == (False, False)
+
+
 def test_parameters_of_bert_base():
     """d = 768: topical 2 d² + d; LISA d_head x d for each of 12 layers; biases 12 x 2 x 47 x 12; POS 20 x d."""
     with torch.device("meta"):
@@ -336,8 +345,8 @@ def test_uploads_are_by_the_main_process_with_the_given_token(tmp_path, monkeypa
     monkeypatch.setattr(type(model), "push_to_hub", lambda self, name, **given: calls.append((name, given)))
     model.save_pretrained(tmp_path, False, push_to_hub=True, token="t")
     assert (calls, list(tmp_path.iterdir())) == ([], [])
-    model.save_pretrained(tmp_path, push_to_hub=True, repo_id="me/it", token="t")
-    assert calls == [("me/it", {"token": "t"})]
+    model.save_pretrained(tmp_path, push_to_hub=True, repo_id="me/it", token="t", revision="b")
+    assert calls == [("me/it", {"token": "t", "revision": "b"})]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,9 @@ def test_columns():
 
 def test_headed():
     # dog heads NP, chased heads VP and S, cats its own NP.
-    assert constituency_relations(DOG).tolist() == [
+    relations = constituency_relations(DOG)
+    assert relations.dtype == np.uint8
+    assert relations.tolist() == [
         [0, C + 2, C + 3, S + 7, S + 5],
         [P + 2, 0, C + 3, S + 7, S + 5],
         [P + 3, P + 3, 0, P + 3, P + 2],
@@ -41,35 +43,26 @@ def test_headed():
 def test_trees_without_labels_take_their_heads_from_governors():
     # Without labels the last word would head all; the dependency tree knows better.
     tree = "( ( the dog ) ( chased cats ) )"
-    found = constituency_relations(tree, governors=[1, 2, -1, 2])
-    assert found.tolist() == [
+    assert constituency_relations(tree, governors=[1, 2, -1, 2]).tolist() == [
         [0, C + 1, C + 2, S + 4],
         [P + 1, 0, C + 2, S + 4],
         [P + 2, P + 2, 0, P + 1],
         [S + 4, S + 4, C + 1, 0],
     ]
-    last = constituency_relations(tree)
-    assert last[3].tolist() == [P + 2, P + 2, P + 1, 0]
+    assert constituency_relations(tree)[3].tolist() == [P + 2, P + 2, P + 1, 0]
     assert phrase_columns("( a b )", [-1, -1]).gap_heads[1] == 0, "of two roots the first"
 
 
 @pytest.mark.parametrize(
     ("tree", "heads"),
     [
+        # punctuation without a tag heads nothing
         ("( ( A girl ) ( dances . ) )", [0, 1, 2, 2]),
         ("( dances ( ! '' ) )", [0, 0, 2]),  # so does a phrase of marks alone
         ("(3 (2 It) (4 (4 works) (2 .)))", [0, 1, 1]),
         ("(X (X so) (X ...))", [0, 0]),
         ("(NN (NN so) (NN ...))", [0, 1]),  # here the tag decides
-    ],
-)
-def test_punctuation_without_a_tag_heads_nothing(tree, heads):
-    assert phrase_columns(tree).gap_heads.tolist() == heads
-
-
-@pytest.mark.parametrize(
-    ("tree", "heads"),
-    [
+        # universal tags that stand for several of Penn's
         ("(VP (AUX did) (PART not) (VERB go))", [0, 0, 0]),
         ("(VP (PART To) (VP (VERB go)))", [0, 0]),  # as in (VP (TO to) (VP ...))
         ("(VP (PART zu) (VP (VERB gehen)))", [0, 0]),
@@ -77,7 +70,7 @@ def test_punctuation_without_a_tag_heads_nothing(tree, heads):
         ("(NP (NOUN apples) (PUNCT ,) (NOUN pears) (CCONJ and) (NOUN plums))", [0, 0, 0, 0, 0]),
     ],
 )
-def test_universal_tags_that_stand_for_several_of_penns(tree, heads):
+def test_heads_of_phrases(tree, heads):
     assert phrase_columns(tree).gap_heads.tolist() == heads
 
 
@@ -92,10 +85,10 @@ def test_one_word_and_very_deep():
     assert constituency_relations(deep).tolist() == [[0, 0], [0, 0]]
     words = 700
     right = "".join(f"(X w{n} " for n in range(words)) + "z" + ")" * words
-    found = constituency_relations(right, 15)
+    relations = constituency_relations(right, 15)
     # z heads everything; word n hangs one edge below the phrase that joins it to z.
-    assert found[words, :words].tolist() == [1] * words
-    assert found[0, 1:14].tolist() == [S + distance for distance in range(3, 16)]
+    assert relations[words, :words].tolist() == [1] * words
+    assert relations[0, 1:14].tolist() == [S + distance for distance in range(3, 16)]
 
 
 def test_refusals():
@@ -105,7 +98,3 @@ def test_refusals():
         constituency_relations(DOG, nodes="heads")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^max_distance: .*got 0\."):
         constituency_relations(DOG, 0)
-
-
-def test_bytes():
-    assert constituency_relations(DOG).dtype == np.uint8

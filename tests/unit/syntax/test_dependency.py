@@ -20,39 +20,33 @@ P, C, S = 0, 15, 30
 """Offsets of parent, child and sibling with D = 15."""
 
 
-def test_a_small_tree():
-    # "The dog chased cats": The <- dog <- chased -> cats
-    assert dependency_relations([1, 2, -1, 2]).tolist() == [
-        [0, C + 1, C + 2, S + 3],
-        [P + 1, 0, C + 1, S + 2],
-        [P + 2, P + 1, 0, P + 1],
-        [S + 3, S + 2, C + 1, 0],
-    ]
+@pytest.mark.parametrize(
+    ("governors", "max_distance", "relations"),
+    [
+        # "The dog chased cats": The <- dog <- chased -> cats
+        (
+            [1, 2, -1, 2],
+            15,
+            [
+                [0, C + 1, C + 2, S + 3],
+                [P + 1, 0, C + 1, S + 2],
+                [P + 2, P + 1, 0, P + 1],
+                [S + 3, S + 2, C + 1, 0],
+            ],
+        ),
+        # two roots are not linked
+        ([-1, 0, -1, 2], 15, [[0, 1, 0, 0], [16, 0, 0, 0], [0, 0, 0, 1], [0, 0, 16, 0]]),
+        # a chain 0 -> 1 -> 2 -> 3 with D = 2: parent 1, 2; child 3, 4; nothing beyond
+        ([-1, 0, 1, 2], 2, [[0, 1, 2, 0], [3, 0, 1, 2], [4, 3, 0, 1], [0, 4, 3, 0]]),
+        ([-1], 15, [[0]]),
+        ([], 15, []),
+    ],
+)
+def test_relations_by_hand(governors, max_distance, relations):
+    assert dependency_relations(governors, max_distance).tolist() == relations
 
 
-def test_two_roots_are_not_linked():
-    assert dependency_relations([-1, 0, -1, 2]).tolist() == [
-        [0, 1, 0, 0],
-        [16, 0, 0, 0],
-        [0, 0, 0, 1],
-        [0, 0, 16, 0],
-    ]
-
-
-def test_distances_beyond_the_largest():
-    # A chain 0 -> 1 -> 2 -> 3 with D = 2: parent 1, 2; child 3, 4; sibling 5, 6.
-    assert dependency_relations([-1, 0, 1, 2], max_distance=2).tolist() == [
-        [0, 1, 2, 0],
-        [3, 0, 1, 2],
-        [4, 3, 0, 1],
-        [0, 4, 3, 0],
-    ]
-
-
-def test_small_and_long():
-    assert dependency_relations([]).shape == (0, 0)
-    assert dependency_relations([-1]).tolist() == [[0]]
-    # A chain and a star of more words, and more levels, than a byte counts.
+def test_a_chain_and_a_star_of_more_words_and_levels_than_a_byte_counts():
     for n_words in (253, 254, 255, 256, 300):
         chain = dependency_relations([-1, *range(n_words - 1)])
         apart = np.arange(n_words) - np.arange(n_words)[:, None]
@@ -70,10 +64,10 @@ def test_rows_do_not_depend_on_each_other_or_on_padding():
     for fill in (-1, 0, 77):
         padded = np.array([row + [fill] * (7 - len(row)) for row in rows])
         together = batch_dependency_relations(padded, [len(row) for row in rows], 5)
-        for row, found in zip(rows, together, strict=True):
+        for row, relations in zip(rows, together, strict=True):
             expected = np.zeros((7, 7), int)
             expected[: len(row), : len(row)] = dependency_relations(row, 5)
-            assert np.array_equal(found, expected)
+            assert np.array_equal(relations, expected)
 
 
 def test_depths():
@@ -98,17 +92,17 @@ def test_no_trees(governors, where):
 
 def test_distances_count_edges_whatever_the_relation():
     # 0 ← 1 → 2 → 3, and a tree of its own: 4
-    found = batch_dependency_distances([[1, -1, 1, 2, -1], [-1, 0, 9, 9, 9]], [5, 2])
-    assert found[0].tolist() == [
+    distances = batch_dependency_distances([[1, -1, 1, 2, -1], [-1, 0, 9, 9, 9]], [5, 2])
+    assert distances[0].tolist() == [
         [0, 1, 2, 3, NO_PATH],
         [1, 0, 1, 2, NO_PATH],
         [2, 1, 0, 1, NO_PATH],
         [3, 2, 1, 0, NO_PATH],
         [NO_PATH, NO_PATH, NO_PATH, NO_PATH, 0],
     ]
-    assert found[1, :2, :2].tolist() == [[0, 1], [1, 0]]
-    assert (found[1, 2:] == NO_PATH).all()
-    assert (found[1, :, 2:] == NO_PATH).all()
+    assert distances[1, :2, :2].tolist() == [[0, 1], [1, 0]]
+    assert (distances[1, 2:] == NO_PATH).all()
+    assert (distances[1, :, 2:] == NO_PATH).all()
     assert batch_dependency_distances([[*range(-1, 299)]], [300])[0, 0, 299] == 299
 
 
@@ -132,12 +126,9 @@ def test_steps():
     assert relations_of_steps(up, down, linked, 3).tolist() == [0, 2, 5, 9, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("max_distance", [0, 85])
-def test_distance_that_does_not_fit(max_distance):
-    with pytest.raises(ValueError, match=f"^max_distance: expected 1 to 84, .*got {max_distance}"):
-        pair_relation(max_distance)
-
-
-def test_no_such_relation():
+def test_numbers_that_do_not_fit():
+    for max_distance in (0, 85):
+        with pytest.raises(ValueError, match=f"^max_distance: expected 1 to 84, .*got {max_distance}"):
+            pair_relation(max_distance)
     with pytest.raises(ValueError, match=r"^relation: .*got 11\."):
         relation_name(11, 3)

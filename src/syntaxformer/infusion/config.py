@@ -282,11 +282,17 @@ class InfusionConfig(_Section):
             (bias, "nodes", phrases, "constituency" in bias.trees),
             (bias, "sigma", "init distance or governor", bias.init != "zero"),
         ]
-        return [
+        problems = [
             f"{'masks' if section is masks else 'relation_bias'}.{key}: expected nothing without {reader}, "
             f"got {value}. Leave it out."
             for section, key, reader, is_read in readers
             if not is_read and (value := getattr(section, key)) != type(section).model_fields[key].default
+        ]
+        return problems + [
+            f"{key}.without: expected some of {', '.join(section.omissible)}, got {name}. Leave it out."
+            for key, section in (("masks", masks), ("relation_bias", bias))
+            for name in section.without
+            if name not in section.omissible
         ]
 
     def __init__(self, **content: Any) -> None:

@@ -260,13 +260,15 @@ class Infusion(nn.Module):
         Those that the config is `without` stay off: the model never learned to use them.
 
         Args:
-            names: Some of the model's trees, parent, child, sibling and pair.
+            names: Some of the model's trees, parent, child, sibling and pair; without the three in the middle
+                where all trees are relations of the user's own.
 
         Raises:
             ValueError: The model has no such tree or kind, or no relation would be left.
         """
         options = self.config.tree_options
-        known = (*options.used_trees, "parent", "child", "sibling", "pair") if options else ()
+        omitted_trees = set(options.trees) - set(options.used_trees) if options else set()
+        known = [name for name in options.omissible if name not in omitted_trees] if options else []
         if unknown := [name for name in names if name not in known]:
             expected = f"some of {', '.join(known)}" if known else "no name, as the model reads no tree"
             raise ValueError(f"leave_out: expected {expected}, got {', '.join(unknown)}.")

@@ -140,6 +140,12 @@ class TreeOptions(BaseModel):
         return tuple(tree for tree in self.trees if tree not in self.without)
 
     @property
+    def omissible(self) -> tuple[str, ...]:
+        """What can be left out with an effect: trees, and the kinds of relation in those that are used."""
+        kinds = ("parent", "child", "sibling") if set(self.used_trees) - self.relations.keys() else ()
+        return (*self.trees, *kinds, "pair")
+
+    @property
     def planes(self) -> tuple[str, ...]:
         """The tree of each matrix of the relation tensor. With `siblings: all`, each tree has two of them."""
         return tuple(tree for tree in self.used_trees for _ in range(1 + (self.siblings == "all")))

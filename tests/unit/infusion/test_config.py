@@ -131,6 +131,14 @@ def test_what_presets_set():
             {"relation_bias": {"trees": ["dependency"], "nodes": "leaves"}},
             "relation_bias.nodes: .*got leaves",
         ),
+        (
+            {"masks": {"trees": ["constituency"], "without": ["dependency"]}},
+            "masks.without: expected some of constituency, parent, child, sibling, pair, got dependency",
+        ),
+        (
+            {"relation_bias": {"trees": ["labelled_edges"], "max_distance": 24, "without": ["child"]}},
+            "relation_bias.without: expected some of labelled_edges, pair, got child",
+        ),
         ({"relation_bias": {"sigma": 2.0}}, "sigma: .*init distance or governor, got 2.0"),
     ],
 )

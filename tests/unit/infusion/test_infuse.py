@@ -153,12 +153,14 @@ def test_what_cannot_be_left_out():
     """Without a tree that the model does not read, the score would be as if the tree did not matter."""
     config = sf.InfusionConfig(masks={"trees": ["dependency"], "without": ["pair"]})
     model, tags = sf.infuse(_bert(), config), sf.infuse(_bert(), "pos_add")
+    own = sf.infuse(_bert(), sf.InfusionConfig(masks={"trees": ["labelled_edges"], "max_distance": 24}))
     known = "expected some of dependency, parent, child, sibling, pair"
     for infused, names, told in (
         (model, ["aunt"], f"{known}, got aunt"),
         (model, ["constituency"], f"{known}, got constituency"),
         (model, ["dependency"], "expected a relation to be left, got dependency"),
         (model, ["parent", "child", "sibling"], "expected a relation to be left"),
+        (own, ["parent"], "expected some of labelled_edges, pair, got parent"),
         (tags, ["dependency"], "expected no name, as the model reads no tree, got de"),
     ):
         with pytest.raises(ValueError, match=f"^leave_out: {told}"):

@@ -206,7 +206,8 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     }
     states = (call.query, call.key, call.value)
     if torch.compiler.is_compiling():
-        relations = batch.relations if window is None else batch.relations * window
+        relations = cast("Tensor", batch.relations)
+        relations = relations if window is None else relations * window
         output, weights = syntax_attention_graph(*states, relations, topical_query, batch.key_mask, **options)
     else:
         index = batch.index if window is None else batch.local_index(window)

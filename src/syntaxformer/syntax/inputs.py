@@ -404,7 +404,7 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
             raise ValueError(
                 f"{name}: expected -1 to {n_words - 1}, a word of the batch, got {ids.min()} to {ids.max()}."
             )
-    first, places = _first_of_words(words_of_pieces, n_words), np.arange(n_pieces)
+    first, places = _first_of_words(words_of_pieces, n_words), np.arange(n_pieces, dtype=np.int64)
     # Index -1 takes the last entry, which has no governor and no position.
     own_first = np.take_along_axis(first, words_of_pieces, 1)
     governor = np.take_along_axis(np.pad(governors, ((0, 0), (0, 1)), constant_values=-1), words_of_pieces, 1)
@@ -416,8 +416,8 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
 def first_pieces(words_of_pieces: IntArray) -> NDArray[np.bool_]:
     """True for the first piece of each word, `[rows, pieces]`, in order to count words."""
     first = _first_of_words(words_of_pieces, int(words_of_pieces.max(initial=-1)) + 1)
-    is_first = np.take_along_axis(first, words_of_pieces, 1) == np.arange(words_of_pieces.shape[1])
-    return is_first & (words_of_pieces >= 0)
+    places = np.arange(words_of_pieces.shape[1], dtype=np.int64)
+    return (np.take_along_axis(first, words_of_pieces, 1) == places) & (words_of_pieces >= 0)
 
 
 def _first_of_words(words_of_pieces: IntArray, n_words: int) -> NDArray[np.int64]:
@@ -425,7 +425,7 @@ def _first_of_words(words_of_pieces: IntArray, n_words: int) -> NDArray[np.int64
     n_rows, n_pieces = words_of_pieces.shape
     first = np.full((n_rows, n_words + 1), n_pieces, np.int64)
     # Written from the last piece to the first, so that the first piece's position stays.
-    backwards = np.broadcast_to(np.arange(n_pieces)[::-1], (n_rows, n_pieces))
+    backwards = np.broadcast_to(np.arange(n_pieces, dtype=np.int64)[::-1], (n_rows, n_pieces))
     np.put_along_axis(first, words_of_pieces[:, ::-1].astype(np.int64), backwards, 1)
     return first
 

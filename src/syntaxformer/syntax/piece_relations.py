@@ -367,11 +367,11 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
         governors = np.full(n_nodes, -1, np.int64)
         # A root, -1, takes the last entry, which is -1.
         governors[: len(nodes)] = numbers[whole[nodes]]
-    beyond = (0, n_nodes - n_kept)
     if trees.phrases is not None:
-        depths, gaps, heads = (column.astype(np.int64) for column in trees.phrases[:n_kept].arrays)
-        gaps = np.pad(gaps, beyond, constant_values=NO_PHRASE)
-        phrases = PhraseColumns(np.pad(depths, beyond), gaps, np.pad(np.minimum(heads, n_kept), beyond))
+        gaps, (depths, heads) = np.full(n_nodes, NO_PHRASE, np.int64), np.zeros((2, n_nodes), np.int64)
+        depths[:n_kept], gaps[:n_kept], heads[:n_kept] = trees.phrases[:n_kept].arrays
+        phrases = PhraseColumns(depths, gaps, np.minimum(heads, n_kept))
+    beyond = (0, n_nodes - n_kept)
     own_relations = {name: np.pad(ids[:n_kept, :n_kept], beyond) for name, ids in trees.own.items()}
     return replace(WordTrees.of_sentence(n_nodes, governors, phrases), own=own_relations)
 

@@ -421,18 +421,12 @@ def _infuse_own(model: Any, config: InfusionConfig) -> Any:
 
 def _own_config(model: PreTrainedModel, parts: Parts) -> None:
     """Give the model a copy of its config, and an encoder beside a decoder one of its own."""
-    of_stack: dict[int, Any] = {}
+    of_stack: dict[int, Any] = {}  # copies by the number of what they are copied from
     of_model = {} if model.config.is_encoder_decoder else of_stack
-    done: set[int] = set()
-    for module, copies in [(module, of_stack) for module in parts.stack.modules()] + [
-        (module, of_model) for module in model.modules()
-    ]:
-        config = getattr(module, "config", None)
-        if isinstance(config, PreTrainedConfig) and id(config) not in done:
-            if id(config) not in copies:
-                copies[id(config)] = copy.deepcopy(config)
-                done.add(id(copies[id(config)]))
-            module.config = copies[id(config)]
+    in_stack = set(parts.stack.modules())
+    for module in model.modules():
+        if isinstance(config := getattr(module, "config", None), PreTrainedConfig):
+            module.config = copy.deepcopy(config, of_stack if module in in_stack else of_model)  # type: ignore[assignment]
 
 
 def _train_with_adapter(peft_model: Any, holder: Any) -> None:

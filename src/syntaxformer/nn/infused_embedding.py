@@ -56,12 +56,10 @@ class InfusedEmbedding(nn.Module):
         self.kind = kind_of(plan.kind)
         self.sizes = {name: factor_sizes[name] for name in plan.factor_widths}
         self.word = nn.Embedding(vocab_size, plan.word_width, padding_id)
-        learned = {name: width for name, width in plan.factors if width is not None}
-        if self.kind.join in ("encoder", "module"):
-            learned = {}
-        self.factors = nn.ModuleDict(
-            {name: nn.Embedding(self.sizes[name], width) for name, width in learned.items()}
-        )
+        self.factors = nn.ModuleDict()
+        for name, width in plan.factors if self.kind.join not in ("encoder", "module") else ():
+            if width is not None:
+                self.factors[name] = nn.Embedding(self.sizes[name], width)
         if self.kind.join == "linear":
             n_features = sum(self.sizes[name] if width is None else width for name, width in plan.factors)
             n_one_hot = n_features if self.kind.one_hot else 0

@@ -67,14 +67,8 @@ def head_child(label: str, children: Sequence[str]) -> int:
     Source: Collins (1999), appendix A; the coordination rule makes the first conjunct the head.
     """
     labels = [_plain(child) for child in children]
-    head = _search(_plain(label), labels)
-    return _first_conjunct(labels, head)
-
-
-def _first_conjunct(labels: Sequence[str], head: int) -> int:
-    """Step back over "X and", and from there over "X ," of the same kind."""
-    in_coordination = False
-    while head >= 2:
+    head, in_coordination = _search(_plain(label), labels), False
+    while head >= 2:  # step back over "X and", and from there over "X ," of the same kind
         is_joined = labels[head - 1] in _CONJUNCTIONS
         is_listed = in_coordination and labels[head - 1] == "," and labels[head - 2] == labels[head]
         before = [position for position in range(head - 1) if labels[position] not in _PUNCTUATION]

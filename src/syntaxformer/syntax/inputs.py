@@ -158,11 +158,12 @@ class TreeOptions(BaseModel):
         reach = self.max_distance
         active: list[bool] = []
         for tree in self.used_trees:
-            sizes = {"parent": reach, "child": reach, "sibling": reach}
+            sizes = {"parent": reach, "child": reach, "sibling": reach, "pair": 1}
             if record := self.relations.get(tree):
-                sizes = {tree: record.n_relations - 1, "unused": 3 * reach + 1 - record.n_relations}
+                n_own = record.n_relations - 1
+                sizes = {tree: n_own, "unused": 3 * reach - n_own, "pair": 1}
             for kinds in [(tree, "pair")] if record else planes_of_tree:
-                for kind, size in (*sizes.items(), ("pair", 1)):
+                for kind, size in sizes.items():
                     active += [kind in kinds and not {kind, tree} & set(left_out)] * size
         return active
 

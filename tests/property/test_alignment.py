@@ -153,11 +153,11 @@ def test_words_and_pieces(name, sample):
 
     # Pieces cover each word that the tokenizer kept; if it owns none, all that cover it went to others.
     for index, (start, end) in enumerate(words):
-        covering = [place for place, piece in enumerate(pieces) if overlap(piece, (start, end))]
+        covering = [position for position, piece in enumerate(pieces) if overlap(piece, (start, end))]
         is_composed = combining(text[start]) > 0  # a normaliser may join an accent to the character before it
         assert covering or is_composed or not is_kept(tokenizer, text[start:end])
         if index not in owners:
-            assert all(owners[place] not in (NO_WORD, index) for place in covering)
+            assert all(owners[position] not in (NO_WORD, index) for position in covering)
 
 
 @each_tokenizer
@@ -170,8 +170,8 @@ def test_subword_positions_are_consistent(name, sample):
     positions = [None if code == -1 else SUBWORD_POSITIONS[code] for code in codes]
     assert [position is None for position in positions] == [owner == NO_WORD for owner in owners]
     for index in set(owners) - {NO_WORD}:
-        of_word = [place for place, owner in enumerate(owners) if owner == index]
-        letters = "".join(str(positions[place]) for place in of_word)
+        of_word = [position for position, owner in enumerate(owners) if owner == index]
+        letters = "".join(str(positions[position]) for position in of_word)
         assert letters == ("O" if len(letters) == 1 else "B" + "M" * (len(letters) - 2) + "E")
 
 
@@ -183,12 +183,12 @@ def test_a_batch_equals_its_lines(name, samples):
     offsets, splits = encoding_offsets(encodings)
     words = [pair for _, row in samples for pair in row]
     word_splits = np.cumsum([0, *(len(row) for _, row in samples)])
-    found = batch_word_of_piece(offsets, splits, words, word_splits).tolist()
+    owners = batch_word_of_piece(offsets, splits, words, word_splits).tolist()
     alone = [
         word_of_piece_reference(encoding.offsets, row)
         for encoding, (_, row) in zip(encodings, samples, strict=True)
     ]
-    assert found == [word for row in alone for word in row]
+    assert owners == [word for row in alone for word in row]
 
 
 spans = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda span: (span[0], span[0] + span[1]))

@@ -25,22 +25,22 @@ def brute_force_dependency(governors: list[int], max_distance: int) -> list[list
         return [word, *(ancestors(governors[word]) if governors[word] != -1 else [])]
 
     paths = [ancestors(word) for word in range(len(governors))]
-    found = [[0] * len(governors) for _ in governors]
+    relations = [[0] * len(governors) for _ in governors]
     for i, of_i in enumerate(paths):
         for j, of_j in enumerate(paths):
             lowest = next((word for word in of_i if word in of_j), None)
             if lowest is not None:
-                found[i][j] = relation(of_i.index(lowest), of_j.index(lowest), max_distance)
-    return found
+                relations[i][j] = relation(of_i.index(lowest), of_j.index(lowest), max_distance)
+    return relations
 
 
 def random_governors(rng: np.random.Generator, n_words: int) -> list[int]:
     """Any forest: words in random order, each under an earlier one or a root; rarely projective."""
     order, governors = rng.permutation(n_words).tolist(), [-1] * n_words
     reach = int(rng.integers(1, n_words + 1))
-    for place in range(1, n_words):
+    for number in range(1, n_words):
         if rng.random() < 0.95:
-            governors[order[place]] = order[int(rng.integers(max(0, place - reach), place))]
+            governors[order[number]] = order[int(rng.integers(max(0, number - reach), number))]
     return governors
 
 
@@ -50,8 +50,8 @@ def test_ten_thousand_random_trees():
     rows = [random_governors(rng, int(rng.integers(1, 14))) for _ in range(10_000)]
     for max_distance in (3, 15):
         padded = np.array([row + [-1] * (13 - len(row)) for row in rows])
-        found = batch_dependency_relations(padded, [len(row) for row in rows], max_distance)
-        for row, matrix in zip(rows, found, strict=True):
+        relations = batch_dependency_relations(padded, [len(row) for row in rows], max_distance)
+        for row, matrix in zip(rows, relations, strict=True):
             expected = brute_force_dependency(row, max_distance)
             assert matrix[: len(row), : len(row)].tolist() == expected
             assert matrix.sum() == sum(map(sum, expected))
@@ -64,35 +64,35 @@ governor_lists = st.integers(1, 40).flatmap(
 )
 
 
-def check_laws(found: np.ndarray, max_distance: int) -> None:
-    parent = (found >= 1) & (found <= max_distance)
-    child = (found > max_distance) & (found <= 2 * max_distance)
-    sibling = (found > 2 * max_distance) & (found <= 3 * max_distance)
+def check_laws(relations: np.ndarray, max_distance: int) -> None:
+    parent = (relations >= 1) & (relations <= max_distance)
+    child = (relations > max_distance) & (relations <= 2 * max_distance)
+    sibling = (relations > 2 * max_distance) & (relations <= 3 * max_distance)
     # A partition, by construction of one id a pair; and every id is one of those kinds.
-    assert np.array_equal((found == 0) | parent | child | sibling, np.ones_like(parent))
+    assert np.array_equal((relations == 0) | parent | child | sibling, np.ones_like(parent))
     # parent, d is child, d transposed; sibling is symmetric; no word is related to itself.
-    assert np.array_equal(np.where(parent, found, 0), np.where(child, found - max_distance, 0).T)
-    assert np.array_equal(np.where(sibling, found, 0), np.where(sibling, found, 0).T)
-    assert not np.diag(found).any()
+    assert np.array_equal(np.where(parent, relations, 0), np.where(child, relations - max_distance, 0).T)
+    assert np.array_equal(np.where(sibling, relations, 0), np.where(sibling, relations, 0).T)
+    assert not np.diag(relations).any()
 
 
 @settings(max_examples=200, deadline=None)
 @given(governors=governor_lists, max_distance=st.integers(1, 84))
 def test_laws_of_dependency_relations(governors, max_distance):
-    found = dependency_relations(governors, max_distance).astype(int)
-    check_laws(found, max_distance)
+    relations = dependency_relations(governors, max_distance).astype(int)
+    check_laws(relations, max_distance)
     # The words nearest to a word are its governor and its children.
     for word, governor in enumerate(governors):
-        assert (found[:, word] == 1).sum() == (governor != -1)
-        assert governor == -1 or found[governor, word] == 1
+        assert (relations[:, word] == 1).sum() == (governor != -1)
+        assert governor == -1 or relations[governor, word] == 1
 
 
 @settings(max_examples=100, deadline=None)
 @given(governors=governor_lists)
 def test_distance_is_a_metric(governors):
     n_words = len(governors)
-    found = dependency_relations(governors, 84).astype(int)
-    distance = np.where(found > 0, (found - 1) % 84 + 1, 10_000)
+    relations = dependency_relations(governors, 84).astype(int)
+    distance = np.where(relations > 0, (relations - 1) % 84 + 1, 10_000)
     np.fill_diagonal(distance, 0)
     assert np.array_equal(distance, distance.T)
     for middle in range(n_words):
@@ -130,7 +130,7 @@ def brute_force_constituency(tree: Tree, max_distance: int, nodes: str) -> list[
 
     owner: dict[int, int] = {}
     walk(tree, [])
-    found = [[0] * len(paths) for _ in paths]
+    relations = [[0] * len(paths) for _ in paths]
     for i, of_i in enumerate(paths):
         for j, of_j in enumerate(paths):
             if i != j:
@@ -140,8 +140,8 @@ def brute_force_constituency(tree: Tree, max_distance: int, nodes: str) -> list[
                     if any(phrase is node for node in of_j)
                 )
                 head = owner[id(of_i[up - 1])] if nodes == "headed" else -1
-                found[i][j] = relation(0 if head == i else up, 0 if head == j else down, max_distance)
-    return found
+                relations[i][j] = relation(0 if head == i else up, 0 if head == j else down, max_distance)
+    return relations
 
 
 @settings(max_examples=300, deadline=None)
@@ -154,8 +154,8 @@ def brute_force_constituency(tree: Tree, max_distance: int, nodes: str) -> list[
 def test_constituency(seed, n_words, max_distance, nodes):
     tree = random_tree(np.random.default_rng(seed), n_words)
     assert isinstance(tree, Tree)
-    found = constituency_relations(tree, max_distance, nodes)
-    assert found.tolist() == brute_force_constituency(tree, max_distance, nodes)
-    check_laws(found.astype(int), max_distance)
+    relations = constituency_relations(tree, max_distance, nodes)
+    assert relations.tolist() == brute_force_constituency(tree, max_distance, nodes)
+    check_laws(relations.astype(int), max_distance)
     if nodes == "leaves":
-        assert not ((found > 0) & (found <= 2 * max_distance)).any()
+        assert not ((relations > 0) & (relations <= 2 * max_distance)).any()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from syntaxformer.base.errors import AlignmentError
 from syntaxformer.base.files import read_lines
@@ -284,7 +284,7 @@ class WordColumns:
         """Columns of annotated sentences.
 
         `user` has a list of values for each line, for each of the user's columns (see `read_user_values`).
-        `only` names the annotations that are wanted. A line without lemmas, treebank tags or morphology, as
+        `only` names the annotations to take. A line without lemmas, treebank tags or morphology, as
         `read_conllu` gives it if all are "_", has "_" for each word if other lines have them.
 
         Raises:
@@ -296,7 +296,12 @@ class WordColumns:
         values = {name: _column(sentences, name, first_line) for name in only}
         columns = cls(texts, row_splits, offsets[:, 0], offsets[:, 1], first_line=first_line, **values)
         for name, rows in (user or {}).items():
-            check_rows(name, rows, np.diff(row_splits), first_line)
+            if len(rows) != len(sentences):
+                raise AlignmentError(f"column {name}: expected {len(sentences)} lines, got {len(rows)}.")
+            for line, (row, sentence) in enumerate(zip(rows, sentences, strict=True), first_line):
+                if len(row) != len(sentence):
+                    problem = f"expected {len(sentence)} values, one per word, got {len(row)}."
+                    raise AlignmentError(f"column {name}: {problem}", line=line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
         return columns
 
@@ -314,23 +319,6 @@ def _with_leaves(tree: str | Sentence, injections: Sequence[Injection]) -> str:
             label, *children = phrases.pop()
             phrases[-1].append(Tree(label, tuple(children)))
     return format_tree(phrases[0][0])
-
-
-def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, first_line: int) -> None:
-    """Check that a user column has one value for each word of each line.
-
-    Raises:
-        AlignmentError: The number of lines, or of values in a line, is wrong.
-    """
-    expected = np.asarray(lengths, np.int64).tolist()
-    if len(rows) != len(expected):
-        raise AlignmentError(f"column {name}: expected {len(expected)} lines, got {len(rows)}.")
-    for row, (values, n_words) in enumerate(zip(rows, expected, strict=True)):
-        if len(values) != n_words:
-            raise AlignmentError(
-                f"column {name}: expected {n_words} values, one per word, got {len(values)}.",
-                line=row + first_line,
-            )
 
 
 def _column(sentences: Sequence[Sentence], name: str, first_line: int) -> Any:

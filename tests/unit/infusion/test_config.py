@@ -37,7 +37,7 @@ def test_json_round_trip():
 
 
 @pytest.mark.parametrize(
-    ("embedding", "place"),
+    ("embedding", "message"),
     [
         ({"kind": "sum_then_concat"}, "infusion.embedding.kind: .*'sum_then_concat'"),
         ({}, "infusion.embedding.kind: .*'none'"),
@@ -47,8 +47,8 @@ def test_json_round_trip():
         ({"kind": "add", "factors": ["pos", "deprel"]}, "embedding.values: expected the values of deprel, "),
     ],
 )
-def test_factors_that_a_pretrained_encoder_cannot_have(embedding, place):
-    with pytest.raises(ConfigError, match=f"^{place}"):
+def test_factors_that_a_pretrained_encoder_cannot_have(embedding, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
         _ = InfusionConfig(embedding=embedding).vocabularies
 
 
@@ -71,7 +71,7 @@ def test_biases_take_the_trees_of_masks():
 
 
 @pytest.mark.parametrize(
-    ("content", "places"),
+    ("content", "messages"),
     [
         ({"mask": {}}, ["mask: unknown key. Nearest: masks"]),
         ({"masks": {"layer": 1}}, ["masks.layer: unknown key. Nearest: layers"]),
@@ -86,11 +86,11 @@ def test_biases_take_the_trees_of_masks():
         ({"mask": {}, "lisa": {"weight": -1}}, ["lisa.weight: .* 0, got -1", "mask: unknown key"]),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(content, places):
+def test_what_cannot_be_is_refused(content, messages):
     with pytest.raises(ConfigError) as caught:
         InfusionConfig(**content)
-    for problem, place in zip(caught.value.problems, places, strict=True):
-        assert re.match(f"infusion: {place}", problem)
+    for problem, message in zip(caught.value.problems, messages, strict=True):
+        assert re.match(f"infusion: {message}", problem)
 
 
 def test_messages_name_the_file_or_the_shorthand():
@@ -120,7 +120,7 @@ def test_what_presets_set():
 
 
 @pytest.mark.parametrize(
-    ("content", "place"),
+    ("content", "message"),
     [
         ({"masks": {"on_empty_row": "zero"}}, "on_empty_row: .*mode additive, got zero"),
         ({"masks": {"summation": "mean"}}, "summation: .*topical false, got mean"),
@@ -142,10 +142,10 @@ def test_what_presets_set():
         ({"relation_bias": {"sigma": 2.0}}, "sigma: .*init distance or governor, got 2.0"),
     ],
 )
-def test_settings_that_nothing_reads_are_refused(content, place):
-    with pytest.raises(ConfigError, match=place):
+def test_settings_that_nothing_reads_are_refused(content, message):
+    with pytest.raises(ConfigError, match=message):
         InfusionConfig(**content)
-    with pytest.raises(ConfigError, match=place):
+    with pytest.raises(ConfigError, match=message):
         load_finetune({"task": "cola", "model": "m", "output": "o", "infusion": content})
     stored = InfusionConfig.from_json(content, "a trained model's folder")
     assert InfusionConfig.from_json(stored.model_dump(mode="json"), "again") == stored
@@ -163,7 +163,7 @@ def test_presets_that_destroy_a_checkpoint_say_so():
 
 
 @pytest.mark.parametrize(
-    ("section", "place"),
+    ("section", "message"),
     [
         ({"init": "governor"}, "relation_bias: init: .*dependency, constituency, got governor"),
         ({"init": "distance", "siblings": "all"}, "relation_bias: init: .*siblings: all, got dis"),
@@ -171,10 +171,10 @@ def test_presets_that_destroy_a_checkpoint_say_so():
         ({"sigma": 0}, r"relation_bias\.sigma: expected greater than 0"),
     ],
 )
-def test_starts_that_cannot_be(section, place):
+def test_starts_that_cannot_be(section, message):
     """With a start, far words have a distance too: with less than 84, they would start at the bias of d = 0."""
     bias = InfusionConfig(relation_bias={"init": "distance"}).relation_bias
     assert bias is not None
     assert bias.max_distance == 84
-    with pytest.raises(ConfigError, match=place):
+    with pytest.raises(ConfigError, match=message):
         InfusionConfig(relation_bias=section)

@@ -99,7 +99,7 @@ def test_a_checkpoint(monkeypatch, tmp_path, capsys):
 def test_a_step_learns_the_added_tasks_and_use_does_not():
     _, infused = cost.twins(_translator(**TASKS), InfusionConfig())
     batch = MEASURED["random_batch"](infused, 3, 7)
-    assert {name: (one.shape, int(one.max())) for name, one in batch.items() if name in ("target_tags", "parse")} == {
+    assert {name: (labels.shape, int(labels.max())) for name, labels in batch.items() if name in ("target_tags", "parse")} == {
         "target_tags": ((3, 7), 2), "parse": ((3, 14), 4),
     }  # fmt: skip
     work, seen = MEASURED["Work"](infused, batch, torch.float32), []
@@ -110,7 +110,7 @@ def test_a_step_learns_the_added_tasks_and_use_does_not():
 
 
 @pytest.mark.parametrize(
-    ("config", "names", "given"),
+    ("config", "names", "arguments"),
     [
         (
             BERT,
@@ -121,18 +121,18 @@ def test_a_step_learns_the_added_tasks_and_use_does_not():
         (_translator(), "none", {"input_ids", "labels", "factor_ids"}),
     ],
 )
-def test_a_batch_has_what_its_model_reads(config, names, given):
+def test_a_batch_has_what_its_model_reads(config, names, arguments):
     _, infused = cost.twins(config, InfusionConfig.parse(names).fitted())
     batch = MEASURED["random_batch"](infused, 3, 7)
-    assert set(batch) == given
+    assert set(batch) == arguments
     assert MEASURED["Work"](infused, batch, torch.float32).step().isfinite()
 
 
 def test_random_relations_are_those_of_trees():
     options = InfusionConfig.parse("masks").tree_options
-    found = MEASURED["random_relations"](3, 7, options)
-    assert found.shape == (3, 2, 7, 7)
-    parents = (found == 1).sum(-2)  # each word but the first has one
+    relations = MEASURED["random_relations"](3, 7, options)
+    assert relations.shape == (3, 2, 7, 7)
+    parents = (relations == 1).sum(-2)  # each word but the first has one
     assert parents.tolist() == [[[0, 1, 1, 1, 1, 1, 1]] * 2] * 3
 
 

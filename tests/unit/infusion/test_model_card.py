@@ -111,8 +111,8 @@ class FakeHub:
         names = [
             str(path.relative_to(folder_path)) for path in Path(folder_path).rglob("*") if path.is_file()
         ]
-        kept = filter_repo_objects(names, ignore_patterns=ignore_patterns)
-        self.files = {name: (Path(folder_path) / name).read_bytes() for name in kept}
+        uploaded = filter_repo_objects(names, ignore_patterns=ignore_patterns)
+        self.files = {name: (Path(folder_path) / name).read_bytes() for name in uploaded}
         self.calls.append((repo_id, options))
         return f"https://hub/{repo_id}"
 
@@ -172,9 +172,9 @@ def test_an_export_comes_back_with_its_network_and_without_pickles(tmp_path, mon
         "pytorch_model-00001-of-00002.bin", "training_args.bin",
     ]  # fmt: skip
 
-    def snapshot_download(name, ignore_patterns):
+    def snapshot_download(_, ignore_patterns):
         return tmp_path / ",".join(
-            one.replace("/", "-") for one in filter_repo_objects(there, ignore_patterns=ignore_patterns)
+            name.replace("/", "-") for name in filter_repo_objects(there, ignore_patterns=ignore_patterns)
         )
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)

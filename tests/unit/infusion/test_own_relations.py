@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,12 +113,12 @@ def test_the_path_in_an_older_folder_is_ignored(recwarn):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("1 / 0", "division by zero"), ("x = (", "never closed"), (None, "No such file")]
+    ("text", "message"), [("1 / 0", "division by zero"), ("x = (", "never closed"), (None, "No such file")]
 )
-def test_a_file_that_fails_is_named(text, told, tmp_path):
+def test_a_file_that_fails_is_named(text, message, tmp_path):
     path = tmp_path / "mine.py"
     _ = text and path.write_text(text)
-    with pytest.raises(ConfigError, match=f"^relations: {path}: .*{told}"):
+    with pytest.raises(ConfigError, match=f"^relations: {path}: .*{message}"):
         registry.register_file(path)
 
 
@@ -131,21 +132,21 @@ def test_a_process_that_starts_later_has_them(module):
 
 
 @pytest.mark.parametrize(
-    ("trees", "told"),
+    ("trees", "message"),
     [
         (["neer"], "expected dependency, constituency, labelled_edges, .*near or relations of your own .*, got 'neer'"),
         (["nowhere.at_all:near"], "got 'nowhere.at_all:near'"),
         (["near", "near"], "expected each kind once"),
     ],
 )  # fmt: skip
-def test_names_that_are_unknown_are_refused_with_the_remedy(trees, told):
+def test_names_that_are_unknown_are_refused_with_the_remedy(trees, message):
     sf.register_relations("near", near, 3)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         InfusionConfig(relation_bias={"trees": trees})
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"max_distance": 1}, "max_distance: expected 2 or more with many, 7 relations .*got 1"),
         ({"siblings": "all"}, "siblings: .*many, 7 relations .*got all"),
@@ -154,14 +155,14 @@ def test_names_that_are_unknown_are_refused_with_the_remedy(trees, told):
         ({"without": ["many"]}, "without: expected one tree to be left"),
     ],
 )
-def test_what_does_not_go_with_them_is_refused(more, told):
+def test_what_does_not_go_with_them_is_refused(more, message):
     sf.register_relations("many", near, 7)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         InfusionConfig(relation_bias={"trees": ["many"], **more})
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("Near", near, 3), "name: expected a name of small letters"),
         (("dependency", near, 3), "name: expected a name of small letters"),
@@ -171,39 +172,39 @@ def test_what_does_not_go_with_them_is_refused(more, told):
         (("near", near, 3, ()), "needs: .* got none"),
     ],
 )
-def test_registrations_are_checked(arguments, told):
+def test_registrations_are_checked(arguments, message):
     sf.register_relations("taken", WordTrees.of_sentence, 3)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         sf.register_relations(*arguments)
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "message"),
     [
-        (lambda one: np.eye(2, dtype=int), r"whole numbers from 0 to 2, \[3, 3\], for 'he slept well', got 0 to 1, int64 \[2, 2\]"),
-        (lambda one: np.eye(3), r"got 0.0 to 1.0, float64 \[3, 3\]"),
-        (lambda one: 3 * np.eye(3, dtype=int), "got 0 to 3, int64"),
-        (lambda one: one.upos[0], "'NoneType' object is not subscriptable. What the function reads besides words belongs into `needs`"),
+        (lambda sentence: np.eye(2, dtype=int), r"whole numbers from 0 to 2, \[3, 3\], for 'he slept well', got 0 to 1, int64 \[2, 2\]"),
+        (lambda sentence: np.eye(3), r"got 0.0 to 1.0, float64 \[3, 3\]"),
+        (lambda sentence: 3 * np.eye(3, dtype=int), "got 0 to 3, int64"),
+        (lambda sentence: sentence.upos[0], "'NoneType' object is not subscriptable. What the function reads besides words belongs into `needs`"),
     ],
 )  # fmt: skip
-def test_what_the_function_gives_is_checked(function, told):
+def test_what_the_function_gives_is_checked(function, message):
     sf.register_relations("own", function, 3)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         sentence_trees(HE_SLEPT, ("own",))
 
 
 def test_relations_of_words_and_pairs_and_of_texts_that_are_cut():
     """In a pair, each segment has its own; between them is "pair". The special piece has none."""
     sf.register_relations("near", near, 3)
-    one, other = (sentence_trees(sentence, ("near",)) for sentence in (HE_SLEPT, ALAS))
-    found = word_relations([WordTrees.of_pair(one, other), other], 2, trees=("dependency", "near")[1:])
-    assert found.shape == (2, 1, 6, 6)
+    he_slept, alas = (sentence_trees(sentence, ("near",)) for sentence in (HE_SLEPT, ALAS))
+    relations = word_relations([WordTrees.of_pair(he_slept, alas), alas], 2, trees=("dependency", "near")[1:])
+    assert relations.shape == (2, 1, 6, 6)
     expected = np.zeros((6, 6), int)
     expected[:3, :3] = NEAR
     expected[:3, 3] = expected[3, :3] = 7
-    assert (found[0, 0] == expected).all()
-    assert not found[1].any()
-    assert (cut_trees(one, 2, 2).own["near"][:2, :2] == [[0, 1], [1, 0]]).all()
+    assert (relations[0, 0] == expected).all()
+    assert not relations[1].any()
+    assert (cut_trees(he_slept, 2, 2).own["near"][:2, :2] == [[0, 1], [1, 0]]).all()
     assert not sentence_trees(sf.Sentence("", (), ()), ("near",)).own["near"].size
 
 
@@ -214,18 +215,18 @@ def test_both_products_read_the_same_relations():
     options = TreeOptions(trees=("near", "dependency", "order"), max_distance=2)
     inputs = SyntaxInputs(trees=options)
     assert set(inputs.needs) == {"governors", "upos"}
-    sentences = [sf.Sentence.from_words(one.words, governors=one.governors, upos=("X",) * len(one)) for one in (ALAS, HE_SLEPT)]  # fmt: skip
+    sentences = [replace(sentence, upos=("X",) * len(sentence)) for sentence in (ALAS, HE_SLEPT)]  # fmt: skip
     owners = Ragged.of([[0, -1], [0, 1, 1, 2, -1]])
     lines = LineSyntax.of(inputs, WordColumns.from_sentences(sentences), owners.values)
     assert lines.own.values.shape == (1 + 9, 2)
-    trees = [sentence_trees(one, options.used_trees) for one in sentences]
+    trees = [sentence_trees(sentence, options.used_trees) for sentence in sentences]
     expected = segment_syntax(inputs, trees, owners, np.array([1, 4]))["syntax"]
     assert expected[1, 0, :4, :4].tolist() == [[0, 1, 1, 2], [1, 0, 0, 1], [1, 0, 0, 1], [2, 1, 1, 0]]
     assert expected[1, 2, :4, :4].tolist() == [[0, 1, 1, 2], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]]
     assert (lines.batch([0, 1], owners.splits)["syntax"] == expected).all()
     twice = lines.select(np.array([1, 0, 1]), np.array([*range(2, 7), 0, 1, *range(2, 7)]))
-    found = twice.batch([1, 2, 0], np.array([0, 5, 7, 12]))["syntax"]
-    assert (found == np.stack([expected[0], expected[1], expected[1]])).all()
+    relations = twice.batch([1, 2, 0], np.array([0, 5, 7, 12]))["syntax"]
+    assert (relations == np.stack([expected[0], expected[1], expected[1]])).all()
 
 
 def order(sentence):
@@ -259,26 +260,26 @@ def test_labelled_edges_tell_edges_apart_by_their_labels():
         governors=(1, -1, 3, 1),
         deprels=("nsubj", "root", "advmod", "advmod:x"),
     )
-    found = labelled_edges(sentence)
-    number = {label: place for place, label in enumerate(LABELS, start=1)}
-    subject, adverb, n = number["nsubj"], number["advmod"], len(LABELS)
+    relations = labelled_edges(sentence)
+    numbers = {label: number for number, label in enumerate(LABELS, start=1)}
+    subject, adverb, n = numbers["nsubj"], numbers["advmod"], len(LABELS)
     assert n == 36
-    assert found.tolist() == [
+    assert relations.tolist() == [
         [0, subject, 0, 0],
         [subject + n, 0, 0, adverb + n],
         [0, 0, 0, adverb],
         [0, adverb, adverb + n, 0],
     ]
     strange = sf.Sentence.from_words(["a", "b"], governors=(-1, 0), deprels=("root", "SB"))
-    assert labelled_edges(strange)[1, 0] == number["dep"]
+    assert labelled_edges(strange)[1, 0] == numbers["dep"]
 
 
 def test_labelled_edges_are_always_known_and_need_room():
-    given = {"trees": ["dependency", "labelled_edges"], "max_distance": 24}
-    options = InfusionConfig(relation_bias=given).tree_options
+    section = {"trees": ["dependency", "labelled_edges"], "max_distance": 24}
+    options = InfusionConfig(relation_bias=section).tree_options
     assert options.relations["labelled_edges"].n_relations == 73
     sentence = sf.Sentence.from_words(["he", "slept"], governors=(1, -1), deprels=("nsubj", "root"))
     own = word_relations([sentence_trees(sentence, options.trees)], 24, trees=options.trees)[0, 1]
     assert own[:2, :2].tolist() == labelled_edges(sentence).tolist()
     with pytest.raises(ConfigError, match="expected 24 or more with labelled_edges"):
-        InfusionConfig(relation_bias={**given, "max_distance": 15})
+        InfusionConfig(relation_bias={**section, "max_distance": 15})

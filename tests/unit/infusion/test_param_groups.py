@@ -23,8 +23,8 @@ MODELS = {
 
 
 def names_of(model, group):
-    ids = {id(one) for one in group["params"]}
-    return {name for name, one in model.named_parameters() if id(one) in ids}
+    ids = {id(parameter) for parameter in group["params"]}
+    return {name for name, parameter in model.named_parameters() if id(parameter) in ids}
 
 
 @pytest.mark.parametrize("family", MODELS)
@@ -47,8 +47,8 @@ def test_every_parameter_is_in_one_group(family, tmp_path):
 
 def test_what_is_frozen_and_what_is_plain():
     model = sf.infuse(MODELS["bert"](), "pos_add")
-    for name, one in model.named_parameters():
-        one.requires_grad_(name.startswith("infusion."))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.startswith("infusion."))
     (group,) = sf.param_groups(model, infusion_lr=2e-3)
     assert (group["lr"], group["weight_decay"]) == (2e-3, 0.0)
     (group,) = sf.param_groups(model, lr=0.3)
@@ -64,8 +64,8 @@ def test_within_peft():
     options = {"target_modules": ["query"], "modules_to_save": ["infusion"]}
     model = peft.get_peft_model(sf.infuse(MODELS["bert"](), "masks,lisa"), peft.LoraConfig(r=2, **options))
     groups = sf.param_groups(model, infusion_lr=2e-3, weight_decay=0.1)
-    found = [one for group in groups for one in group["params"]]
-    assert {id(one) for one in found} == {id(one) for one in model.parameters() if one.requires_grad}
+    grouped = {id(parameter) for group in groups for parameter in group["params"]}
+    assert grouped == {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
     assert all("lora" in name for group in groups if group["lr"] == 3e-5 for name in names_of(model, group))
     assert all(
         "infusion" in name for group in groups if group["lr"] == 2e-3 for name in names_of(model, group)

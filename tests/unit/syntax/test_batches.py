@@ -30,20 +30,20 @@ def example(governors: list[int], tree: str) -> WordTrees:
 
 
 def test_single_sentences_of_different_length():
-    found = word_relations([example(*DOGS), example(*THE_CAT)])
-    assert found.shape == (2, 2, 5, 5)
+    relations = word_relations([example(*DOGS), example(*THE_CAT)])
+    assert relations.shape == (2, 2, 5, 5)
     for row, (governors, tree) in enumerate((DOGS, THE_CAT)):
         n_words = len(governors)
-        assert np.array_equal(found[row, 0, :n_words, :n_words], dependency_relations(governors))
-        assert np.array_equal(found[row, 1, :n_words, :n_words], constituency_relations(tree))
-        assert not found[row, :, n_words:3].any()
-        assert not found[row, :, :, n_words:3].any()
+        assert np.array_equal(relations[row, 0, :n_words, :n_words], dependency_relations(governors))
+        assert np.array_equal(relations[row, 1, :n_words, :n_words], constituency_relations(tree))
+        assert not relations[row, :, n_words:3].any()
+        assert not relations[row, :, :, n_words:3].any()
     # The slot over all roots: dependency depth plus one; edges from the word to one above the top phrase.
-    assert found[:, 0, 3].tolist() == [[2, 1, 0, 0, 0], [3, 2, 1, 0, 0]]
-    assert found[:, 1, 3].tolist() == [[3, 3, 0, 0, 0], [4, 4, 3, 0, 0]]
-    assert found[:, 0, :, 3].tolist() == [[17, 16, 0, 0, 0], [18, 17, 16, 0, 0]]
-    assert not found[:, :, 4].any()
-    assert not found[:, :, :, 4].any()
+    assert relations[:, 0, 3].tolist() == [[2, 1, 0, 0, 0], [3, 2, 1, 0, 0]]
+    assert relations[:, 1, 3].tolist() == [[3, 3, 0, 0, 0], [4, 4, 3, 0, 0]]
+    assert relations[:, 0, :, 3].tolist() == [[17, 16, 0, 0, 0], [18, 17, 16, 0, 0]]
+    assert not relations[:, :, 4].any()
+    assert not relations[:, :, :, 4].any()
 
 
 def test_pairs():
@@ -64,9 +64,9 @@ def test_pairs():
         expected = np.full((5, 5), 46)
         expected[:2, :2], expected[2:, 2:] = of_dogs, of_the_cat
         assert np.array_equal(relations[0, kind, :5, :5], expected)
-        lone = np.zeros((5, 5), int)
-        lone[:2, :2] = of_dogs
-        assert np.array_equal(relations[1, kind, :5, :5], lone)
+        expected_alone = np.zeros((5, 5), int)
+        expected_alone[:2, :2] = of_dogs
+        assert np.array_equal(relations[1, kind, :5, :5], expected_alone)
     # [CLS] stands over the roots of both segments.
     assert relations[0, 0, 5].tolist() == [2, 1, 3, 2, 1, 0, 0]
 
@@ -79,9 +79,9 @@ def _empty() -> WordTrees:
 
 def test_far_words_have_no_relation_to_the_root_slot():
     chain = WordTrees.of_sentence(5, [-1, 0, 1, 2, 3])
-    found = word_relations([chain], 3, trees=["dependency"])
-    assert found[0, 0, 5].tolist() == [1, 2, 3, 0, 0, 0, 0]
-    assert found[0, 0, :, 5].tolist() == [4, 5, 6, 0, 0, 0, 0]
+    relations = word_relations([chain], 3, trees=["dependency"])
+    assert relations[0, 0, 5].tolist() == [1, 2, 3, 0, 0, 0, 0]
+    assert relations[0, 0, :, 5].tolist() == [4, 5, 6, 0, 0, 0, 0]
 
 
 def test_trees_in_the_order_asked_for():
@@ -99,24 +99,24 @@ def test_pieces():
     # [CLS] Do ##gs bark [PAD] | [CLS] the cat ran [SEP]
     relations = word_relations([example(*DOGS), example(*THE_CAT)], trees=["dependency"])
     words = [[-1, 0, 0, 1, -1], [-1, 0, 1, 2, -1]]
-    found = piece_relations(relations, words, [0, 0])
-    assert found.dtype == np.uint8
-    assert found[0, 0].tolist() == [
+    of_pieces = piece_relations(relations, words, [0, 0])
+    assert of_pieces.dtype == np.uint8
+    assert of_pieces[0, 0].tolist() == [
         [0, 2, 2, 1, 0],
         [17, 0, 0, 16, 0],
         [17, 0, 0, 16, 0],
         [16, 1, 1, 0, 0],
         [0, 0, 0, 0, 0],
     ]
-    assert found[1, 0, 0].tolist() == [0, 3, 2, 1, 0]
-    assert np.array_equal(found[1, 0, 1:4, 1:4], dependency_relations(THE_CAT[0]))
+    assert of_pieces[1, 0, 0].tolist() == [0, 3, 2, 1, 0]
+    assert np.array_equal(of_pieces[1, 0, 1:4, 1:4], dependency_relations(THE_CAT[0]))
     for bare in (
         piece_relations(relations, words),
         piece_relations(relations, words, [0, 0], "none"),
         piece_relations(relations, words, [-1, -1]),
     ):
         assert not bare[:, :, 0].any()
-        assert np.array_equal(bare[:, :, 1:, 1:], found[:, :, 1:, 1:])
+        assert np.array_equal(bare[:, :, 1:, 1:], of_pieces[:, :, 1:, 1:])
 
 
 def test_a_special_at_the_end():

@@ -41,11 +41,11 @@ def test_no_words_and_no_annotation():
 
 def test_a_line_whose_words_have_no_morphology_does_not_take_it_from_others():
     """Treebanks have lines of nothing but "***"; read from a file they are as lines without the column."""
-    columns = {"lemmas": ("dog", "bark"), "feats": ("Number=Plur", "_"), "xpos": ("NNS", "VBP")}
-    found = WordColumns.from_sentences([replace(DOGS, **columns), EMPTY, GO])
-    assert found.provides == {"upos", "governors", "deprels", "lemmas", "feats", "xpos"}
-    assert found.feats is not None
-    assert found.feats.decode() == ["Number=Plur", "_", "_"]
+    annotations = {"lemmas": ("dog", "bark"), "feats": ("Number=Plur", "_"), "xpos": ("NNS", "VBP")}
+    columns = WordColumns.from_sentences([replace(DOGS, **annotations), EMPTY, GO])
+    assert columns.provides == {"upos", "governors", "deprels", "lemmas", "feats", "xpos"}
+    assert columns.feats is not None
+    assert columns.feats.decode() == ["Number=Plur", "_", "_"]
 
 
 def test_a_line_without_what_others_have():
@@ -86,12 +86,12 @@ def test_from_an_annotated_corpus(tmp_path):
     sentences = [GO, DOGS, EMPTY]
     write_annotations(path, sentences, annotator="hand", version="1", content_hash="0")
     corpus = read_annotations(path)
-    found = WordColumns.from_corpus(corpus, ["Dogs bark", ""], start=1)
+    columns = WordColumns.from_corpus(corpus, ["Dogs bark", ""], start=1)
     expected = WordColumns.from_sentences([DOGS, EMPTY])
     for name in ("row_splits", "starts", "ends", "governors"):
-        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+        assert getattr(columns, name).tolist() == getattr(expected, name).tolist()
     for name in ("upos", "deprels"):
-        assert getattr(found, name).decode() == getattr(expected, name).decode()
-    assert found.first_line == 2
+        assert getattr(columns, name).decode() == getattr(expected, name).decode()
+    assert columns.first_line == 2
     with pytest.raises(AlignmentError, match=r"^row_splits: expected 5 positions for 4 lines, got 4\.$"):
         WordColumns.from_corpus(corpus, ["Go", "Dogs bark", "", "more"])

@@ -105,15 +105,15 @@ def test_all_problems_at_once():
     factors = ["poss", "depth", "predicate", "case", "case", "pos"]
     with pytest.raises(ConfigError) as error:
         check_factors(factors, {"upos"}, ["tone", "case"], annotator="tagger")
-    told = [
+    messages = [
         "'case' 2 times",
         "user column 'case'",
         "Did you mean 'pos'",
         "'depth': .* tagger",
         "'predicate': .* tagger",
     ]
-    assert len(error.value.problems) == len(told)
-    assert all(map(re.search, told, error.value.problems))
+    assert len(error.value.problems) == len(messages)
+    assert all(map(re.search, messages, error.value.problems))
 
 
 def values(name: str, *sentences: Sentence) -> list[str | None]:

@@ -61,14 +61,14 @@ def test_a_batch_is_its_sentences():
     names = list(EXAMPLES)
     pieces = [EXAMPLES[name][0] for name in names]
     words = [EXAMPLES[name][1] for name in names]
-    found = batch_word_of_piece(
+    owners = batch_word_of_piece(
         np.array([pair for row in pieces for pair in row]),
         np.cumsum([0, *map(len, pieces)]),
         np.array([pair for row in words for pair in row]),
         np.cumsum([0, *map(len, words)]),
     )
-    assert found.dtype == np.int32
-    assert found.tolist() == [word for name in names for word in EXAMPLES[name][2]]
+    assert owners.dtype == np.int32
+    assert owners.tolist() == [word for name in names for word in EXAMPLES[name][2]]
 
 
 def test_a_long_line_of_shared_characters():

@@ -18,12 +18,12 @@ def test_rows_come_back_as_they_were():
 
 @pytest.mark.parametrize("rows", [[2, 0, 2], [1], [], [3, 1]])
 def test_some_rows(rows):
-    ragged, wanted = Ragged.of(LISTS), [LISTS[row] for row in rows]
-    taken = ragged.take(rows)
-    assert [taken[row].tolist() for row in range(len(taken))] == wanted
-    longest = max(map(len, wanted), default=0)
-    padded = [row + [-1] * (longest - len(row)) for row in wanted]
-    assert ragged.padded(-1, rows).tolist() == taken.padded(-1).tolist() == padded
+    ragged, expected = Ragged.of(LISTS), [LISTS[row] for row in rows]
+    chosen = ragged.take(rows)
+    assert [chosen[row].tolist() for row in range(len(chosen))] == expected
+    longest = max(map(len, expected), default=0)
+    padded = [row + [-1] * (longest - len(row)) for row in expected]
+    assert ragged.padded(-1, rows).tolist() == chosen.padded(-1).tolist() == padded
 
 
 def test_wider_rows():

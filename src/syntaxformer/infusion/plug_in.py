@@ -135,7 +135,14 @@ class InfusedEncoder(InfusedPart, TakesSyntax):
             batch.seen.closed = True
             if not _running.state.is_open:
                 _running.state.batch = None
-        _check_attended(self, batch)
+        implementation, has_attended = self.config._attn_implementation, batch.seen.attended
+        if torch.compiler.is_compiling():
+            has_attended = implementation == IMPLEMENTATION
+        if batch.infusion.attends and not has_attended:
+            raise ValueError(
+                f"attn_implementation: expected {IMPLEMENTATION!r} in the encoder of an infused model, got "
+                f"{implementation!r}, which leaves its syntax out. Do not switch it."
+            )
         return output
 
 
@@ -182,17 +189,6 @@ def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         got = f"{len(args)} without names and {', '.join(kwargs)}"
         raise TypeError(f"{type(module).__name__}: expected each of {', '.join(names)} once, got {got}.")
     return {**dict(zip(names, args, strict=False)), **kwargs}
-
-
-def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
-    attended = batch.seen.attended
-    if torch.compiler.is_compiling():
-        attended = stack.config._attn_implementation == IMPLEMENTATION
-    if batch.infusion.attends and not attended:
-        raise ValueError(
-            f"attn_implementation: expected {IMPLEMENTATION!r} in the encoder of an infused model, got "
-            f"{stack.config._attn_implementation!r}, which leaves its syntax out. Do not switch it."
-        )
 
 
 class InfusedModel(TakesSyntax):

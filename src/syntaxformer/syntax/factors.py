@@ -26,6 +26,7 @@ from syntaxformer.syntax.pieces import (
     row_of_item,
     subword_codes,
 )
+from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.syntax.relations import flat_parents
 from syntaxformer.trees import ROOT, check_governors
 
@@ -175,8 +176,7 @@ def starts_with_capital(columns: WordColumns) -> CodedColumn:
 
     "iPhone", "3D" and a word that opens with a quotation mark get 0, as do scripts without case.
     """
-    line_lengths = np.fromiter(map(len, columns.texts), np.int64, len(columns.texts))
-    line_starts = np.concatenate([[0], np.cumsum(line_lengths)])
+    line_starts = splits_of(list(map(len, columns.texts)))
     text = "".join(columns.texts).encode("utf-32-le", "surrogatepass")
     characters = np.append(np.frombuffer(text, np.uint32), np.uint32(0))
     first = characters[line_starts[row_of_item(columns.row_splits, columns.n_words)] + columns.starts]

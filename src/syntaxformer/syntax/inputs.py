@@ -247,12 +247,15 @@ class LineSyntax:
             return None
         check_syntax(inputs, words.provides, "the annotation")
         used = inputs.trees.used_trees if inputs.trees else ()
-        labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
-        governors = phrases = own_ids = None
+        governors = phrases = labels = own_ids = None
         if "governors" in inputs.needs:
             governors = _narrow(words.governors)
         if "constituency" in columns_of_trees(used):
             phrases = PhraseColumns(*map(_narrow, phrases_of_lines(words).arrays))
+        if inputs.brackets is not None:
+            lines = [linearised(tree) if tree else [] for tree in words.constituency or ()]
+            ids = FactorVocabulary("parse_task", inputs.brackets).encode(list(chain.from_iterable(lines)))
+            labels = Ragged(ids, splits_of(list(map(len, lines))))
         if functions := own_functions(used).values():
             lines = [np.stack([function(line) for function in functions], -1) for line in words.sentences()]
             own_ids = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
@@ -297,13 +300,6 @@ class LineSyntax:
             return trees
         ids = self.own[row].T.reshape(-1, n_words, n_words)
         return replace(trees, own=dict(zip(own_functions(self.inputs.trees.used_trees), ids, strict=True)))
-
-
-def _label_ids(words: WordColumns, brackets: tuple[str, ...]) -> Ragged:
-    """Ids of the linearised tree of each line."""
-    lines = [linearised(tree) if tree else [] for tree in words.constituency or ()]
-    ids = FactorVocabulary("parse_task", brackets).encode(list(chain.from_iterable(lines)))
-    return Ragged(ids, splits_of(list(map(len, lines))))
 
 
 BATCH = 2

@@ -17,16 +17,7 @@ import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import fetched, verify_manifest, write_manifest
 from syntaxformer.infusion.model_card import MARK, write_card
-
-SIZES = {
-    "vocab_size": 19, "hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2,
-    "intermediate_size": 7,
-}  # fmt: skip
-
-
-def plain():
-    torch.manual_seed(3)
-    return hf.BertForSequenceClassification(hf.BertConfig(**SIZES)).eval()
+from tiny_hosts import BERT
 
 
 def rows_of(folder):
@@ -35,7 +26,7 @@ def rows_of(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    plain().save_pretrained(tmp_path / "mini-bert")
+    hf.BertForSequenceClassification(hf.BertConfig(**BERT)).save_pretrained(tmp_path / "mini-bert")
     model = hf.BertForSequenceClassification.from_pretrained(tmp_path / "mini-bert")
     sf.infuse(model, "masks,lisa,pos_add").save_pretrained(tmp_path / "infused")
     return tmp_path / "infused"

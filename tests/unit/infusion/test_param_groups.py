@@ -7,19 +7,12 @@ import torch
 import transformers as hf
 
 import syntaxformer as sf
+from tiny_hosts import BERT, host_of
 
-SIZES = {
-    "vocab_size": 19, "hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2,
-    "intermediate_size": 7,
-}  # fmt: skip
-MODELS = {
-    "bert": lambda: hf.BertForSequenceClassification(hf.BertConfig(**SIZES)),
-    "t5": lambda: hf.T5ForConditionalGeneration(
-        hf.T5Config(
-            vocab_size=19, d_model=6, d_kv=3, d_ff=7, num_layers=1, num_heads=2, decoder_start_token_id=0
-        )
-    ),
-}
+
+def make(kind):
+    config, model, sizes = host_of(kind, BERT)
+    return model(config(**sizes))
 
 
 def names_of(model, group):
@@ -27,9 +20,9 @@ def names_of(model, group):
     return {name for name, parameter in model.named_parameters() if id(parameter) in ids}
 
 
-@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize("family", ["bert", "t5"])
 def test_every_parameter_is_in_one_group(family, tmp_path):
-    model = sf.infuse(MODELS[family](), "masks,relation_bias,lisa,pos_add")
+    model = sf.infuse(make(family), "masks,relation_bias,lisa,pos_add")
     groups = sf.param_groups(model, lr=1e-5, infusion_lr=1e-3, weight_decay=0.1)
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
     new = {name for name, _ in sf.infusion_parameters(model)}
@@ -46,7 +39,7 @@ def test_every_parameter_is_in_one_group(family, tmp_path):
 
 
 def test_what_is_frozen_and_what_is_plain():
-    model = sf.infuse(MODELS["bert"](), "pos_add")
+    model = sf.infuse(make("bert"), "pos_add")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith("infusion."))
     (group,) = sf.param_groups(model, infusion_lr=2e-3)
@@ -54,7 +47,7 @@ def test_what_is_frozen_and_what_is_plain():
     (group,) = sf.param_groups(model, lr=0.3)
     assert group["lr"] == 0.3, "new parameters train at the host's rate unless told otherwise"
     assert names_of(model, group) == {name for name, _ in sf.infusion_parameters(model)}
-    assert {group["lr"] for group in sf.param_groups(MODELS["bert"](), lr=0.3)} == {0.3}
+    assert {group["lr"] for group in sf.param_groups(make("bert"), lr=0.3)} == {0.3}
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -62,7 +55,7 @@ def test_within_peft():
     import peft
 
     options = {"target_modules": ["query"], "modules_to_save": ["infusion"]}
-    model = peft.get_peft_model(sf.infuse(MODELS["bert"](), "masks,lisa"), peft.LoraConfig(r=2, **options))
+    model = peft.get_peft_model(sf.infuse(make("bert"), "masks,lisa"), peft.LoraConfig(r=2, **options))
     groups = sf.param_groups(model, infusion_lr=2e-3, weight_decay=0.1)
     grouped = {id(parameter) for group in groups for parameter in group["params"]}
     assert grouped == {id(parameter) for parameter in model.parameters() if parameter.requires_grad}

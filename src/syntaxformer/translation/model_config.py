@@ -107,18 +107,6 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         return self.share_source_embedding and not is_own and self.width_plan.word_width == self.d_model
 
 
-_OF_A_LAYER = (
-    "d_model",
-    "n_heads",
-    "d_ff",
-    "dropout",
-    "attention_dropout",
-    "activation_dropout",
-    "norm",
-    "activation",
-)
-
-
 def asked(config: SyntaxTransformerConfig, name: str, value: bool | None) -> bool:
     """The value of an argument of `forward`, from the config if it is not given."""
     return bool(getattr(config, name) if value is None else value)
@@ -140,7 +128,8 @@ class Stack(nn.Module):
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
         self.dropout = Dropout(config.dropout)
-        arguments = {name: getattr(config, name) for name in _OF_A_LAYER}
+        shape, rates = ("d_model", "n_heads", "d_ff"), ("dropout", "attention_dropout", "activation_dropout")
+        arguments = {name: getattr(config, name) for name in (*shape, *rates, "norm", "activation")}
         self.layers = nn.ModuleList(layer(**arguments) for _ in range(n_layers))
         # Only pre-norm layers need a norm after the last: they leave their sum unnormalised.
         self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()

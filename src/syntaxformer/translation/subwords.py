@@ -257,9 +257,6 @@ _ROLES = {
 """Usual names of special pieces in a file that does not tell their roles."""
 
 
-_OF_ROLES = (*_ROLES, "cls_token", "sep_token")
-
-
 def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
     """The tokenizer in a folder, a SentencePiece model (`.model`) or a `tokenizer.json`.
 
@@ -279,9 +276,9 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
         elif not path.endswith(".json"):
             say_download(path, TOKENIZER)
             tokenizer = _checked(auto_tokenizer(path), path)
-            roles = {role: str(getattr(tokenizer, role)) for role in _OF_ROLES if getattr(tokenizer, role)}
+            with_role = (getattr(tokenizer, role) for role in (*_ROLES, "cls_token", "sep_token"))
             added = {token.content for token in tokenizer.added_tokens_decoder.values()}
-            symbols = {name for name in added - set(roles.values()) if name.strip()}
+            symbols = {name for name in added - {*map(str, filter(None, with_role))} if name.strip()}
             return ended_by_one_piece(add_symbols(tokenizer, symbols, "subwords.tokenizer"))
         else:
             backend = Tokenizer.from_file(path)
@@ -327,9 +324,6 @@ def _checked(tokenizer: Any, path: str) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-_PROBE = "a line"
-
-
 def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
     """Load a tokenizer whose offsets refer to the line as it is given.
 
@@ -361,8 +355,8 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
 def ended_by_one_piece(loaded: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """The tokenizer, set to add one end piece and nothing else, and neither to cut nor to pad lines."""
     backend, eos = _whole_lines(loaded), loaded.eos_token
-    bare = backend.encode(_PROBE, add_special_tokens=False).ids
-    if backend.encode(_PROBE).ids == [*bare, loaded.eos_token_id]:
+    line = "a line"
+    if backend.encode(line).ids == [*backend.encode(line, add_special_tokens=False).ids, loaded.eos_token_id]:
         return loaded
     _end_with(backend, str(eos))
     return _fast(backend, loaded.pad_token, loaded.bos_token, eos, loaded.unk_token)

@@ -17,16 +17,8 @@ from syntaxformer.base.files import write_text
 from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
+from syntaxformer.study.experiments import figures
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
-from syntaxformer.study.experiments.figures import (
-    along_figures,
-    column_figures,
-    curve_figures,
-    file_names,
-    seed_figures,
-    trial_figures,
-    x_figures,
-)
 from syntaxformer.study.experiments.groups import (
     NONE,
     ONE_CLASS,
@@ -43,14 +35,7 @@ from syntaxformer.study.experiments.groups import (
     shown_p,
 )
 from syntaxformer.study.experiments.planned import planned_blocks
-from syntaxformer.study.experiments.spec import (
-    SEED,
-    TRIAL,
-    Cell,
-    Spec,
-    in_words,
-    without_seed,
-)
+from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, without_seed
 from syntaxformer.study.experiments.store import (
     DONE,
     WAITING,
@@ -71,10 +56,7 @@ MOST_NAMED = 3
 CHECKS = {
     "data": ("one content for the same settings", "Restore the old content"),
     "recipes": ("one value for all seeds", "Restore the old recipe"),
-    "precision": (
-        "one value unless the settings differ in it",
-        "Set training.precision in the settings",
-    ),
+    "precision": ("one value unless the settings differ in it", "Set training.precision in the settings"),
     "code": ("one version for all runs that are compared", "Check out the commit of the other runs"),
     "embedding tables": (
         f"one kind, shared or own, unless the settings differ in {_TABLE}",
@@ -304,11 +286,11 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         blocks += [Heading(f"Against {in_words(levels)}"), table]
     return [
         *blocks,
-        *x_figures(spec, groups, differences, first, folder),
-        *seed_figures(spec, groups, folder),
-        *column_figures(spec, groups, folder),
-        *along_figures(spec, groups, folder),
-        *curve_figures(spec, groups, folder),
+        *figures.x_figures(spec, groups, differences, first, folder),
+        *figures.seed_figures(spec, groups, folder),
+        *figures.column_figures(spec, groups, folder),
+        *figures.along_figures(spec, groups, folder),
+        *figures.curve_figures(spec, groups, folder),
     ]
 
 
@@ -419,7 +401,7 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
     """A table of trials for each study, in which the best is marked."""
     search, names, scale = spec.search, list(spec.search.space), spec.report.scale
     studies = {in_words(labels) or "Trials": labels for labels in spec.combinations()}
-    files = file_names([f"{title}_{name}" for title in studies for name in names])
+    files = figures.file_names([f"{title}_{name}" for title in studies for name in names])
     blocks: list[Block] = []
     for title, labels in studies.items():
         trials = study_trials(spec, search, runs, labels)
@@ -436,7 +418,7 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
         ]
         blocks += [Heading(title), Table([TRIAL, *names, *metrics, "state"], rows)]
         of_study = {name: files[f"{title}_{name}"] for name in names}
-        blocks += trial_figures(spec, search, trials, folder, of_study)
+        blocks += figures.trial_figures(spec, search, trials, folder, of_study)
     return blocks
 
 

@@ -177,8 +177,7 @@ class ReportConfig(Section):
         default=[], description="further planned comparisons; p is corrected over all planned ones (Holm)"
     )
     by: dict[str, str] = Field(
-        default={},
-        description="NAME_METRIC of a named test → numeric column along which a figure shows it",
+        default={}, description="NAME_METRIC of a named test → numeric column along which a figure shows it"
     )
     metrics: list[str] = Field(
         default=[],

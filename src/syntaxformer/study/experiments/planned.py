@@ -33,22 +33,20 @@ def planned_blocks(
         return []
     title = "The comparison that was planned" if len(planned) == 1 else "The comparisons that were planned"
     blocks: list[Block] = [Heading(title)]
-    rows, gains = [], []
+    has_table = len(planned) > 1 or planned[0].direction != "either"
+    rows, p_values = [], []
     for contrast in planned:
         metric = contrast.metric or first
         group = next((group for group in groups if matches(group.labels, contrast.cell)), None)
         gain = compare_groups(spec, store, group, groups, metric, contrast.against) if group else None
         blocks.append(Paragraph(_planned_words(spec, runs, groups, contrast, metric, gain)))
-        gains.append(gain)
+        if has_table:
+            p_values.append(math.nan if gain is None else gain.exact_p(contrast.direction))
         cells = [NONE] * 3
         if gain is not None:
             cells = [str(gain.n), f"{gain.mean * scale:+.2f}", shown_interval(gain.bootstrap, scale)]
         rows.append([contrast.words, metric, contrast.direction, *cells])
-    if len(planned) > 1 or any(contrast.direction != "either" for contrast in planned):
-        p_values = [
-            math.nan if gain is None else gain.exact_p(contrast.direction)
-            for contrast, gain in zip(planned, gains, strict=True)
-        ]
+    if has_table:
         for row, p, corrected in zip(rows, p_values, holm(p_values), strict=True):
             row += [shown_p(p), shown_p(corrected)]
         header = ["comparison", "metric", "direction", "seeds", "Δ", "95 % interval", "p", "p (Holm)"]

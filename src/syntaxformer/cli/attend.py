@@ -55,6 +55,7 @@ def attend(
         Option(help="Annotator whose trees --spread uses; default: the bundled one of the source."),
     ] = None,
     model_annotator: options.ModelAnnotatorOption = None,
+    to: options.ToOption = None,
     as_json: Annotated[bool, Option("--json", help="Print --spread as one JSON object.")] = False,
     trust_annotator: options.TrustOption = False,
 ) -> None:
@@ -85,14 +86,14 @@ def attend(
     if spread is None and (model / "classifier.json").exists():
         from syntaxformer.encoders.classifier import Classifier
 
-        _refuse("a fine-tuned model", {"--factor": factor})
+        _refuse("a fine-tuned model", {"--factor": factor, "--to": to})
         classifiers = [(str(folder), Classifier.from_folder(folder, **loading)) for folder in folders]
         _subnetworks(classifiers, (text, pair) if pair else text, output, network, layer, head)
         options.echo(output)
         return
     _refuse("a translator", {"--pair": pair, "--network": network})
     factors = {name: next(rows, []) for name, rows in options.read_factors(factor).items()}
-    translators = {str(folder): Translator.load(folder, **loading) for folder in folders}
+    translators = {str(folder): Translator.load(folder, **loading).to(to) for folder in folders}
     options.check_factor_names(factors, translators.values())
     check_directions([translator.info for translator in translators.values()], "--beside")
     if spread is not None:

@@ -40,6 +40,7 @@ def compare(
         str | None, Option(help="Translators: annotator of the source; default: the bundled one.")
     ] = None,
     model_annotator: options.ModelAnnotatorOption = None,
+    to: options.ToOption = None,
     target_annotator: Annotated[
         str | None,
         Option(help="Translators: annotator of references and outputs; default: the bundled one."),
@@ -77,9 +78,10 @@ def compare(
         raise ConfigError(f"compare: expected --contrast, or --src with several --tgt, alone, got {got}.")
     if is_test:
         contrasts, paths = contrasts_of(src, tgt, contrast, by), dict(zip(called, systems, strict=True))
-        _write(_contrast_blocks(contrasts, paths, by, (model_annotator, None, None, trust_annotator)), output)
+        loading = model_annotator, None, None, trust_annotator
+        _write(_contrast_blocks(contrasts, paths, by, to, loading), output)
         return
-    if data is not None and not any((src, ref, train, annotator, target_annotator)):
+    if data is not None and not any((src, ref, train, annotator, target_annotator, to)):
         load_options = model_annotator, None, trust_annotator
         _write(_classifier_blocks(systems, called, data, examples, load_options), output)
         return
@@ -91,7 +93,7 @@ def compare(
     outputs: list[list[str]] = []
     models: list[Translator] = []
     for path in systems:
-        lines, model = _outputs(path, sources, model_annotator, trust_annotator)
+        lines, model = _outputs(path, sources, model_annotator, to, trust_annotator)
         options.check_parallel(src, sources, path, lines)
         outputs.append(lines)
         models += [] if model is None else [model]
@@ -132,14 +134,18 @@ def _score_blocks(
 
 
 def _contrast_blocks(
-    contrasts: list[Contrast], systems: dict[str, Path], by: str | None, load_options: tuple[Any, ...]
+    contrasts: list[Contrast],
+    systems: dict[str, Path],
+    by: str | None,
+    to: str | None,
+    load_options: tuple[Any, ...],
 ) -> list[Block]:
     """The report on a contrastive test; `load_options` are further arguments of `Translator.load`."""
     from syntaxformer.study.document import Heading, Paragraph, Table
     from syntaxformer.translation.contrast import contrast_table
     from syntaxformer.translation.translator import Translator
 
-    translators = {name: Translator.load(path, *load_options) for name, path in systems.items()}
+    translators = {name: Translator.load(path, *load_options).to(to) for name, path in systems.items()}
     scores = {name: [*of_system] for name, of_system in score_with(translators, contrasts).items()}
     (header, *rows), differences = contrast_rows(contrast_table(contrasts, scores, by))
     title = Heading("How often the right translation is more probable, in per cent", 1)
@@ -188,7 +194,7 @@ def _names(*paths: Path) -> tuple[str, ...]:
 
 
 def _outputs(
-    path: Path, sources: list[str], annotator: str | None, trust: bool
+    path: Path, sources: list[str], annotator: str | None, to: str | None, trust: bool
 ) -> tuple[list[str], Translator | None]:
     """The translations, and the model that made them or None for a file."""
     from syntaxformer.base.files import read_lines
@@ -198,7 +204,7 @@ def _outputs(
 
     if not path.is_dir():
         return list(read_lines(path)), None
-    translator = Translator.load(path, annotator, None, None, trust)
+    translator = Translator.load(path, annotator, None, None, trust).to(to)
     if factors := [name for name in translator.encoder.factors if name not in FACTORS]:
         raise ConfigError(
             f"{path}: expected a model without factors of your own, got one that reads {', '.join(factors)}. "

@@ -32,6 +32,7 @@ def probe(
     annotator: Annotated[
         str | None, Option(help="Annotator for a model that needs one; default: its own.")
     ] = None,
+    to: options.ToOption = None,
     max_epochs: Annotated[int, Option(min=1, help="Largest number of epochs.")] = 30,
     seed: Annotated[
         int, Option(min=0, max=2**32 - 1, help="Seed of maps, batch order and random vectors.")
@@ -58,7 +59,7 @@ def probe(
     else:
         dev_part = read_probe_treebank(dev)
     test_part = dev_part if test is None else read_probe_treebank(test)
-    encoder = load_word_encoder(model, annotator, device, trust_annotator)
+    encoder = load_word_encoder(model, annotator, device, trust_annotator, to)
     config = ProbeConfig(rank=rank, depth=depth, controls=controls, max_epochs=max_epochs, seed=seed)
     report = probe_model(encoder, train_part, dev_part, test_part, config, layer_numbers)
     text = json.dumps({"model": str(model), **report.as_dict()}, indent=1)

@@ -36,6 +36,7 @@ def score(
     as_json: options.JsonOption = False,
     batch_size: options.BatchSizeOption = None,
     annotator: options.ModelAnnotatorOption = None,
+    to: options.ToOption = None,
     factor: options.FactorOption = None,
     device: options.DeviceOption = None,
     trust_annotator: options.TrustOption = False,
@@ -61,9 +62,9 @@ def score(
     contrasts = contrasts_of(src, tgt, contrast, by)
     options.spare_torch([*models, *(baseline or ())], annotator)
     settings = annotator, device, None, trust_annotator
-    translators = {", ".join(map(str, models)): Translator.load_ensemble(models, *settings)}
+    translators = {", ".join(map(str, models)): Translator.load_ensemble(models, *settings).to(to)}
     for path in baseline or ():
-        translators[options.system_name(path, translators)] = Translator.load(path, *settings)
+        translators[options.system_name(path, translators)] = Translator.load(path, *settings).to(to)
     options.check_languages(next(iter(translators.values())).info, src, *(tgt or ()))
     is_shown = is_test or output is not None
     systems: dict[str, Any] = score_with(translators, contrasts, batch_size, factor, is_shown)

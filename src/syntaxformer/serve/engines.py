@@ -246,9 +246,10 @@ class TranslatorEngine(Engine):
 
     def score(self, settings: ScoreSettings, lines: list[str], translations: list[str]) -> list[Score]:
         """Score a translation of each line."""
-        source, answers = self.translator.encode(lines), []
+        translator = self.translator.to(settings.to)
+        source, answers = translator.encode(lines), []
         self.translator.encoder.unseen.counts.clear()
-        for row, (score,) in enumerate(self.translator.score_encoded(lines, source, translations)):
+        for row, (score,) in enumerate(translator.score_encoded(lines, source, translations)):
             answer = Score(log_prob=score.log_prob, n_pieces=len(score.pieces), mean=score.mean)
             if settings.pieces:
                 answer.pieces, answer.log_probs = list(score.pieces), list(score.log_probs)
@@ -387,9 +388,10 @@ def explain_translation(
     from syntaxformer.study.attention import cross_attention, subnetwork_view
     from syntaxformer.study.text_view import parser_for, translator_text
 
-    translator, info = engine.translator, engine.translator.info
+    translator = engine.translator.to(settings.to)
+    info = translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
-    (translated,) = engine.translate(TranslateSettings(), [line], is_over)
+    (translated,) = engine.translate(TranslateSettings(to=settings.to), [line], is_over)
     answer: dict[str, Any] = {"translation": translated.text, "missing": {}}
     if info.backend != "pytorch":
         answer["missing"]["attention"] = (

@@ -13,6 +13,9 @@ Split = Literal["never", "auto", "always"]
 Shown = Literal["tags", "alignment", "attention"]
 Task = Literal["translation", "classification"]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+TargetLanguage = Annotated[
+    str | None, Field(max_length=250, description="target language, of a model that has several")
+]
 Truncated = Annotated[bool, Field(description="whether the text was cut to the model's longest input")]
 
 
@@ -43,9 +46,7 @@ class TranslateSettings(_Request):
         max_length=MAX_KEYS,
         description="terms and the translations to use, of a model that has the factor term",
     )
-    to: str | None = Field(
-        default=None, max_length=250, description="target language, of a model that has several"
-    )
+    to: TargetLanguage = None
     min_length: int = Field(default=0, ge=0, le=512, description="fewest pieces of a translation")
     max_length_factor: float | None = Field(
         default=None,
@@ -166,6 +167,7 @@ class ScoreSettings(_Request):
 
     beam_size: ClassVar[int] = 1
     pieces: bool = Field(default=False, description="also return the log-probability of each piece")
+    to: TargetLanguage = None
 
 
 class ScoreRequest(ScoreSettings):
@@ -297,6 +299,7 @@ class ExplainSettings(_Request):
     max_distance: int = Field(
         default=MAX_DISTANCE, ge=1, le=LARGEST_DISTANCE, description="largest distance of relations"
     )
+    to: TargetLanguage = None
 
 
 class ExplainRequest(ExplainSettings):

@@ -103,18 +103,20 @@ def translator_text(
     """A line with at least one word as a translator, exported or not, reads it.
 
     Raises:
-        ConfigError: The model reads factors of the user's own.
+        ConfigError: The model reads factors of the user's own, or no target language was chosen.
         ValueError: `max_distance` is not between 1 and 84.
     """
     (sentence,) = parser.read([translator.encoder.preparation.clean(line.replace("\0", " "))])
     encoder = replace(translator.encoder, syntax=SyntaxInputs(words=True), unseen=UnseenValues())
     words = WordColumns.from_sentences([sentence])
-    encoded = encoder.encode([sentence.text], words, translator.longest)
+    cut = translator.cutter(1)
+    encoded = encoder.encode([sentence.text], words, translator.longest, cut)
     assert encoded.syntax is not None, "it was asked for the words"
     read = encoded
     if encoder.factors and translator.annotator is not None:  # which may give other tags than the parser
         (tagged,) = translator.annotator.annotate([sentence.text])
-        read = encoder.encode([sentence.text], WordColumns.from_sentences([tagged]), translator.longest)
+        words = WordColumns.from_sentences([tagged])
+        read = encoder.encode([sentence.text], words, translator.longest, cut)
         if tagged.words == sentence.words:  # its pieces are, too, of which `prepend` makes tags
             encoded = read
     factors = encoder.factor_values(read.factors)

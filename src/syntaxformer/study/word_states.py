@@ -25,7 +25,7 @@ from syntaxformer.base.progress import track
 from syntaxformer.runs.loading import check_outputs, longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets
 from syntaxformer.syntax.ragged import Ragged, splits_of
-from syntaxformer.translation.source import SourceEncoder, encode_pieces, source_batch
+from syntaxformer.translation.source import SourceEncoder, source_batch
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 
@@ -124,13 +124,19 @@ def source_owners(
 
 
 def translator_words(translator: Translator) -> WordEncoder:
-    """A `WordEncoder` for a translator's encoder; factors come from the translator's annotator."""
+    """A `WordEncoder` for a translator's encoder; factors come from the translator's annotator.
+
+    Raises:
+        ConfigError: The model has several target languages, and none was chosen.
+    """
     encoder = translator.encoder
 
     def owners(sentences: Sequence[Sentence]) -> Ragged:  # tags are none of the pieces
         preparation = encoder.preparation
         prepared = preparation.prepare([preparation.clean(sentence.text) for sentence in sentences])
-        offsets, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
+        offsets, splits = encoding_offsets(
+            translator.cutter(len(sentences))(encoder.tokenizer, prepared.texts)
+        )
         return source_owners(encoder, sentences, prepared.to_raw(offsets, splits), splits)
 
     def inputs(sentences: Sequence[Sentence]) -> Mapping[str, Tensor]:
@@ -138,7 +144,7 @@ def translator_words(translator: Translator) -> WordEncoder:
         if translator.annotator is not None:
             annotated = translator.annotator.annotate_words([given_words(line) for line in lines])
             words = WordColumns.from_sentences(annotated)
-        source = encoder.encode(lines, words)
+        source = encoder.encode(lines, words, cut=translator.cutter(len(lines)))
         if encoder.prepend:
             raise AlignmentError(
                 "probe: expected one source piece for each piece of the text, got more, because this model "
@@ -152,15 +158,20 @@ def translator_words(translator: Translator) -> WordEncoder:
 
 
 def load_word_encoder(
-    folder: str | Path, annotator: str | None = None, device: str | None = None, trust_annotator: bool = False
+    folder: str | Path,
+    annotator: str | None = None,
+    device: str | None = None,
+    trust_annotator: bool = False,
+    to: str | None = None,
 ) -> WordEncoder:
     """Load the model in a folder: a translator, an infused encoder or a Hugging Face encoder.
 
     Unless an annotator is given, the model's own is used, or `en+phrases` for an infused encoder without one.
+    `to` is the language into which a translator translates, if there are several.
 
     Raises:
         CheckpointError: The folder holds no such model, or names an annotator that needs `trust_annotator`.
-        ConfigError: There is no such annotator or device, or its encoder cannot be probed.
+        ConfigError: There is no such annotator, device or target language, or its encoder cannot be probed.
     """
     from syntaxformer.annotate.registry import prepare, trusted_annotator
     from syntaxformer.encoders.collator import SyntaxCollator
@@ -171,7 +182,10 @@ def load_word_encoder(
 
     folder = Path(folder)
     if (folder / "syntaxformer.json").exists():
-        return translator_words(Translator.load(folder, annotator, device, trust_annotator=trust_annotator))
+        translator = Translator.load(folder, annotator, device, trust_annotator=trust_annotator)
+        return translator_words(translator.to(to))
+    if to is not None:
+        raise ConfigError(f"to: expected none for a model that does not translate, got {to}. Leave it out.")
     if not (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: expected a model folder, got none with a config.json.")
     if (folder / "infusion.json").exists():

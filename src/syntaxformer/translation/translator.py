@@ -42,6 +42,7 @@ from syntaxformer.translation.model_folder import (
 from syntaxformer.translation.protection import SYMBOLS, TOO_MANY, put_back
 from syntaxformer.translation.sentences import USUAL, cut_lines, joined, sentence_starts
 from syntaxformer.translation.source import (
+    Cutter,
     EncodedText,
     SourceEncoder,
     encode_pieces,
@@ -605,9 +606,7 @@ class Translator:
         terms: Terms | None = None,
         with_offsets: bool = False,
     ) -> EncodedText:
-        clean, words, cut = [self._clean(line) for line in lines], None, encode_pieces
-        if self.info.directions:
-            cut = partial(tagged, cut, [[f"<2{self.language or self.to(None).language}>"]] * len(lines))
+        clean, words, cut = [self._clean(line) for line in lines], None, self.cutter(len(lines))
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
@@ -618,6 +617,16 @@ class Translator:
         others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
         encoded = self.encoder.encode(clean, words, self.longest, cut, with_offsets=with_offsets)
         return replace(encoded, others=tuple(others))
+
+    def cutter(self, n_lines: int) -> Cutter:
+        """What cuts lines into pieces, behind that of the target language in a model of several.
+
+        Raises:
+            ConfigError: The model has several target languages, and none was chosen.
+        """
+        if not self.info.directions:
+            return encode_pieces
+        return partial(tagged, encode_pieces, [[f"<2{self.language or self.to(None).language}>"]] * n_lines)
 
     def cleaned_terms(self, terms: Terms | Mapping[str, str | Sequence[str]] | None) -> Terms | None:
         """Terms in the form of the model's texts; None for none.

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from folder_deeds import keys
+from syntaxformer.annotate.annotator import SpacedWords
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
+from syntaxformer.cli.main import app
 from syntaxformer.serve.engines import TranslatorEngine
-from syntaxformer.serve.schemas import TranslateSettings
+from syntaxformer.serve.schemas import ScoreSettings, TranslateSettings
+from syntaxformer.study.text_view import Parser, translator_text
+from syntaxformer.study.word_states import translator_words
+from syntaxformer.syntax import NO_WORD
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.prepare import prepare
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.translator import Translator
+from syntaxformer.trees import Sentence
 
 LINES = ["the cat sat on the mat .", "cats sit .", "", "a dog and the cat run"]
 
@@ -93,6 +100,49 @@ def test_the_service_takes_the_language_of_a_request(several):
     with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):
         engine.translate(TranslateSettings(), LINES[:1])
     assert engine.try_out(1) > 0, "the warm-up chooses one"
+    (french,), (german,) = (
+        engine.score(ScoreSettings(to=language), LINES[:1], ["a cat"]) for language in ("fr", "de")
+    )
+    (expected,) = several.to("fr").score(LINES[:1], [["a cat"]])
+    assert french.log_prob == pytest.approx(expected[0].log_prob)
+    assert french.log_prob != pytest.approx(german.log_prob)
+
+
+def test_what_looks_into_a_model_reads_its_target_language(several):
+    sentence = Sentence.from_words(["the", "cat", "sat"])
+    states, owners = translator_words(several.to("fr")).encode([sentence])
+    source = several.to("fr").encode([sentence.text])
+    assert owners[0][0] == NO_WORD, "the piece of the language"
+    assert {*owners[0].tolist()} == {NO_WORD, 0, 1, 2}
+    assert states[0].shape[1] == len(source.pieces)
+    with torch.no_grad():
+        encoder, batch = several.model.get_encoder(), torch.from_numpy(source.pieces.astype(int))[None]
+        torch.testing.assert_close(states[-1], encoder(batch, output_hidden_states=True).hidden_states[-1])
+    parser = Parser(SpacedWords("words"))
+    view = translator_text(several.to("fr"), sentence.text, parser)
+    assert view.pieces == several.encoder.piece_names(source.pieces)
+    with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):
+        translator_text(several, sentence.text, parser)
+    with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):
+        translator_words(several).encode([sentence])
+
+
+@pytest.mark.parametrize("command", [
+    ("attend", "{model}", "the cat sat", "-o", "{folder}/a.png"),
+    ("score", "{model}", "--src", "{folder}/a.en", "--tgt", "{folder}/a.fr"),
+    ("compare", "{model}", "{model}", "--src", "{folder}/a.en", "--tgt", "{folder}/a.fr", "--tgt", "{folder}/b.fr"),
+])  # fmt: skip
+def test_commands_take_the_target_language(command, several, save_translator, tmp_path):
+    model = save_translator(several, tmp_path / "model")
+    for name, text in {"a.en": "the cat sat", "a.fr": "a cat", "b.fr": "a dog"}.items():
+        (tmp_path / name).write_text(text + "\n")
+    words = [word.format(model=model, folder=tmp_path) for word in command]
+    assert CliRunner().invoke(app, [*words, "--to", "fr"]).exit_code == 0
+    refused = CliRunner().invoke(app, words).exception
+    assert isinstance(refused, ConfigError)
+    assert str(refused).startswith(
+        "to: expected a language that the model translates into, de, fr, got none."
+    )
 
 
 def test_a_run_that_starts_from_it_has_its_tags_alone(several, save_translator, tmp_path):

@@ -178,15 +178,18 @@ def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
     return Sentence(line, (), (), **dict.fromkeys(provides.intersection(PER_WORD), ()))  # type: ignore[arg-type]
 
 
-def chunks_of(items: Iterable[S], size: int, max_length: float = math.inf) -> Iterator[list[S]]:
+def chunks_of(
+    items: Iterable[S], size: int, max_length: float = math.inf, length_of: Callable[[S], int] = len
+) -> Iterator[list[S]]:
     """Cut items into lists of `size`, or of fewer where several together would exceed `max_length`."""
     chunk, length = list[S](), 0
     for item in items:
-        if chunk and (len(chunk) == size or length + len(item) > max_length):
+        item_length = length_of(item)
+        if chunk and (len(chunk) == size or length + item_length > max_length):
             yield chunk
             chunk, length = [], 0
         chunk.append(item)
-        length += len(item)
+        length += item_length
     if chunk:
         yield chunk
 

@@ -19,12 +19,16 @@ import numpy as np
 
 from syntaxformer.annotate.annotator import Annotator, annotator_for, chunks_of
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.progress import MAX_CHARACTERS
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree, parse_tree
 from syntaxformer.trees.constituency import rebuild, tree_over_words
 from syntaxformer.trees.sentence import COLUMNS, PER_WORD
 
 LINES_PER_POOL = 5_000
-"""Lines among which `other_sentence` draws: the first 5,000 of an input, the next 5,000, and so on."""
+"""Lines among which `other_sentence` draws: the first 5,000 of an input, the next 5,000, and so on.
+
+As for shards, fewer where together they would have more than `MAX_CHARACTERS` characters.
+"""
 
 _VERSION = "1"
 """Changes with what is drawn."""
@@ -81,7 +85,8 @@ class Control(Annotator):
     def change(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         """Yield the sentences of an input as the control has them."""
         n_alone, has_pool = 0, self.kind == "other_sentence"
-        for chunk in chunks_of(sentences, LINES_PER_POOL if has_pool else 1):
+        size = LINES_PER_POOL if has_pool else 1
+        for chunk in chunks_of(sentences, size, MAX_CHARACTERS, lambda sentence: len(sentence.text)):
             pool: dict[int, dict[str, Sentence]] = {}
             for sentence in chunk:
                 pool.setdefault(len(sentence), {}).setdefault(sentence.text, sentence)

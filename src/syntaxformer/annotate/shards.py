@@ -45,7 +45,7 @@ from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.progress import MAX_CHARACTERS, track
 
 LINES_PER_SHARD = 5_000
-"""Lines of a shard, a quarter of a minute of work for one core; a multiple of `controls.LINES_PER_POOL`."""
+"""Lines of a shard, a quarter of a minute of work for one core; as many as `controls.LINES_PER_POOL`."""
 
 TEXT_COLUMN = "text"
 _ROWS_AT_A_TIME = 256

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from syntaxformer.annotate import WordsAsGiven, annotate_cached, load_annotator, shards
+from syntaxformer.annotate import WordsAsGiven, annotate_cached, controls, load_annotator, shards
 from syntaxformer.annotate.annotator import bundled_folder
 from syntaxformer.annotate.backends import is_file
 from syntaxformer.annotate.controls import LINES_PER_POOL, Control, random_bracketing, random_governors
@@ -157,13 +157,19 @@ def test_a_model_names_its_control(tmp_path):
 
 
 def test_no_shard_cuts_a_pool():
-    assert shards.LINES_PER_SHARD % LINES_PER_POOL == 0
+    assert shards.LINES_PER_SHARD == LINES_PER_POOL
 
 
+@pytest.mark.parametrize(("lines_per_shard", "most_characters"), [(8, 10**6), (4, 30)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_controls_are_cached_sharded_and_given_words_alike(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("syntaxformer.annotate.controls.LINES_PER_POOL", 4)
-    monkeypatch.setattr(shards, "LINES_PER_SHARD", 8)
+def test_controls_are_cached_sharded_and_given_words_alike(
+    kind, lines_per_shard, most_characters, tmp_path, monkeypatch
+):
+    """Also where a shard, and with it a pool, ends early, since its lines are long."""
+    monkeypatch.setattr(controls, "LINES_PER_POOL", 4)
+    monkeypatch.setattr(shards, "LINES_PER_SHARD", lines_per_shard)
+    for module in (controls, shards):
+        monkeypatch.setattr(module, "MAX_CHARACTERS", most_characters)
     source, annotator = tmp_path / "in.txt", load_annotator(f"{kind}(en)")
     lines = [*LINES, "he ran", "she slept", "they sang well"] * 2
     source.write_text("".join(f"{line}\n" for line in lines))

@@ -25,7 +25,9 @@ def attend(monkeypatch, tmp_path):
     def translator(folder, annotator=None, trust_annotator=False):
         loaded.append((folder.name, annotator))
         info = SimpleNamespace(languages=("de", "en") if folder.name == "turned" else ("en", "de"))
-        return SimpleNamespace(name=folder.name, encoder=SimpleNamespace(factors=()), info=info)
+        translator = SimpleNamespace(name=folder.name, encoder=SimpleNamespace(factors=()), info=info)
+        translator.to = lambda language: translator
+        return translator
 
     def attention(translator, text, factors):
         weights = np.full((*SHAPES[translator.name], 2, 2), 0.5, np.float32)

@@ -26,6 +26,9 @@ class Model:
         )
         self.others, self.encoder, self.bad = (), SimpleNamespace(factors=()), int(name[-1])
 
+    def to(self, language):
+        return self
+
     def score(self, lines, translations, batch_size, factors):
         for line, texts in zip(lines, translations, strict=True):
             sign = 1 if int(line.split()[1]) < self.bad else -1

@@ -118,7 +118,7 @@ def test_what_looks_into_a_model_reads_its_target_language(several):
     with torch.no_grad():
         encoder, batch = several.model.get_encoder(), torch.from_numpy(source.pieces.astype(int))[None]
         torch.testing.assert_close(states[-1], encoder(batch, output_hidden_states=True).hidden_states[-1])
-    parser = Parser(SpacedWords("words"))
+    parser = Parser(SpacedWords())
     view = translator_text(several.to("fr"), sentence.text, parser)
     assert view.pieces == several.encoder.piece_names(source.pieces)
     with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):

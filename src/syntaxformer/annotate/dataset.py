@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,7 +85,7 @@ def annotate_dataset(
     parts: Any = dataset if isinstance(dataset, dict) else {str(dataset.split or ""): dataset}
     lines: dict[str, list[str]] = {}
     for split, rows in parts.items() if not streams else ():
-        columns = {name: _column(rows, name) if name in names else () for name in rows.column_names}
+        columns = {name: partial(_column, rows, name) for name in rows.column_names}
         lines[split] = _texts(columns, names, split)
     loaded = load_annotator(annotator)
     done: Any = type(dataset)() if isinstance(dataset, dict) else {}
@@ -103,7 +104,7 @@ def parts_of(cell: Any) -> list[Any]:
 
 
 def _texts(
-    columns: Mapping[str, Iterable[Any]], names: Sequence[str], split: str, first: int = 0
+    columns: Mapping[str, Callable[[], Iterable[Any]]], names: Sequence[str], split: str, first: int = 0
 ) -> list[str]:
     """The texts of rows, those of a row one after the other; the first row has this number in the split.
 
@@ -114,7 +115,7 @@ def _texts(
         if name not in columns:
             hint = nearest(name, [*columns])
             raise DataError(f"text: expected a column of the data set, got {name!r}. {hint}")
-    texts = list(chain.from_iterable(zip(*(columns[name] for name in names), strict=True)))
+    texts = list(chain.from_iterable(zip(*(columns[name]() for name in names), strict=True)))
     empty = [position for position, text in enumerate(texts) if not isinstance(text, str) or not text.strip()]
     if empty:
         numbers = list(dict.fromkeys(first + position // len(names) for position in empty))
@@ -132,7 +133,8 @@ def _stream(rows: Any, names: Sequence[str], split: str, annotator: Annotator, o
     from datasets import Features
 
     def cells(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
-        texts = _texts(batch, names, split, numbers[0])
+        columns = {name: partial(batch.__getitem__, name) for name in batch}
+        texts = _texts(columns, names, split, numbers[0])
         by = f"{annotator.name} {annotator.version}"
         new = [{ANNOTATOR: by, **row} for row in sentence_table(annotator.annotate(texts)).to_pylist()]
         pairs = [new[at : at + len(names)] for at in range(0, len(new), len(names))]

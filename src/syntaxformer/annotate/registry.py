@@ -151,6 +151,9 @@ def annotator_identity(name: str) -> tuple[str, str]:
     return annotator.name, annotator.version
 
 
+_TRIAL = "A dog barks ."
+
+
 class GivenAnnotator(Annotator):
     """An object of the user's own with `name` and `annotate`; see `load_annotator`."""
 
@@ -161,7 +164,13 @@ class GivenAnnotator(Annotator):
         self.user_annotator, self.name = user_annotator, str(user_annotator.name)
         self.version = str(getattr(user_annotator, "version", f"unversioned-{uuid4().hex[:SHORT_HASH]}"))
         if (provides := getattr(user_annotator, "provides", None)) is None:
-            (sentence,) = self.stream(["A dog barks ."])
+            try:
+                (sentence,) = self.stream([_TRIAL])
+            except DataError as error:
+                problem = (
+                    f"{error} The line was {_TRIAL!r}, which tells what it gives: or give it `provides`."
+                )
+                raise DataError(problem) from error
             provides = [column for column in COLUMNS if getattr(sentence, column) is not None]
         self.provides = frozenset(provides)
 

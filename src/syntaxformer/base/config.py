@@ -129,7 +129,7 @@ def check_once(overrides: Sequence[str]) -> None:
     problems = []
     for number, key in enumerate(keys):
         lost = [earlier for earlier in keys[:number] if f"{earlier}.".startswith(f"{key}.")]
-        if lost:
+        if key and lost:
             problems.append(f"{key}: expected one value, got another of {lost[0]} before it. Leave one out.")
     if problems:
         raise ConfigError(problems)

@@ -89,6 +89,12 @@ def compare(
         got = ", got --annotator with --data. Use --model-annotator." if annotator and data else "."
         requirement = "--src and --ref, or for classifiers --data and --model-annotator"
         raise ConfigError(f"compare: expected {requirement}{got}")
+    of_models = {"--model-annotator": model_annotator, "--to": to}
+    if (unused := [name for name, value in of_models.items() if value]) and not any(
+        map(Path.is_dir, systems)
+    ):
+        problem = f"expected a translator among SYSTEMS, got files alone. Leave {' and '.join(unused)} out."
+        raise ConfigError(f"{unused[0]}: {problem}")
     sources, references = options.read_parallel(src, ref)
     outputs: list[list[str]] = []
     models: list[Translator] = []

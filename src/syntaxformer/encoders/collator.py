@@ -214,9 +214,15 @@ class SyntaxCollator:
         return batch
 
     def rows(self, examples: Sequence[SyntaxExample]) -> Sequence[SyntaxExample]:
-        """The rows of the batch of these examples: if `separate`, each text of a pair has its own."""
+        """The rows of the batch of these examples: if `separate`, each text of a pair has its own.
+
+        Raises:
+            DataError: Single sentences and pairs are mixed.
+        """
         if not self.separate:
             return examples
+        if len({len(example.segments) for example in examples}) > 1:
+            raise DataError("segments: expected single sentences or pairs in a batch, got both.")
         return [SyntaxExample((segment,)) for example in examples for segment in example.segments]
 
     @property
@@ -528,7 +534,8 @@ class SyntaxCollator:
             return {"labels": self._written(labels)}
         for label, example in zip(labels, examples, strict=True):
             self._check_label(label, example)
-        are_classes = all(isinstance(label, int | np.integer) for label in labels)
+        numbers = chain.from_iterable(label if isinstance(label, tuple) else (label,) for label in labels)
+        are_classes = all(isinstance(number, int | np.integer) for number in numbers)
         return {"labels": torch.tensor(np.array(labels, np.int64 if are_classes else np.float32))}
 
     def _written(self, labels: list[str]) -> Tensor:

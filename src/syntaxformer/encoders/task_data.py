@@ -222,7 +222,7 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     equal last ones, stay together if they can, because a text from training does not test the model.
 
     Raises:
-        DataError: There are too few rows.
+        DataError: There are too few rows, or none of the same class.
     """
     if len(train) < 20:
         problem = f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev."
@@ -235,6 +235,11 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
     if 2 * len(held) < len(singly):
         held = singly
         _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
+    if not held:
+        problem = (
+            "expected a label with two rows, one of which can be held out, got none. Give a file with --dev."
+        )
+        raise DataError(problem, train.source)
     rest = train.at([row for row in range(len(train)) if row not in held])
     return rest, replace(train.at(sorted(held)), name="dev", left_out={})
 

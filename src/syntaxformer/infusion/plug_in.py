@@ -202,8 +202,10 @@ class InfusedModel(TakesSyntax):
 
     def _warn_of_frozen(self) -> None:
         """Say once that the rest of the model trains, but not its infusion."""
-        ours = [parameter.requires_grad for parameter in self.infusion.parameters()]
-        if ours and not any(ours) and any(parameter.requires_grad for parameter in self.parameters()):
+        if any(parameter.requires_grad for parameter in self.infusion.parameters()):
+            return
+        has_parameters = next(self.infusion.parameters(), None) is not None
+        if has_parameters and any(parameter.requires_grad for parameter in self.parameters()):
             self._has_warned_of_frozen = True
             remedy = 'With PEFT, set modules_to_save=["infusion"].'
             _log.warning("infusion: its parameters are not trained, while others are. %s", remedy)

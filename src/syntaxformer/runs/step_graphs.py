@@ -6,7 +6,7 @@ In 16 bits a GPU computes a small network faster than a program can start its op
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,28 +61,31 @@ class StepGraphs:
         """The results of a step on a batch; `settings` are other values that it depends on."""
         if self._is_off:
             return step(dict(inputs))
-        self._put_gradients()
+        cleared = self._put_gradients()
         key = (*((name, tensor.dtype, *tensor.shape) for name, tensor in inputs.items()), *settings)
         if key in self._seen and key not in self._recorded and len(self._recorded) < self.most:
             self._record(step, inputs, key)
         self._seen.add(key)
         if (recorded := self._recorded.get(key)) is None:
-            return self._run_as_usual(step, inputs)
+            return self._run_as_usual(step, inputs, cleared)
         for name, tensor in inputs.items():
             recorded.inputs[name].copy_(tensor, non_blocking=True)
         recorded.graph.replay()
         loss, tallies = recorded.results
         return loss.clone(), {name: (right.clone(), n.clone()) for name, (right, n) in tallies.items()}
 
-    def _put_gradients(self) -> None:
-        """Where an optimizer has let go of gradients, put them back, set to 0."""
+    def _put_gradients(self) -> list[torch.nn.Parameter]:
+        """Where an optimizer has let go of gradients, put them back, set to 0; returns their parameters."""
         cleared = [parameter for parameter in self._gradients if parameter.grad is None]
         for parameter in cleared:
             parameter.grad = self._gradients[parameter]
         if cleared:
             torch._foreach_zero_([parameter.grad for parameter in cleared])
+        return cleared
 
-    def _run_as_usual(self, step: Step, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tallies]:
+    def _run_as_usual(
+        self, step: Step, inputs: Mapping[str, Tensor], cleared: Sequence[torch.nn.Parameter]
+    ) -> tuple[Tensor, Tallies]:
         """Run a step, and compare the parameters that get gradients with those of the first batch."""
         versions = {parameter: gradient._version for parameter, gradient in self._gradients.items()}
         results = step(dict(inputs))
@@ -95,6 +98,10 @@ class StepGraphs:
             self._gradients = gradients
         elif gradients.keys() != self._gradients.keys() and not self._is_off:
             self._end(_SOME_BATCHES)
+        if self._is_off:  # an optimizer would move the parameters whose gradients nothing has added to
+            for parameter in cleared:
+                if parameter not in gradients:
+                    parameter.grad = None
         return results
 
     def _record(self, step: Step, inputs: Mapping[str, Tensor], key: Any) -> None:

@@ -87,9 +87,13 @@ def check_tokenizer(path: Path) -> None:
         strange = [pair for pair in parts if _is_strange(*pair)]
         model.setdefault("type", "BPE")  # old files name none, and all are allowed
         for key, part in parts:
-            kinds_here = _KINDS.get(key) if isinstance(part, dict) else None
-            if kinds_here and not re.fullmatch(kinds_here, str(part.get("type"))):
-                strange.append(("type", part.get("type")))
+            if key not in _KINDS or part is None:
+                continue
+            # A list elsewhere than under a plural would be read as a part, by the order of its values.
+            for member in part if isinstance(part, list) and key.endswith("s") else [part]:
+                kind = member.get("type") if isinstance(member, dict) else None
+                if not re.fullmatch(_KINDS[key], str(kind)):
+                    strange.append(("type", kind))
         strange += [("type", kind) for kind, most in _MOST_STEPS.items() if kinds[kind] > most]
         if strange:
             raise CheckpointError(

@@ -24,7 +24,7 @@ from syntaxformer.serve import gate, schemas
 from syntaxformer.serve.batcher import Batcher, Metrics
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslatorEngine
-from syntaxformer.serve.problems import STATUSES, Problem, handle_problems
+from syntaxformer.serve.problems import STATUSES, Problem, handle_problems, shown
 
 LOOK_S = 0.2
 """Seconds between two checks whether a client still waits."""
@@ -115,6 +115,9 @@ async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.Exp
     engine = _engine(request, None, body.model, texts)
     gate.check_explained(texts, request.app.state.config)
     if isinstance(engine, ClassifierEngine):
+        if body.to is not None:
+            name, got = engine.description.name, shown(body.to)
+            raise Problem(422, f"to: expected none for {name}, which does not translate, got {got}.")
         items = gate.check_pairs([body.text], engine)
     elif len(texts) > 1:
         raise Problem(422, f"text: expected a text for {engine.description.name}, got a pair.")

@@ -154,6 +154,7 @@ def run(config: ServiceConfig) -> None:
         check_folder(folder, config.trust_annotator)
     _check_address(config)
     if config.workers == 1:
+        _log_as_json()
         serve_app(_build(config), config)
         return
     os.environ[CONFIG] = config.model_dump_json()

@@ -206,7 +206,7 @@ def probe_model(
     config = config or ProbeConfig()
     layers = range(encoder.n_states) if layers is None else layers
     wrong = [str(layer) for layer in layers if not 0 <= layer < encoder.n_states]
-    if wrong or not layers:
+    if wrong or len(layers) == 0:
         raise ConfigError(f"layers: expected 0 to {encoder.n_states - 1}, got {', '.join(wrong) or 'none'}.")
     fitting = {}
     for treebank in _distinct((train, dev, test)):

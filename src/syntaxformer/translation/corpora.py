@@ -592,7 +592,7 @@ def read_train(config: CorpusConfig) -> ParallelText:
         "files": [hash_file(path) for path in files],
         "settings": config.model_dump(mode="json", include=_TEXT_SETTINGS),
         "names": [path.name for path in files],
-        "equal": "without regard to spaces, on a side of the same ending",
+        "equal": "without regard to spaces, on a side of the same ending or else place",
         "about": "sizes",
     }
 
@@ -643,8 +643,9 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     def reason(src: str, tgt: str, of_corpus: CorpusConfig) -> str | None:
         """Why a pair is left out."""
         for split, sentences in held_out.items():
-            for line, ending in ((src, of_corpus.src), (tgt, of_corpus.tgt)):
-                if _plain(line, config) in sentences.get(ending, ()):
+            for side, line in (("src", src), ("tgt", tgt)):
+                ending = getattr(of_corpus, side)
+                if _plain(line, config) in sentences.get(ending, sentences[getattr(config, side)]):
                     return f"of {split}"
         return "with U+FFFD" if config.drop_unreadable and LOST in src + tgt else None
 
@@ -686,7 +687,10 @@ def _in_memory(pairs: Iterable[tuple[str, str, int]]) -> Sides:
 
 
 def _held_out(config: CorpusConfig, split: str) -> dict[str, set[str]]:
-    """Ending → the sentences of a split that must not occur in training on the side with this ending."""
+    """Ending → the sentences of a split that must not occur in training on the side with this ending.
+
+    A corpus whose file has another ending than the split's is compared by side.
+    """
     text = read_split(config, split)
     sides = ((config.src, text.src), (config.tgt, text.tgt))
     return {ending: {_plain(line, config) for line in lines} - {""} for ending, lines in sides}

@@ -218,7 +218,7 @@ def report_train(
             try:
                 test = read_split(section.model_copy(update={"tabs": "space"}), split)
             except (ConfigError, DataError) as error:
-                notes.append(f"Not compared with {split}: {error}")
+                notes.append(f"Not compared with {split}.{section.src} and .{section.tgt}: {error}")
             else:
                 of_others = held_out.get(split, ((), ()))
                 held_out[split] = [*of_others[0], *test.src], [*of_others[1], *test.tgt]

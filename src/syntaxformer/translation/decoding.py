@@ -30,7 +30,7 @@ class DecodingConfig(Section):
 
     beam_size: int = Field(5, ge=1, le=256, description="hypotheses kept at each step")
     length_penalty: float = Field(
-        1.0, ge=-10, le=10, description="log-probability is divided by length to this power"
+        1.0, ge=-100, le=100, description="log-probability is divided by length to this power"
     )
     max_length_factor: float = Field(
         2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"

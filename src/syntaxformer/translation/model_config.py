@@ -92,7 +92,9 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         if lisa is not None and lisa.get("layers") in ((), []):
             lisa = None  # infusion kind `pos_encoder` has its heads in the second encoder
         sections = {"masks": self.masks, "relation_bias": self.relation_bias, "lisa": lisa}
-        return None if all(section is None for section in sections.values()) else InfusionConfig(**sections)
+        if all(section is None for section in sections.values()):
+            return None
+        return InfusionConfig.from_json(sections, "the model's config.json")
 
     @property
     def plug_in_of_tags(self) -> InfusionConfig:

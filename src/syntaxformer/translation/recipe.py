@@ -542,7 +542,7 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
             else:
                 infusion = parent
     else:
-        parent = InfusionConfig.model_validate(parent)
+        parent = InfusionConfig.from_json(parent, f"{path}/recipe.yaml")
         if listed not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
             problems.append(
                 f"infusion.embedding: expected that of model.init_from={path}, got {listed.kind}. "
@@ -553,7 +553,8 @@ def _with_start(recipe: Recipe, path: str) -> tuple[Recipe, list[str]]:
         added = {name: section.model_dump(exclude_unset=True) for name, section in parts.items()}
         preset = {} if infusion.preset == "preserving" else {"preset": infusion.preset}
         try:
-            infusion = InfusionConfig(**{**parent.model_dump(exclude_unset=True), **added, **preset})
+            sections = {**parent.model_dump(exclude_unset=True), **added, **preset}
+            infusion = InfusionConfig.from_json(sections, "infusion")
         except ConfigError as error:
             problems += error.problems
     sections = {"model": model, "subwords": subwords, "infusion": infusion}

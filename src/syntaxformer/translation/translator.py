@@ -257,6 +257,7 @@ class Translator:
             if directions[language] != self.info.src:  # whose language may be given
                 ends |= {"src": directions[language], "src_language": None}
             other.info, other.language = self.info.model_copy(update=ends), language
+            other._faults = Counter()
             other.others = [member.to(language) for member in self.others]
             return other
         if directions or language not in (None, *known):
@@ -278,6 +279,7 @@ class Translator:
         if not self.encoder.needs_words:
             return self
         other = copy(self)
+        other._faults = Counter()
         if isinstance(annotator, str):
             annotator = _load_annotator(self.info, annotator)
         check_syntax(self.info.syntax, annotator.provides, annotator.name)

@@ -59,6 +59,8 @@ def test_pairs_have_two():
     said = [[annotation["text"] for annotation in row["syntax"]] for row in done]
     assert said == [["the cat sat .", "the cat purrs"], ["cats sit", "cats"]]
     assert sf.annotate_dataset(done, ("premise", "hypothesis"), TableAnnotator()) is done
+    twice = sf.annotate_dataset(pairs, ("premise", "premise"), TableAnnotator())
+    assert [[annotation["text"] for annotation in row["syntax"]] for row in twice] == [[t, t] for t in TEXTS]
 
 
 def test_it_stays_through_what_datasets_does(tmp_path):

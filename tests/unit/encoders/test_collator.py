@@ -263,6 +263,7 @@ def test_labels(tokenizer):
     make = lambda *labels: collator(tokenizer, "none")([sf.SyntaxExample((DOGS,), label) for label in labels])  # noqa: E731
     assert make(1, 0)["labels"].dtype == torch.int64
     assert make(1, 0.5)["labels"].tolist() == [1.0, 0.5]
+    assert make((1, 0), (0, 1))["labels"].dtype == torch.int64
     assert make((0.5, 1.5), (2.0, 0.0))["labels"].tolist() == [[0.5, 1.5], [2.0, 0.0]]
     assert make(np.float32(0.75), np.int32(2))["labels"].tolist() == [0.75, 2.0]
     assert "labels" not in make(None, None)

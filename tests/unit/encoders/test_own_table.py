@@ -221,6 +221,9 @@ def test_options_for_tables_are_refused_where_files_are_none(table, read, task, 
 def test_data_that_a_run_cannot_use(table, read, tmp_path):
     with pytest.raises(DataError, match=r"few\.tsv: expected at least 20 rows to hold a tenth out, got 2"):
         read(table("a\tpos\nb\tneg\n", "few.tsv"))
+    alone = table("".join(f"text {row}\tclass{row}\n" for row in range(20)), "alone.tsv")
+    with pytest.raises(DataError, match=r"alone\.tsv: expected a label with two rows, one of which can be h"):
+        read(alone)
     same = table("a\t1.0\nb\t1.0\n", "same.tsv")
     with pytest.raises(DataError, match=r"label: expected at least two different ones .* got only 1\.0"):
         read(same, same, task="regress")

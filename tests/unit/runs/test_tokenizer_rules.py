@@ -40,6 +40,8 @@ def _sequence(kind, *normalizers):
         {"normalizer": _sequence("Sequence", {"type": "WordPiece", **GROWING})},
         {"normalizer": _sequence("Split", {"type": "Lowercase"})},
         {"normalizer": _sequence("Sequence", *[{"prepend": "a"}] * 41)},
+        {"normalizer": [[["abc"]] * 41]},
+        {"normalizer": _sequence("Sequence", ["abc"])},
         {"decoder": {"type": "Lowercase", **GROWING}},
         {"decoder": {"type": "Sequence", "decoders": [GROWING]}},
         {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "UnicodeScripts"}]}},

@@ -353,6 +353,15 @@ def test_the_log_says_what_is_loaded_and_measured(echo, monkeypatch, caplog, tmp
     assert logged == [f"loading the model sit from {tmp_path}", "measuring how fast sit works"]
 
 
+def test_one_worker_logs_as_several_do_from_its_first_line(monkeypatch):
+    steps = []
+    monkeypatch.setattr(server, "_log_as_json", lambda: steps.append("JSON"))
+    monkeypatch.setattr(server, "_build", lambda config: steps.append("models"))
+    monkeypatch.setattr(server, "serve_app", lambda *_: None)
+    server.run(ServiceConfig(models={}, port=0))
+    assert steps == ["JSON", "models"]
+
+
 def test_a_new_worker_forgets_what_a_killed_one_had_waiting(monkeypatch, tmp_path):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     monkeypatch.setenv(server.CONFIG, ServiceConfig(models={}).model_dump_json())

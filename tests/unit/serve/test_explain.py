@@ -168,6 +168,11 @@ def test_what_cannot_be_shown_says_what_to_change(client):
             "network: unknown sub-network 'dependency parnet",
         ),
         ({"max_distance": 85}, "max_distance: "),
+        (
+            {"model": "masked", "to": "fr"},
+            "to: expected none for masked, which does not translate, got 'fr'.",
+        ),
+        ({"to": "fr"}, "to: expected a language that the model translates into"),
     ):
         response = client.post("/v1/explain", json={"text": TEXT, **body})
         assert (response.status_code, response.json()["error"]["message"][: len(message)]) == (422, message)

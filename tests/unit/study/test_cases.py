@@ -263,6 +263,8 @@ def test_the_command(tmp_path):
     for names in ("a,b,c", "a,a"):
         done = CliRunner().invoke(app, [*arguments, "--names", names])
         assert str(done.exception).startswith("--names: ")
+    done = CliRunner().invoke(app, [*arguments, "--to", "de"])
+    assert str(done.exception).startswith("--to: expected a translator among SYSTEMS, got files alone.")
 
 
 @pytest.mark.slow
@@ -272,13 +274,15 @@ def test_models_are_compared_as_they_read_and_write(tmp_path, monkeypatch):
 
     def load(folder, annotator=None, *_):
         seen.annotator = annotator
-        return SimpleNamespace(
+        model = SimpleNamespace(
             annotator=annotator,
             encoder=SimpleNamespace(factors=seen.factors),
             info=_info(unescape=True, rewrites_target=True),
             translate=lambda lines: [[SimpleNamespace(text="Der Hund 'bellt'.")] for _ in lines],
             as_written=lambda lines: [line.replace("&", "").replace(" .", ".") for line in lines],
         )
+        model.to = lambda language: model
+        return model
 
     def cases(sources, references, *rest):
         seen.references = references

@@ -243,6 +243,12 @@ def test_injection_happens_outside_training_and_only_if_wanted():
         assert same != differs
 
 
+def test_a_stored_model_may_leave_out_what_it_never_had():
+    """New runs refuse it, since it has no effect."""
+    config = SyntaxTransformerConfig(masks={"trees": ["constituency"], "without": ["dependency"]})
+    assert config.plug_in.masks.without == ("dependency",)
+
+
 @pytest.mark.parametrize("masks", [{}, {"masks": {"max_distance": DISTANCE, "without": ["sibling", "pair"]}}])
 def test_left_out_relations_have_no_bias(masks):
     without = {"max_distance": DISTANCE, "without": ["sibling", "pair"]}
@@ -510,6 +516,7 @@ def test_glorot_bounds(times: int):
     for weight, rows, columns in (
         (layer.feed_forward.inner.weight, times * D, D),
         (layer.self_attention.query_key_value.weight, D, D),
+        (model.encoder.layers[0].self_attention.query_key_value.weight, D, D),
         (layer.cross_attention.key_value.weight, D, D),
         (layer.cross_attention.query.weight, D, D),
         (model.encoder.embedding.factors["pos"].weight, V, 13),

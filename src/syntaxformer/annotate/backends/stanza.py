@@ -194,7 +194,7 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
             ) from error
         settings = f", package={package!r}" if "package" in options else ""
         settings += f", model_dir={folder!r}" if "dir" in options else ""
-        reason = f" ({one_line(error, 160)})" if isinstance(error, ValueError) else ""
+        reason = f" ({one_line(error, 160)})" if isinstance(error, ValueError | TypeError) else ""
         raise BackendMissingError(
             f"the Stanza models of {language!r}{reason}",
             f'python -c "import stanza; stanza.download({language!r}{settings})"  # {MODEL_SIZES["stanza"]}',

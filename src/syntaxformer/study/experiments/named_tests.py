@@ -236,7 +236,8 @@ def results_of(name: str, scored: Scored) -> dict[str, dict[str, Any]]:
 def test_hashes(name: str, test: NamedTest, folder: Path) -> dict[str, str]:
     """What a test set read → its hash: texts, columns, factors, and files of the user's own metrics."""
     files = {side: getattr(test, side) for side in ("src", "ref", "contrast", "table", "columns")}
-    files |= {f"factors.{factor}": file for factor, file in test.factors.items()}
+    if test.src is not None:  # a contrastive test reads none
+        files |= {f"factors.{factor}": file for factor, file in test.factors.items()}
     hashes = {f"{name} {side}": hash_file(Path(corpus_path(file))) for side, file in files.items() if file}
     programs = {metric.rpartition(":")[0] for metric in test.metrics if OWN_METRIC.fullmatch(metric)}
     return hashes | {f"{name} {file}": hash_file(folder / file) for file in sorted(programs)}

@@ -98,8 +98,10 @@ def _was_planned(spec: Spec, contrast: Contrast, run: StoredRun) -> bool | None:
     if spec.name not in recorded:
         return None
     plans = [recorded[spec.name]] if is_first else recorded[spec.name] or []
-    with suppress(ValidationError):  # the plan of another version of this package is another plan
-        return any(plan and Contrast.model_validate(plan) == contrast for plan in plans)
+    for plan in filter(None, plans):
+        with suppress(ValidationError):  # the plan of another version of this package is another plan
+            if Contrast.model_validate(plan) == contrast:
+                return True
     return False
 
 

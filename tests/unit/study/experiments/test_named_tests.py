@@ -93,6 +93,10 @@ def test_the_hashes_of_a_test_are_of_all_files_that_it_reads(files):
     test = _named(files, factors={"topic": files / "own.py"}, metrics=["bleu", "own.py:far", "own.py:broken"])
     sha256 = {name: hashlib.sha256((files / name).read_bytes()).hexdigest() for name in FILES}
     keys = {"src": "a.src", "ref": "a.ref", "columns": "a.tsv", "factors.topic": "own.py", "own.py": "own.py"}
+    contrast = NamedTest(
+        contrast=files / "a.tsv", factors={"topic": files / "none"}, metrics=["contrastive_accuracy"]
+    )
+    assert [*hashes_of("c", contrast, files)] == ["c contrast"]
     assert hashes_of("general", test, files) == {f"general {key}": sha256[name] for key, name in keys.items()}
 
 

@@ -69,6 +69,7 @@ def done(planned, load, store, make_result):
         "primary": {"small": spec.report.primary.model_dump(exclude_defaults=True)},
         "secondary": {"small": [plan.model_dump(exclude_defaults=True) for plan in spec.report.secondary]},
     }
+    plans["secondary"]["small"].insert(0, {"later": "of another version"})
     store.add(spec.cells())
     for cell in spec.cells():
         score = SCORES[cell.labels["system"]][int(cell.labels["seed"]) - 1]

@@ -73,6 +73,15 @@ def test_held_out_sentences_are_left_out_of_a_corpus_that_is_turned_round(folder
     assert (list(text.src), list(text.tgt)) == (["A", "", "a", ""], ["a", "", "A", ""])
 
 
+def test_held_out_sentences_are_left_out_of_a_corpus_with_endings_of_its_own(folder):
+    for ending, lines in {"tok.en": "B\nD\n", "tok.de": "x\ny\n"}.items():
+        (folder / f"crawl.{ending}").write_text(lines)
+    corpora = ["news", {"name": "crawl", "src": "tok.en", "tgt": "tok.de"}]
+    text = read_train(CorpusConfig(dir=folder, train=corpora, exclude=["dev"]))
+    assert "D" in text.src
+    assert "B" not in text.src, "a source of dev"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -842,6 +842,7 @@ def test_every_verb_that_loads_models_asks_for_trust(
     }[verb]
     if verb == "serve":
         monkeypatch.setattr("syntaxformer.serve.server._check_address", lambda config: None, raising=False)
+        monkeypatch.setattr("syntaxformer.serve.server._log_as_json", lambda: None)  # of the whole process
     code, error = command(verb, *arguments)
     assert (code, error.count("\n")) == (2, 1)
     assert f"would send every line to {host}. Name one yourself" in error

@@ -156,7 +156,9 @@ def test_an_annotator_without_parser_is_refused():
 def test_an_object_that_gives_other_sentences_is_refused_when_it_is_tried_and_later():
     twice = SimpleNamespace(name="twice", annotate=lambda lines: [*map(Sentence.from_words, ["ab", "c"])])
     message = r"^annotator twice: expected 1 sentences with the texts of their lines, got 2 or others\."
-    with pytest.raises(DataError, match=message + r" The line was 'A dog barks \.', .* give it `provides`\.$"):
+    with pytest.raises(
+        DataError, match=message + r" The line was 'A dog barks \.', .* give it `provides`\.$"
+    ):
         load_annotator(twice)
     twice.provides = frozenset()
     with pytest.raises(DataError, match=message + "$"):

@@ -97,6 +97,9 @@ def _no_log_of_a_command_that_has_ended() -> Iterator[None]:
     for handler in root.handlers[:]:
         if type(handler) is logging.StreamHandler:
             root.removeHandler(handler)
+    for name in ("syntaxformer.serve", "uvicorn.error", "asyncio"):  # the service's lines of JSON
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
 
 
 @pytest.fixture(scope="session")

@@ -579,7 +579,7 @@ def _small_trainer(config_of, output, infuse, *settings):
     return trainer
 
 
-@pytest.mark.parametrize("infuse", ["", "relation_bias"])
+@pytest.mark.parametrize("infuse", ["", pytest.param("relation_bias", marks=pytest.mark.slow)])
 def test_an_update_of_two_batches_is_that_of_one_large_batch(config_of, tmp_path, infuse):
     """Every batch is full, so the mean of the means is the mean."""
 

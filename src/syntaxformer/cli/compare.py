@@ -90,9 +90,8 @@ def compare(
         requirement = "--src and --ref, or for classifiers --data and --model-annotator"
         raise ConfigError(f"compare: expected {requirement}{got}")
     of_models = {"--model-annotator": model_annotator, "--to": to}
-    if (unused := [name for name, value in of_models.items() if value]) and not any(
-        map(Path.is_dir, systems)
-    ):
+    unused = [name for name, value in of_models.items() if value]
+    if unused and not any(path.is_dir() for path in systems):
         problem = f"expected a translator among SYSTEMS, got files alone. Leave {' and '.join(unused)} out."
         raise ConfigError(f"{unused[0]}: {problem}")
     sources, references = options.read_parallel(src, ref)

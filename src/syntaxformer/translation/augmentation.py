@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SYMBOLS = [chr(code) for first, stop in ((0x2600, 0x2700), (0x1F300, 0x1F600)) for code in range(first, stop)]
 _FIRST, _WORD = re.compile(r"(?<!\S)[^\w\s]*(\w)"), re.compile(r"[^\W\d_]{4,}")
-_DOTTED = ("az", "tr")
+DOTTED = ("az", "tr")
 """Languages whose i has a dot in capitals, too."""
 
 
@@ -58,7 +58,7 @@ Altered = dict[int, list[str]]
 
 def capitals(line: str, language: str) -> list[str]:
     """Each character in capitals: "ß" becomes "SS", and "i" in Turkish "İ"."""
-    dotted = language in _DOTTED
+    dotted = language in DOTTED
     return ["İ" if dotted and letter == "i" else normalize("NFC", letter.upper()) for letter in line]
 
 

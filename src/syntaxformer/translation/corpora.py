@@ -193,6 +193,11 @@ class CorpusConfig(Section):
         description="subwords see lower case; the annotator and the factor `case` see the original; source: "
         "on that side alone, and `case` says of each word whether it is lower, capital, upper or mixed",
     )
+    all_caps: Literal["lower", "keep"] = Field(
+        "lower",
+        description="lower: a line to translate that is all in capitals is read in lower case, and its "
+        "translation written in capitals; keep: it is read as it stands",
+    )
     protect: Protected = Field(
         (),
         description=f"what is not translated, of {', '.join(KINDS)} and your own patterns (RE2): written as "

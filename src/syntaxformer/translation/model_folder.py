@@ -43,6 +43,7 @@ class FolderInfo(Section):
 
     `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
     `normalize`, `symbols`, `protect`, and `scripts` of the training sources: absent in older folders.
+    `all_caps`: what happens to lines in capitals; absent in older folders, which keep them.
     `terms`: how translations of terms are put into a source; None if the model has learned no terms.
     `directions`: target languages and the endings of their sources, if the model translates into several.
     `longest_line`, `usual_sentences`: most words of a training line, and sentences that 99 % of them do not
@@ -67,6 +68,7 @@ class FolderInfo(Section):
     moses: bool = False
     normalize_punctuation: bool = False
     normalize: Literal["nfc", "none"] = "none"
+    all_caps: Literal["lower", "keep"] = "keep"
     scripts: tuple[str, ...] = ()
     symbols: Symbols = ()
     protect: Protected = ()

@@ -933,7 +933,7 @@ def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
 
 
 _PREPARATION_KEYS = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation", "normalize")
-_DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", "protect", *_PREPARATION_KEYS}
+_DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", "protect", "all_caps", *_PREPARATION_KEYS}
 
 
 def _info(

@@ -31,6 +31,7 @@ from syntaxformer.syntax.columns import Injection
 from syntaxformer.syntax.factors import TERM
 from syntaxformer.syntax.inputs import check_syntax
 from syntaxformer.translation.alignment import Alignment, AlignmentHead, word_spans
+from syntaxformer.translation.all_caps import all_caps_words, in_capitals, in_lower_case
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Score, Search, is_loop
 from syntaxformer.translation.model_folder import (
     FolderInfo,
@@ -98,6 +99,10 @@ _SPLIT = (
 )
 _UNKNOWN = "taken to be 1 as this older folder does not say"
 _BESIDE = "{}: expected {}, one for each line of the text, got {}."
+_ALL_CAPS = (
+    "are in capitals, read in lower case and translated in capitals; data.all_caps=keep trains a model that "
+    "reads them as they stand"
+)
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 
 
@@ -143,6 +148,7 @@ class Translator:
     ) -> None:
         self.encoder = replace(encoder, preparation=info.preparation(info.src))
         self.info, self.annotator = info, annotator
+        self._all_directions = info  # of whose languages `to` chooses
         self._output = info.preparation(info.tgt)
         self.decoder: Any = model if hasattr(model, "decode") else torch_decoder_of(model, encoder)
         self.others: Sequence[Translator] = ()
@@ -251,12 +257,13 @@ class Translator:
         Raises:
             ConfigError: The model does not translate into the language, or into others as well.
         """
-        directions, known = self.info.directions, self.info.directions or self.info.languages[1:]
+        info = self._all_directions
+        directions, known = info.directions, info.directions or info.languages[1:]
         if language in directions:
             other, ends = copy(self), {"tgt": language, "tgt_language": None}
-            if directions[language] != self.info.src:  # whose language may be given
+            if directions[language] != info.src:  # whose language may be given
                 ends |= {"src": directions[language], "src_language": None}
-            other.info, other.language = self.info.model_copy(update=ends), language
+            other.info, other.language = info.model_copy(update=ends), language
             other._faults = Counter()
             other.others = [member.to(language) for member in self.others]
             return other
@@ -448,6 +455,10 @@ class Translator:
         for row, text in zip(rows, texts, strict=True):
             _check_string(text, "translation", first_line + row)
         clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
+        for number, row in enumerate(rows):
+            if self._is_all_caps(chunk.raw[row]):
+                words = all_caps_words(clean[number], self._output)
+                clean[number] = in_lower_case(clean[number], words, self._output, tokenizer)
         pieces = self._target_pieces([chunk.lines[row] for row in rows], clean)
         lengths = np.maximum(chunk.source.lengths[rows], [*map(len, pieces)])
         unknown, scores = {*unknown_pieces(tokenizer, spelled=False).tolist()}, [Score() for _ in texts]
@@ -497,6 +508,7 @@ class Translator:
     def _count_faults(self, raw: Sequence[str], lines: Sequence[str], source: EncodedText) -> None:
         """Count the lines that may be read otherwise than they are meant."""
         self._faults[_TABS] += sum("\t" in line for line in raw)
+        self._faults[_ALL_CAPS] += sum(map(self._is_all_caps, raw))
         if self.info.normalize == "none":
             self._faults[_FORM] += sum(plain_form(line) != line for line in lines)
         unknown = np.flatnonzero(np.isin(source.pieces, self._unknown))
@@ -644,7 +656,7 @@ class Translator:
                     "terms: expected a model that has learned to use terms, got one that has not. Train it "
                     "with data.terms=FILE."
                 )
-        return Terms.of(terms).cleaned(self._clean, self._output.clean)
+        return Terms.of(terms).cleaned(self._as_it_stands, self._output.clean)
 
     def _with_terms(self, words: WordColumns, terms: Terms) -> WordColumns:
         """Put the translations of terms into lines, and count the lines where terms overlap."""
@@ -739,8 +751,23 @@ class Translator:
             )
 
     def _clean(self, line: str) -> str:
-        """Clean a line as training did before annotation; a null character becomes a space."""
+        """Clean a line as training did before annotation, in lower case if it is all in capitals."""
+        line, preparation = self._as_it_stands(line), self.encoder.preparation
+        words = self._all_caps_words(line)
+        return in_lower_case(line, words, preparation, self.encoder.tokenizer) if words else line
+
+    def _as_it_stands(self, line: str) -> str:
+        """A clean line in its own case; a null character becomes a space."""
         return self.encoder.preparation.clean(line.replace("\0", " "))
+
+    def _is_all_caps(self, raw: str) -> bool:
+        return bool(self._all_caps_words(self._as_it_stands(raw)))
+
+    def _all_caps_words(self, clean: str) -> list[tuple[int, int]]:
+        """The words of a line that is read in lower case; a file of parses has lines as they stand."""
+        by_file = self.annotator is not None and is_file(self.annotator.name)
+        reads = self.info.all_caps == "lower" and not by_file
+        return all_caps_words(clean, self.encoder.preparation) if reads else []
 
     def search(
         self,
@@ -776,6 +803,9 @@ class Translator:
         protected = self.encoder.preparation.protected(chunk.lines) if self.info.protect else None
         for row, hypotheses in zip(chunk.rows, decoded, strict=True):
             texts = self._as_text([hypothesis.pieces for hypothesis in hypotheses])
+            if self._is_all_caps(chunk.raw[row]):
+                (begun,) = self._as_text([chunk.source.prefix_of(row)])
+                texts = [begun + in_capitals(text[len(begun) :], self._output) for text in texts]
             of_row = [
                 replace(best, text=text, loops=is_loop(best.pieces, limits[row], end_id))
                 for best, text in zip(hypotheses, texts, strict=True)

@@ -51,6 +51,15 @@ def test_the_piece_stands_before_each_source(several):
         assert _texts(french, beam_size=1) == _texts(several.to("fr"), beam_size=1)
 
 
+def test_the_source_language_comes_back(new_translator):
+    """A language of an own source, and then one of the first source, whose language was given."""
+    several = new_translator(
+        symbols=["<2de>", "<2fr>"], directions={"de": "en", "fr": "it"}, src="en", src_language="nl"
+    )
+    assert several.to("fr").info.src_language is None
+    assert several.to("fr").to("de").info.src_language == "nl"
+
+
 def test_what_is_refused(several, plain):
     for language, name in ((None, "none"), ("it", "it"), ("<2de>", "<2de>")):
         with pytest.raises(ConfigError, match=rf"^to: expected a language that the model translates into, de, fr, got {name}\. Choose it with --to, in Python with Translator\.to\.$"):  # fmt: skip

@@ -1,0 +1,116 @@
+"""Lines that are all in capitals are read in lower case, and their translations are written in capitals."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from syntaxformer.translation.terms import Terms
+from syntaxformer.translation.translator import say_once
+from table_annotator import TableAnnotator
+from tiny_translator import make_translator
+
+LINES = ["The cat sat on the mat .", "Dogs sit on cat and mat .", "Tom and I run . A dog and Tom run"]
+TEXT = [*LINES * 3, "Tom sat .", "I sat .", "the cat sat down , the dog sat ."]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return make_translator("sum_then_concat", lines=TEXT, all_caps="lower")
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("THE CAT SAT ON THE MAT .", "The cat sat on the mat ."),
+        ("tom".upper() + " AND I RUN . A DOG AND TOM RUN", LINES[2]),
+        ("“THE CAT” (TOM’S) SAT-DOWN: I'M A DOG!", "“The cat” (Tom’s) sat-down: I'm a dog!"),
+        ("THE CAT %S {NAME} WWW.X.ORG 3RD $VAR <B> x86", "The cat %S {NAME} www.x.org 3RD $VAR <B> x86"),
+        ("DIE STRAßE UND DER HUND", "Die straße und der hund"),
+        ("OK USA", "Ok usa"),
+        ("  THE\tCAT  ", "  The cat  "),
+    ],
+)
+def test_it_is_read_in_lower_case(translator, line, read):
+    """Words keep the case that training wrote; what is no plain word stays; every character has its place."""
+    assert translator._clean(line) == read
+    assert len(read) == len(line)
+
+
+@pytest.mark.parametrize("line", ["OK", "USA 1", "THE cat SAT", "The Cat Sat", "", "12 345", "猫猫猫猫猫"])
+def test_other_lines_stay(translator, line):
+    assert translator._clean(line) == line
+
+
+def test_turkish_i_keeps_its_dot():
+    translator = make_translator(src="tr", lines=["Işık ve izmir"], all_caps="lower")
+    assert translator._clean("IŞIK VE İZMİR") == "Işık ve izmir"
+
+
+def test_it_is_translated_as_the_ordinary_line_is(translator):
+    """Pieces, scores and links are those of the ordinary line, by lines and as the service calls it."""
+    capitals = [line.upper() for line in LINES]
+    ordinary, written = (
+        [*translator.translate(lines, n_best=2, scored=True, alignments=False)] for lines in (LINES, capitals)
+    )
+    for as_usual, in_capitals in zip(ordinary, written, strict=True):
+        assert [best.text for best in in_capitals] == [best.text.upper() for best in as_usual]
+        assert [best.score for best in in_capitals] == [best.score for best in as_usual]
+    assert any(best.text for row in written for best in row)
+    found = translator.search(capitals, translator.encode(capitals), translator.info.decoding)
+    assert [best.text for (best,) in found] == [best[0].text for best in written]
+
+
+def test_its_translation_scores_as_the_search_did(translator):
+    capitals = [line.upper() for line in LINES]
+    usual = [[best.text for best in row] for row in translator.translate(LINES, n_best=2)]
+    large = [[text.upper() for text in row] for row in usual]
+    for as_usual, in_capitals in zip(
+        translator.score(LINES, usual), translator.score(capitals, large), strict=True
+    ):
+        assert [sum(score.log_probs) for score in in_capitals] == pytest.approx(
+            [sum(score.log_probs) for score in as_usual]
+        )
+
+
+def test_a_translation_begins_as_it_must(translator):
+    (best,) = next(translator.translate(["THE CAT SAT ."], prefixes=["the dog"]))
+    assert best.text.startswith("the dog")
+    assert best.text[len("the dog") :].upper() == best.text[len("the dog") :]
+
+
+def test_values_and_symbols_stay():
+    """A pattern of the user's and a symbol are no words of the line."""
+    protect, symbols = (r"\b[A-Z]{3}-[A-Z]{2}\b", "email"), ("CAT",)
+    translator = make_translator(symbols=symbols, protect=protect, all_caps="lower", lines=TEXT)
+    translator.info.symbols = symbols
+    translator.encoder.preparation = translator.info.preparation("en")
+    assert translator._clean("THE CAT ABC-DE SAT ON a@b.org MAT .") == "The CAT ABC-DE sat on a@b.org mat ."
+    (best,) = next(translator.translate(["THE MAT ABC-DE SAT ON a@b.org MAT ."]))
+    assert "ABC-DE" in best.text
+    assert "a@b.org" in best.text
+
+
+def test_terms_are_found_in_it_as_they_are_written(translator):
+    """A list's own capitals are not read in lower case: "USAF" is no word of another line."""
+    translator = make_translator("add", ("pos", "term"), lines=TEXT, all_caps="lower", terms="append")
+    terms = translator.cleaned_terms(Terms.of({"US AIR FORCE": "US-Luftwaffe"}))
+    assert [*terms.entries] == ["USAIRFORCE"]
+
+
+def test_older_folders_and_files_of_parses_keep_it():
+    """A file of parses has a parse for lines as they stand."""
+    line = "THE CAT SAT ON THE MAT ."
+    assert make_translator(lines=TEXT)._clean(line) == line
+    by_file = make_translator("sum_then_concat", lines=TEXT, all_caps="lower")
+    by_file.annotator = TableAnnotator()
+    by_file.annotator.name = "conllu:test.conllu"
+    assert by_file._clean(line) == line
+
+
+def test_it_is_said(translator, caplog):
+    say_once.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        [*translator.translate(["THE CAT SAT .", "The cat sat ."])]
+    assert "1 line is in capitals, read in lower case and translated in capitals" in caplog.text

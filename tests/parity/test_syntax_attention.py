@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from syntaxformer.nn import (
     syntax_attention,
     syntax_attention_graph,
     syntax_attention_reference,
+    syntax_graph,
 )
 
 BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 3, 2, 11, 5, 7
@@ -60,9 +62,12 @@ def _run(function: Any, arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 def _assert_same(arguments: dict[str, Any], tolerance: float = 1e-5) -> None:
     reference = _run(syntax_attention_reference, arguments)
-    with torch.no_grad():
-        graph = dict(zip(("output", "weights"), syntax_attention_graph(**arguments), strict=True))
-    for found in (_run(syntax_attention, arguments), graph):
+    graphs = []
+    for multiplies in (False, True):  # as compilers and as ONNX have it
+        with torch.no_grad(), patch.object(syntax_graph, "multiplies", return_value=multiplies):
+            output = syntax_attention_graph(**arguments)
+        graphs.append(dict(zip(("output", "weights"), output, strict=True)))
+    for found in (_run(syntax_attention, arguments), *graphs):
         for name, tensor in found.items():
             expected = reference[name]
             assert torch.isfinite(tensor).all(), name

@@ -49,60 +49,102 @@ def syntax_attention_graph(
     value_dtype, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
     n_ids, multiplicative = 3 * max_distance + 2, mode == "multiplicative"
     with without_autocast(query.device):
-        logits = query.to(exact) @ key.to(exact).transpose(-1, -2)
-        logits = logits * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        scaled = query.to(exact) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        logits = scaled @ key.to(exact).transpose(-1, -2)
         logits = logits if position_bias is None else logits + position_bias
         y = torch.zeros_like(value[..., 0], dtype=exact)
         if topical_query is not None:
             y = (value.to(exact) * topical_query.to(exact)[:, None]).sum(-1) * key_mask[:, None]
-        ids = list((relations * key_mask[:, None, None]).to(torch.int64).unbind(1))  # none to invalid keys
-        valid = key_mask[:, None, None].to(exact)
-        exp, zero = _exponentials(logits, key_mask, multiplicative)
-        weights, n_valid, y = (exp - zero) * valid, valid.sum(-1, keepdim=True), y[:, :, None]
+        # From here on [b, q, h, k], so that the relations of a query's keys are those of all heads.
+        exp, zero = (side.transpose(1, 2) for side in _exponentials(logits, key_mask, multiplicative))
+        y, n_valid = y[:, None], key_mask.sum(-1).to(exact)[:, None, None, None]
+        # Invalid keys have relation 0, whose share is 0, and an exponential of 0.
+        pairs = _Pairs((relations * key_mask[:, None, None]).to(torch.int64), n_ids, exact)
+        weights = exp - zero if multiplicative else exp
         inverse_full = exp.sum(-1, keepdim=True).clamp(min=SMALLEST).reciprocal()
         mean_full = (exp * y).sum(-1, keepdim=True) * inverse_full
-        # Of each tree: 1 / den [b, h, q, ids], and [b, q, ids] logits and relations that attend to all keys.
-        inverses, topical, absent = [], [], []
-        for of_tree in ids:
-            inverse = (_sum(weights, of_tree, n_ids) + n_valid * zero).clamp(min=SMALLEST).reciprocal()
-            mean = (_sum(weights * y, of_tree, n_ids) + zero * y.sum(-1, keepdim=True)) * inverse
-            if not multiplicative:
-                empty = _sum(valid.expand_as(of_tree[:, None]), of_tree, n_ids) == 0
-                inverse = inverse.masked_fill(empty, 0.0)
-                mean = torch.where(empty, mean_full if on_empty_row == "full" else 0.0, mean)
-                absent += [empty[:, 0]] * (on_empty_row == "full")
-            inverses.append(inverse)
-            topical.append(mean.sum(1))
-        alpha = _shares([*topical, mean_full.sum(1)], n_ids, active, include_full)
+        # 1 / den [b, q, h, relations], of all trees side by side.
+        sums, sums_of_y = pairs.sum(weights), pairs.sum(weights * y)
+        if multiplicative:
+            sums, sums_of_y = sums + n_valid * zero, sums_of_y + zero * y.sum(-1, keepdim=True)
+        inverse = sums.clamp(min=SMALLEST).reciprocal()
+        mean, absent = sums_of_y * inverse, None  # [b, q, relations] that have no key and attend to all
+        if not multiplicative:
+            empty = pairs.sum(key_mask[:, None, None].to(exact).expand(-1, exp.shape[1], -1, -1)) == 0
+            inverse = inverse.masked_fill(empty, 0.0)
+            mean = torch.where(empty, mean_full if on_empty_row == "full" else 0.0, mean)
+            absent = empty[:, :, 0] if on_empty_row == "full" else None
+        alpha = _shares(torch.cat([mean.sum(2), mean_full.sum(2)], -1), n_ids, active, include_full)
         alpha = alpha * key_mask.any(-1)[:, None, None]
         if topical_query is None:
             n_active = n_networks if active is None else sum(map(bool, active))
             alpha = alpha * (n_active * summed_weight(summation, n_active))
-        *of_trees, of_full = alpha.split([n_ids] * relations.shape[1] + [1], -1)
-        full = of_full[:, None]
-        for tree_alpha, empty in zip(of_trees, absent, strict=False):  # they have none of their own
-            full = full + (tree_alpha * empty).sum(-1, keepdim=True)[:, None]
-        betas = [
-            tree_alpha[:, None] * inverse for tree_alpha, inverse in zip(of_trees, inverses, strict=True)
-        ]
+        of_relations, of_full = alpha.split([mean.shape[-1], 1], -1)
+        full = of_full if absent is None else of_full + (of_relations * absent).sum(-1, keepdim=True)
+        shares, full = of_relations[:, :, None], full[:, :, None]
         if gate is not None:
-            gate = gate.to(exact).expand(exp.shape[1])[:, None, None]
-            betas, full = [beta * gate for beta in betas], 1 + gate * (full - 1)
-        shares, total = torch.zeros_like(inverse_full), torch.zeros_like(inverse_full)
-        for beta, of_tree in zip(betas, ids, strict=True):
-            shares = shares + beta.gather(3, of_tree[:, None].expand(-1, beta.shape[1], -1, -1))
-            total = total + beta.sum(-1, keepdim=True)
-        attention = ((exp - zero) * shares + zero * total) * valid + exp * (full * inverse_full)
-        output = drop(attention, dropout).to(value_dtype) @ value
+            gate = gate.to(exact).reshape(-1, 1)
+            shares, full = shares * gate, 1 + gate * (full - 1)
+        beta, full = shares * inverse, full * inverse_full
+        if multiplicative:
+            constant = zero * beta.sum(-1, keepdim=True) * key_mask[:, None, None]
+            attention = weights * pairs.gather(beta) + exp * full + constant
+        else:
+            attention = exp * (pairs.gather(beta) + full)
+        output = drop(attention.transpose(1, 2), dropout).to(value_dtype) @ value
     if not return_weights:
         return output, None
-    of_networks = [tree_alpha[..., 1:] for tree_alpha in of_trees] + [of_full] * include_full
+    of_networks = [of_tree[..., 1:] for of_tree in of_relations.split(n_ids, -1)] + [of_full] * include_full
     return output, torch.cat(of_networks, -1).to(value_dtype)
+
+
+class _Pairs:
+    """Sums over the keys of each relation, and the value of each key's relation.
+
+    A graph of ONNX multiplies by `[b, q, k, relations]` ones and zeros, since ONNX Runtime scatters slowly.
+    Sums of all trees stand side by side.
+
+    Args:
+        ids: `[b, trees, q, k]`.
+        n_ids: Relations of a tree.
+        dtype: Type of the sums.
+    """
+
+    def __init__(self, ids: Tensor, n_ids: int, dtype: torch.dtype) -> None:
+        self.ids, self.n_ids = ids, n_ids
+        self.one_hot: Tensor | None = None
+        if multiplies():
+            numbers = torch.arange(n_ids, device=ids.device)
+            self.one_hot = (ids.permute(0, 2, 3, 1)[..., None] == numbers).flatten(3).to(dtype)
+
+    def sum(self, pairs: Tensor) -> Tensor:
+        """`[b, q, h, k]` → `[b, q, h, trees · relations]`."""
+        if self.one_hot is not None:
+            return pairs @ self.one_hot
+        zeros = torch.zeros_like(pairs[..., :1]).expand(-1, -1, -1, self.n_ids)
+        return torch.cat([zeros.scatter_add(3, index, pairs) for index in self._indices(pairs)], -1)
+
+    def gather(self, of_relations: Tensor) -> Tensor:
+        """`[b, q, h, trees · relations]` → `[b, q, h, k]`, the sum over the trees."""
+        if self.one_hot is not None:
+            return of_relations @ self.one_hot.transpose(2, 3)
+        of_trees = zip(of_relations.split(self.n_ids, -1), self._indices(of_relations), strict=True)
+        first, *others = (of_tree.gather(3, index) for of_tree, index in of_trees)
+        return sum(others, first)
+
+    def _indices(self, like: Tensor) -> list[Tensor]:
+        return [of_tree[:, :, None].expand(-1, -1, like.shape[2], -1) for of_tree in self.ids.unbind(1)]
+
+
+def multiplies() -> bool:
+    """Whether sums are products by ones and zeros."""
+    return torch.compiler.is_exporting()
 
 
 def _exponentials(logits: Tensor, key_mask: Tensor, multiplicative: bool) -> tuple[Tensor, Tensor]:
     """e^(s - c) `[b, h, q, k]`, 0 on invalid keys, and z `[b, h, q, 1]`."""
-    logits = logits.masked_fill(~key_mask[:, None, None], -torch.inf)
+    absent = torch.zeros_like(key_mask, dtype=logits.dtype).masked_fill(~key_mask, -torch.inf)
+    logits = logits + absent[:, None, None]
     top = logits.amax(-1, keepdim=True)
     lowest = -HEADROOM if multiplicative else 0.0
     shift = (top - top.clamp(min=lowest).clamp(max=HEADROOM)).masked_fill(top == -torch.inf, 0.0)
@@ -110,20 +152,12 @@ def _exponentials(logits: Tensor, key_mask: Tensor, multiplicative: bool) -> tup
     return (logits - shift).exp(), zero
 
 
-def _sum(pairs: Tensor, ids: Tensor, n_ids: int) -> Tensor:
-    """Σ over the keys of each relation: `[b, h, q, k]` → `[b, h, q, ids]`."""
-    index = ids[:, None].expand(-1, pairs.shape[1], -1, -1)
-    sums = torch.zeros_like(pairs[..., :1]).expand(-1, -1, -1, n_ids)
-    return sums.scatter_add(3, index, pairs)
-
-
-def _shares(logits: list[Tensor], n_ids: int, active: Sequence[bool] | None, include_full: bool) -> Tensor:
+def _shares(logits: Tensor, n_ids: int, active: Sequence[bool] | None, include_full: bool) -> Tensor:
     """α `[b, q, trees · ids + 1]`, 0 for relation 0 and those that take no part; full attention is last."""
-    n_trees = len(logits) - 1
+    n_trees = logits.shape[-1] // n_ids
     rest = list([True] * (n_trees * (n_ids - 1) + include_full) if active is None else active)
     flags: list[bool] = []
     for _ in range(n_trees):
         flags, rest = [*flags, False, *rest[: n_ids - 1]], rest[n_ids - 1 :]
-    of_all = torch.cat(logits, -1)
-    taken = torch.tensor([*flags, *(rest or [False])], dtype=torch.bool, device=of_all.device)
-    return of_all.masked_fill(~taken, -torch.inf).softmax(-1)
+    taken = torch.tensor([*flags, *(rest or [False])], dtype=torch.bool, device=logits.device)
+    return logits.masked_fill(~taken, -torch.inf).softmax(-1)

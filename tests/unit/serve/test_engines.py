@@ -171,6 +171,16 @@ def warm(tiny_engines):
     del engine.paces
 
 
+def test_a_slow_model_is_measured_once(tiny_engines, monkeypatch):
+    engine, calls = tiny_engines["base"], []
+    monkeypatch.setattr(engine, "paces", engine.paces)
+    monkeypatch.setattr(engine, "try_out", lambda n_texts: calls.append(n_texts) or 1.0)
+    engine.warm_up(2, 0.5)
+    monkeypatch.setattr("syntaxformer.serve.engines.LONG_S", 1e-9)
+    engine.warm_up(2, 0.5)
+    assert calls == [1, 1, 2, 2, 1, 2]
+
+
 @pytest.fixture
 def paced(warm, monkeypatch):
     """A translator of which a unit of work takes 10 ms alone, and 1 ms in a full batch."""

@@ -21,7 +21,7 @@ from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval, bootstrap_interval
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.examples import raw_example
-from syntaxformer.runs.loading import check_outputs, longest_input
+from syntaxformer.runs.loading import check_outputs
 from syntaxformer.study.word_states import source_owners
 from syntaxformer.syntax import (
     FACTORS,
@@ -107,10 +107,7 @@ def _cross_attentions(
 
     Targets are readable text, which is split into the pieces that the decoder writes.
     """
-    model = translator.model
-    most = longest_input(model) - 1  # of a text that is cut into more pieces than the network has positions
-    coded = translator.target_pieces(lines, targets)
-    pieces = [[*ids[: min(most, len(ids) - 1)], ids[-1]] for ids in coded]
+    model, pieces = translator.model, translator.target_pieces(lines, targets)
     longest = max(map(len, pieces))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
     batch = source_batch(source, range(len(pieces)), source_pad_id(model))

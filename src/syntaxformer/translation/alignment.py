@@ -210,8 +210,7 @@ def add_head(
         )
     translator = Translator.load(folder, trust_annotator=trust_annotator)
     preparation = translator.info.preparation(translator.info.tgt)
-    whole = translator.target_pieces(sources, [preparation.clean(line) for line in targets])
-    rows = [[*row[: min(len(row), translator.longest) - 1], row[-1]] for row in whole]
+    rows = translator.target_pieces(sources, [preparation.clean(line) for line in targets])
     pieces = np.concatenate(rows).astype(np.int32)
     tgt = EncodedText(pieces, splits_of([*map(len, rows)]), np.zeros((len(pieces), 0), np.int32))
     pairs = EncodedPairs(translator.encode(sources, user_factors), tgt)

@@ -436,9 +436,11 @@ class Translator:
     def target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
         """The pieces of given translations with their end pieces, as the decoder writes them.
 
-        What is protected becomes a symbol where a line and its translation have it, as in training.
+        They are cut to `longest`. What is protected becomes a symbol where a line and its translation have it, as in training.
         """
-        return self._target_pieces([self._clean(line) for line in lines], translations)
+        texts = list(map(self._as_written_for, lines, translations))
+        whole = self._target_pieces([self._clean(line) for line in lines], texts)
+        return [[*ids[: min(len(ids), self.longest) - 1], ids[-1]] for ids in whole]
 
     def _target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
         """As `target_pieces`, of clean lines."""
@@ -455,10 +457,7 @@ class Translator:
         for row, text in zip(rows, texts, strict=True):
             _check_string(text, "translation", first_line + row)
         clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
-        for number, row in enumerate(rows):
-            if self._is_all_caps(chunk.raw[row]):
-                words = all_caps_words(clean[number], self._output)
-                clean[number] = in_lower_case(clean[number], words, self._output, tokenizer)
+        clean = [self._as_written_for(chunk.raw[row], text) for row, text in zip(rows, clean, strict=True)]
         pieces = self._target_pieces([chunk.lines[row] for row in rows], clean)
         lengths = np.maximum(chunk.source.lengths[rows], [*map(len, pieces)])
         unknown, scores = {*unknown_pieces(tokenizer, spelled=False).tolist()}, [Score() for _ in texts]
@@ -759,6 +758,13 @@ class Translator:
     def _as_it_stands(self, line: str) -> str:
         """A clean line in its own case; a null character becomes a space."""
         return self.encoder.preparation.clean(line.replace("\0", " "))
+
+    def _as_written_for(self, raw: str, translation: str) -> str:
+        """A clean translation of a line as the decoder writes it: in lower case for a line in capitals."""
+        if not self._is_all_caps(raw):
+            return translation
+        words = all_caps_words(translation, self._output)
+        return in_lower_case(translation, words, self._output, self.encoder.target_tokenizer)
 
     def _is_all_caps(self, raw: str) -> bool:
         return bool(self._all_caps_words(self._as_it_stands(raw)))

@@ -114,3 +114,9 @@ def test_it_is_said(translator, caplog):
     with caplog.at_level(logging.WARNING):
         [*translator.translate(["THE CAT SAT .", "The cat sat ."])]
     assert "1 line is in capitals, read in lower case and translated in capitals" in caplog.text
+
+
+def test_a_given_translation_is_cut_into_the_pieces_that_were_written(translator):
+    assert translator.target_pieces(["THE CAT SAT ."], ["DOGS SIT ."]) == translator.target_pieces(
+        ["The cat sat ."], ["Dogs sit ."]
+    )

@@ -436,7 +436,8 @@ class Translator:
     def target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
         """The pieces of given translations with their end pieces, as the decoder writes them.
 
-        They are cut to `longest`. What is protected becomes a symbol where a line and its translation have it, as in training.
+        They are cut to `longest`. What is protected becomes a symbol where a line and its translation have
+        it, as in training.
         """
         texts = list(map(self._as_written_for, lines, translations))
         whole = self._target_pieces([self._clean(line) for line in lines], texts)

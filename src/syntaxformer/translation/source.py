@@ -318,6 +318,7 @@ class EncodedText:
             the first piece of its word.
         words: The words that the annotator found, if offsets were asked for.
         prefixes: For each line the target pieces that its translation must begin with; None: any.
+        terms: For each line and each of its terms the translations, one of which should be used.
     """
 
     pieces: NDArray[np.int32]
@@ -330,6 +331,7 @@ class EncodedText:
     offsets: NDArray[np.int32] | None = None
     words: WordColumns | None = None
     prefixes: Sequence[list[int]] | None = None
+    terms: Sequence[Sequence[tuple[str, ...]]] | None = None
 
     def prefix_of(self, row: int) -> list[int]:
         """The target pieces that a line's translation must begin with."""

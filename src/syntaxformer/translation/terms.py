@@ -222,6 +222,13 @@ def teach(
     return replace(text, src=[line for chunk in with_terms for line in chunk.texts]), with_terms
 
 
+def n_missing_terms(terms: Sequence[tuple[str, ...]], translation: str, lowercase: bool) -> int:
+    """How many terms of a line have none of their translations in its translation."""
+    same: Callable[[str], str] = str.lower if lowercase else str
+    text = same(translation)
+    return sum(not any(_pattern(same(target)).search(text) for target in targets) for targets in terms)
+
+
 def kept_terms(
     matches: Sequence[TermMatch], translations: Sequence[str], annotator: Annotator | None, lowercase: bool
 ) -> dict[str, Any]:

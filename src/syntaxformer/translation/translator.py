@@ -51,7 +51,7 @@ from syntaxformer.translation.source import (
     tagged,
     unknown_pieces,
 )
-from syntaxformer.translation.terms import Terms
+from syntaxformer.translation.terms import Terms, n_missing_terms
 from syntaxformer.trees.locate import plain_form, spans_of_given_words
 
 if TYPE_CHECKING:
@@ -621,16 +621,17 @@ class Translator:
         with_offsets: bool = False,
     ) -> EncodedText:
         clean, words, cut = [self._clean(line) for line in lines], None, self.cutter(len(lines))
+        wanted = None
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
             words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
             if terms is not None:
-                words = self._with_terms(words, terms)
+                words, wanted = self._with_terms(words, terms)
                 clean = [*words.texts]
         others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
         encoded = self.encoder.encode(clean, words, self.longest, cut, with_offsets=with_offsets)
-        return replace(encoded, others=tuple(others))
+        return replace(encoded, others=tuple(others), terms=wanted)
 
     def cutter(self, n_lines: int) -> Cutter:
         """What cuts lines into pieces, behind that of the target language in a model of several.
@@ -658,8 +659,14 @@ class Translator:
                 )
         return Terms.of(terms).cleaned(self._as_it_stands, self._output.clean)
 
-    def _with_terms(self, words: WordColumns, terms: Terms) -> WordColumns:
-        """Put the translations of terms into lines, and count the lines where terms overlap."""
+    def _with_terms(
+        self, words: WordColumns, terms: Terms
+    ) -> tuple[WordColumns, list[list[tuple[str, ...]]]]:
+        """Put the translations of terms into lines, and count the lines where terms overlap.
+
+        Returns:
+            The lines, and for each line the translations of its terms.
+        """
         matches = terms.find(words)
         overlaps = {match.row: match for match in reversed(matches) if match.overlapping}
         if overlaps:
@@ -668,7 +675,10 @@ class Translator:
             earlier = (fault for fault in self._faults if fault.startswith(_OVERLAPS))
             self._faults[next(earlier, f"{_OVERLAPS} {where}")] += len(overlaps)
         injections = [Injection(each.row, each.first, each.stop, each.targets[0]) for each in matches]
-        return words.with_injected(injections, self.info.terms == "replace")
+        wanted: list[list[tuple[str, ...]]] = [[] for _ in words.texts]
+        for match in matches:
+            wanted[match.row].append(match.targets)
+        return words.with_injected(injections, self.info.terms == "replace"), wanted
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Rewrite reference translations as the model would write them.
@@ -796,7 +806,8 @@ class Translator:
 
     def _decode(self, chunk: _Chunk, search: Search) -> list[list[Hypothesis]]:
         """Translations as pieces: all that the search ends with if one is chosen for what it keeps."""
-        if self.info.protect and search.n_best == 1 and search.temperature is None:
+        chooses = self.info.protect or any(chunk.source.terms or ())
+        if chooses and search.n_best == 1 and search.temperature is None:
             search = search.model_copy(update={"n_best": search.beam_size})
         return self.decoder.decode(chunk.source, chunk.rows, search)
 
@@ -810,6 +821,12 @@ class Translator:
         protected = self.encoder.preparation.protected(chunk.lines) if self.info.protect else None
         for row, hypotheses in zip(chunk.rows, decoded, strict=True):
             texts = self._as_text([hypothesis.pieces for hypothesis in hypotheses])
+            if chunk.source.terms is not None and search.n_best == 1:
+                # Of what the search ended with, the best that uses most terms.
+                wanted = chunk.source.terms[row]
+                n_missing = [n_missing_terms(wanted, text, bool(self._output.lowercase)) for text in texts]
+                best = n_missing.index(min(n_missing))
+                hypotheses, texts = [hypotheses[best]], [texts[best]]
             if self._is_all_caps(chunk.raw[row]):
                 (begun,) = self._as_text([chunk.source.prefix_of(row)])
                 texts = [begun + in_capitals(text[len(begun) :], self._output) for text in texts]

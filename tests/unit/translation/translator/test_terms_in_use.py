@@ -13,6 +13,7 @@ from syntaxformer.serve.gate import translate_settings
 from syntaxformer.serve.problems import Problem
 from syntaxformer.serve.schemas import TranslateRequest
 from syntaxformer.syntax.inputs import SyntaxInputs, TreeOptions
+from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model_folder import FolderInfo, read_info
 from syntaxformer.translation.terms import Terms
 
@@ -59,6 +60,25 @@ def test_terms_change_translations_and_their_absence_changes_nothing(append):
     )
     assert [a == b for a, b in zip(plain, given, strict=True)] == [False, True, True, True, False]
     assert given == [best[0].text for best in append.translate(lines, terms=Terms.of(TERMS))]
+
+
+def test_of_what_a_search_ends_with_the_best_that_uses_most_terms_is_chosen(append, monkeypatch):
+    texts = ["der Hund", "die Katze saß", "die Katze sitzt auf"]
+    pieces = append.target_pieces([LINE] * 3, texts)
+
+    def decode(source, rows, search):
+        return [[Hypothesis("", None, ids) for ids in pieces[: search.n_best]] for _ in rows]
+
+    monkeypatch.setattr(append.decoder, "decode", decode)
+    (best,) = next(append.translate([LINE], terms=TERMS))
+    assert best.text == texts[2]
+    (best,) = next(append.translate([LINE], terms={"cat": ["Kater", "Katze"]}))
+    assert best.text == texts[1]
+    for settings in ({}, {"terms": {"dogs": "Hunde"}}):  # without terms in the line, and without any
+        (best,) = next(append.translate([LINE], **settings))
+        assert best.text == texts[0]
+    listed = next(append.translate([LINE], n_best=3, terms=TERMS))
+    assert [best.text for best in listed] == texts
 
 
 def test_terms_are_cleaned_as_lines_are(append):

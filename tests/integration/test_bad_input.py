@@ -146,6 +146,7 @@ def test_tampered_checkpoints_are_skipped_with_a_word(train, tmp_path):
     assert f"resuming from {checkpoints / 'checkpoint-1'}" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [9_000, 30_000])
 def test_a_disk_that_fills_in_training(corpus, tmp_path, limit, full_disk, tiny):
     """No file may grow over a limit: with the lower one the subwords fail, with the higher the first checkpoint."""

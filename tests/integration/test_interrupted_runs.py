@@ -49,6 +49,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_before(train, corpus, tmp_path, tiny):
     run, unbroken = tmp_path / "run", tmp_path / "unbroken"
     arguments = ["--quiet", "train", "tiny", f"data.dir={corpus}", f"output={run}", *tiny]

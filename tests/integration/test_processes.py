@@ -139,6 +139,7 @@ def _losses(folder) -> list[float]:
     return [entry["loss"] for entry in history if "loss" in entry]
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(train, unbroken, tmp_path):
     train("two", 2, 45)
     assert not torch.equal(_draws_of(tmp_path / "two", 0), _draws_of(tmp_path / "two", 1))
@@ -156,6 +157,7 @@ def _draws_of(folder, process: int) -> torch.Tensor:
     return load_file(last)["cpu"]
 
 
+@pytest.mark.slow
 def test_a_run_of_two_goes_on_with_one(train, unbroken, tmp_path):
     train("changed", 2, 25)
     train("changed", 1, 45, "--resume")
@@ -163,6 +165,7 @@ def test_a_run_of_two_goes_on_with_one(train, unbroken, tmp_path):
     torch.testing.assert_close(changed, torch.tensor(_losses(unbroken)), atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_shards_of_two_processes_are_one(train, tmp_path):
     """Broken off twice, so that shards are read back by two and by one; clipped: a norm is over all shards."""
     common = ("training.max_grad_norm=0.5", "lisa={}", "relation_bias={}", "masks={}")

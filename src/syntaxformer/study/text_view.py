@@ -106,7 +106,7 @@ def translator_text(
         ConfigError: The model reads factors of the user's own, or no target language was chosen.
         ValueError: `max_distance` is not between 1 and 84.
     """
-    (sentence,) = parser.read([translator.encoder.preparation.clean(line.replace("\0", " "))])
+    (sentence,) = parser.read([translator.clean(line)])
     encoder = replace(translator.encoder, syntax=SyntaxInputs(words=True), unseen=UnseenValues())
     words = WordColumns.from_sentences([sentence])
     cut = translator.cutter(1)

@@ -430,7 +430,7 @@ class Translator:
         self, lines: Sequence[str], source: EncodedText, translations: Sequence[str]
     ) -> list[list[Score]]:
         """Score a translation of each line that is already encoded, all of them in memory."""
-        chunk = _Chunk(lines, [self._clean(line) for line in lines], source)
+        chunk = _Chunk(lines, [self.clean(line) for line in lines], source)
         return self._scores(chunk, [[text] for text in translations], 1, self.info.decoding.batch_size)
 
     def target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
@@ -440,7 +440,7 @@ class Translator:
         it, as in training.
         """
         texts = list(map(self._as_written_for, lines, translations))
-        whole = self._target_pieces([self._clean(line) for line in lines], texts)
+        whole = self._target_pieces([self.clean(line) for line in lines], texts)
         return [[*ids[: min(len(ids), self.longest) - 1], ids[-1]] for ids in whole]
 
     def _target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
@@ -555,7 +555,7 @@ class Translator:
             return [[line] for line in lines]
         most = (self.info.usual_sentences or 1) if split == "auto" else 1
         lines = [line.replace("\0", " ") for line in lines]
-        lines = list(map(self._clean, lines)) if self.info.tokenized else lines
+        lines = list(map(self._as_it_stands, lines)) if self.info.tokenized else lines
         return cut_lines(lines, most, sentence_parser(self.info, self.annotator))
 
     def _begun(
@@ -610,7 +610,7 @@ class Translator:
         source = self._encode(lines, user, first_line, self.cleaned_terms(terms), with_offsets)
         if prefixes is None:
             return source
-        return self._begun(source, prefixes, [self._clean(line) for line in lines], first_line)
+        return self._begun(source, prefixes, [self.clean(line) for line in lines], first_line)
 
     def _encode(
         self,
@@ -620,7 +620,7 @@ class Translator:
         terms: Terms | None = None,
         with_offsets: bool = False,
     ) -> EncodedText:
-        clean, words, cut = [self._clean(line) for line in lines], None, self.cutter(len(lines))
+        clean, words, cut = [self.clean(line) for line in lines], None, self.cutter(len(lines))
         wanted = None
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
@@ -735,7 +735,7 @@ class Translator:
                 if split == "auto":
                     self._faults[_SPLIT.format(usual or _UNKNOWN)] += sum(map(bool, spaces))
             source = self._encode(chunk, factors, n_lines + 1, terms, with_offsets)
-            clean = [self._clean(line) for line in chunk]
+            clean = [self.clean(line) for line in chunk]
             if begin is not None:
                 source = self._begun(source, begin, clean, n_lines + 1)
             self._count_faults(chunk, clean, source)
@@ -760,7 +760,7 @@ class Translator:
                 f"got {', '.join(unknown)}."
             )
 
-    def _clean(self, line: str) -> str:
+    def clean(self, line: str) -> str:
         """Clean a line as training did before annotation, in lower case if it is all in capitals."""
         line, preparation = self._as_it_stands(line), self.encoder.preparation
         words = self._all_caps_words(line)
@@ -800,7 +800,7 @@ class Translator:
 
         With `spaces`, they are the sentences of lines that were `cut`, and whole lines are returned.
         """
-        chunk = _Chunk(lines, [self._clean(line) for line in lines], source, spaces)
+        chunk = _Chunk(lines, [self.clean(line) for line in lines], source, spaces)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored, **bounds)
         return self._texts(chunk, self._decode(chunk, search), search)
 

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from syntaxformer.study.text_view import Parser, translator_text
 from syntaxformer.translation.terms import Terms
 from syntaxformer.translation.translator import say_once
 from table_annotator import TableAnnotator
@@ -34,18 +35,18 @@ def translator():
 )
 def test_it_is_read_in_lower_case(translator, line, read):
     """Words keep the case that training wrote; what is no plain word stays; every character has its place."""
-    assert translator._clean(line) == read
+    assert translator.clean(line) == read
     assert len(read) == len(line)
 
 
 @pytest.mark.parametrize("line", ["OK", "USA 1", "THE cat SAT", "The Cat Sat", "", "12 345", "猫猫猫猫猫"])
 def test_other_lines_stay(translator, line):
-    assert translator._clean(line) == line
+    assert translator.clean(line) == line
 
 
 def test_turkish_i_keeps_its_dot():
     translator = make_translator(src="tr", lines=["Işık ve izmir"], all_caps="lower")
-    assert translator._clean("IŞIK VE İZMİR") == "Işık ve izmir"
+    assert translator.clean("IŞIK VE İZMİR") == "Işık ve izmir"
 
 
 def test_it_is_translated_as_the_ordinary_line_is(translator):
@@ -86,7 +87,7 @@ def test_values_and_symbols_stay():
     translator = make_translator(symbols=symbols, protect=protect, all_caps="lower", lines=TEXT)
     translator.info.symbols = symbols
     translator.encoder.preparation = translator.info.preparation("en")
-    assert translator._clean("THE CAT ABC-DE SAT ON a@b.org MAT .") == "The CAT ABC-DE sat on a@b.org mat ."
+    assert translator.clean("THE CAT ABC-DE SAT ON a@b.org MAT .") == "The CAT ABC-DE sat on a@b.org mat ."
     (best,) = next(translator.translate(["THE MAT ABC-DE SAT ON a@b.org MAT ."]))
     assert "ABC-DE" in best.text
     assert "a@b.org" in best.text
@@ -102,11 +103,11 @@ def test_terms_are_found_in_it_as_they_are_written(translator):
 def test_older_folders_and_files_of_parses_keep_it():
     """A file of parses has a parse for lines as they stand."""
     line = "THE CAT SAT ON THE MAT ."
-    assert make_translator(lines=TEXT)._clean(line) == line
+    assert make_translator(lines=TEXT).clean(line) == line
     by_file = make_translator("sum_then_concat", lines=TEXT, all_caps="lower")
     by_file.annotator = TableAnnotator()
     by_file.annotator.name = "conllu:test.conllu"
-    assert by_file._clean(line) == line
+    assert by_file.clean(line) == line
 
 
 def test_it_is_said(translator, caplog):
@@ -120,3 +121,16 @@ def test_a_given_translation_is_cut_into_the_pieces_that_were_written(translator
     assert translator.target_pieces(["THE CAT SAT ."], ["DOGS SIT ."]) == translator.target_pieces(
         ["The cat sat ."], ["Dogs sit ."]
     )
+
+
+def test_it_is_shown_as_it_is_read(translator):
+    (sentence,) = translator_text(translator, "THE CAT SAT .", Parser(TableAnnotator())).sentences
+    assert sentence.words == ("The", "cat", "sat", ".")
+
+
+def test_sentences_of_given_words_are_in_capitals_too():
+    translator = make_translator(lines=TEXT, tokenized=True, all_caps="lower", usual_sentences=1)
+    lines = ["The cat sat . The dog sat .", "THE CAT SAT . THE DOG SAT ."]
+    usual, capitals = (best[0].text for best in translator.translate(lines, split_sentences="always"))
+    assert usual.strip()
+    assert capitals == usual.upper()

@@ -194,7 +194,7 @@ class CorpusConfig(Section):
         "on that side alone, and `case` says of each word whether it is lower, capital, upper or mixed",
     )
     all_caps: Literal["lower", "keep"] = Field(
-        "lower",
+        "keep",
         description="lower: a line to translate that is all in capitals is read in lower case, and its "
         "translation written in capitals; keep: it is read as it stands",
     )

@@ -100,8 +100,8 @@ _SPLIT = (
 _UNKNOWN = "taken to be 1 as this older folder does not say"
 _BESIDE = "{}: expected {}, one for each line of the text, got {}."
 _ALL_CAPS = (
-    "are in capitals, read in lower case and translated in capitals; data.all_caps=keep trains a model that "
-    "reads them as they stand"
+    "are in capitals, read in lower case and translated in capitals, since the model was trained with "
+    "data.all_caps=lower"
 )
 _UNSEEN = "with characters, or in a script, that are not in the model's training text. They may be lost"
 

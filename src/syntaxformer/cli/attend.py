@@ -188,7 +188,7 @@ def _parsed(translator: Translator, source: Path, annotator: str | None) -> list
     info, preparation = translator.info, translator.encoder.preparation
     name = choose_annotator(annotator, language_of_side(info, info.src), "--annotator")
     parser = prepare(name, words_given=preparation.tokenized)
-    lines = [preparation.clean(line) for line in read_lines(source)]
+    lines = [translator.clean(line) for line in read_lines(source)]
     if not any(line.strip() for line in lines):
         raise DataError("expected at least one line with text, got none.", source)
     return parser.annotate(lines)

@@ -24,23 +24,44 @@ _FEWEST_LETTERS = 4
 """A line with fewer letters in words of two or more may be an abbreviation, such as "OK" or "USA"."""
 
 
-def all_caps_words(line: str, preparation: TextPreparation) -> list[tuple[int, int]]:
+_KEPT = expression_of(("url", "email", "markup", "placeholder", "hashtag"), False)
+"""What is neither translated nor written otherwise, protected or not."""
+
+
+def all_caps_words(
+    line: str, preparation: TextPreparation, fewest_letters: int = _FEWEST_LETTERS
+) -> list[tuple[int, int]]:
     """Start and end of the words of a clean line that is all in capitals; none of another line.
 
-    Addresses, names of variables, and what is protected do not count and are no such words.
+    Addresses, placeholders, markup, words with digits, and what is protected do not count and are no such
+    words. A line with a letter of a script without case is none.
     """
-    words = []
-    for match in _WORD.finditer(line):
-        word = match[1]
-        if any(letter.islower() and letter != "ß" for letter in word):
+    first = _WORD.search(line)
+    if first is not None and "." not in first[1] and _is_lower(first[1]):
+        return []  # which most lines are: an address would have a point
+    values = [match.span() for match in _KEPT.finditer(line)]
+    if preparation.protect or preparation.symbols:
+        of_line = values_of([line], preparation.protect, preparation.symbols)[0]
+        values += [(start, end) for start, end, _ in of_line]
+    letters = list(line)
+    for start, end in values:
+        letters[start:end] = " " * (end - start)
+    rest = "".join(letters)
+    for word in rest.split():
+        if not any(map(str.isdigit, word)) and (_is_lower(word) or _has_no_case(word)):
             return []
-        if word.lower() != word:  # not of a script without case
-            words.append(match.span(1))
-    if (preparation.protect or preparation.symbols) and words:
-        values = values_of([line], preparation.protect, preparation.symbols)[0]
-        words = [(a, b) for a, b in words if not any(start < b and a < end for start, end, _ in values)]
-    n_letters = sum(end - start for start, end in words if end - start > 1)
-    return words if n_letters >= _FEWEST_LETTERS else []
+    words = [match.span(1) for match in _WORD.finditer(rest)]
+    return words if sum(end - start for start, end in words if end - start > 1) >= fewest_letters else []
+
+
+def _is_lower(word: str) -> bool:
+    """Whether any letter is a small one; "ß" has hardly a capital."""
+    return any(letter.islower() and letter != "ß" for letter in word)
+
+
+def _has_no_case(word: str) -> bool:
+    """Whether any letter is of a script without case."""
+    return any(letter.isalpha() and letter.lower() == letter.upper() for letter in word)
 
 
 def in_lower_case(
@@ -60,10 +81,12 @@ def in_lower_case(
     if not preparation.lowercase:
         pieces = {text: cut.ids for text, cut in zip(texts, encode_pieces(tokenizer, texts), strict=True)}
 
+    n_around = len(encode_pieces(tokenizer, [""])[0].ids)  # the end piece, codes of languages
+
     def rarity(form: str) -> tuple[int, list[int]]:
-        """Fewer pieces first; of single pieces, with their end piece, those of lower numbers."""
+        """Fewer pieces first; of single pieces those of lower numbers."""
         ids = pieces.get(form, [])
-        return len(ids), ids if len(ids) == 2 else []
+        return len(ids), ids if len(ids) == n_around + 1 else []
 
     letters = list(line)
     for number, (start, end) in enumerate(words):
@@ -85,10 +108,10 @@ def _forms(word: str, preparation: TextPreparation) -> list[str]:
 
 
 def in_capitals(text: str, preparation: TextPreparation) -> str:
-    """Write a translation in capitals, the user's symbols as they are."""
-    symbols = preparation.symbols
-    kept = [match.span() for match in expression_of(symbols, True).finditer(text)] if symbols else []
+    """Write a translation in capitals; the user's symbols, addresses, placeholders and markup stay."""
+    expressions = [_KEPT] + [expression_of(preparation.symbols, True)] * bool(preparation.symbols)
     letters = capitals(text, preparation.language)
-    for start, end in kept:
-        letters[start:end] = text[start:end]
+    for expression in expressions:
+        for match in expression.finditer(text):
+            letters[match.start() : match.end()] = match[0]
     return "".join(letters)

@@ -242,6 +242,9 @@ def _single_spaces(line: str) -> NDArray[np.int64]:
 def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Raw start and end of each character of a prepared line, which differs mostly by its spaces."""
     starts, ends = np.zeros(len(text), np.int32), np.zeros(len(text), np.int32)
+    if len(raw) == len(text) and raw.upper() == text.upper():  # another case
+        starts[:] = np.arange(len(text))
+        return starts, starts + 1
     if raw.replace(" ", "") != text.replace(" ", ""):  # other quotes, "..." for one character
         for kind, first, stop, start, end in SequenceMatcher(None, raw, text, False).get_opcodes():
             same = np.arange(first, stop, dtype=np.int32)
@@ -258,13 +261,27 @@ def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return starts, ends
 
 
+def _spaces_before(raw: str, text: str, raw_words: list[Any], words: list[Any]) -> list[NDArray[np.int32]]:
+    """Raw start and end of the spaces between as many words."""
+    sides = [np.zeros(len(text), np.int32), np.zeros(len(text), np.int32)]
+    raw_ends, ends = ([0, *(word.end() for word in side)] for side in (raw_words, words))
+    raw_starts, starts = (
+        [*(word.start() for word in side), size] for side, size in ((raw_words, len(raw)), (words, len(text)))
+    )
+    for raw_end, end, raw_start, start in zip(raw_ends, ends, raw_starts, starts, strict=True):
+        sides[0][end:start], sides[1][end:start] = raw_end, raw_start
+    return sides
+
+
 def offsets_in(raw: str, text: str, offsets: NDArray[np.int32]) -> NDArray[np.int32]:
     """Convert offsets in a text to offsets in the one that it was made from, or the one that it became."""
     if raw == text:
         return offsets
-    starts, ends = _places(raw, text)
     runs = [[*re.finditer(r"\S+", side)] for side in (raw, text)]
-    if len(runs[0]) == len(runs[1]):  # word by word, so that no change moves others
+    if len(runs[0]) != len(runs[1]):
+        starts, ends = _places(raw, text)
+    else:  # word by word, so that no change moves others
+        starts, ends = _spaces_before(raw, text, *runs)
         for run, word in zip(*runs, strict=True):
             of_word = slice(*word.span())
             starts[of_word], ends[of_word] = (place + run.start() for place in _places(run[0], word[0]))

@@ -10,7 +10,7 @@ import logging
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -90,13 +90,17 @@ class Terms:
         pairs = ((source(term), [*map(target, targets)]) for term, targets in self.entries.values())
         return Terms(pairs, self.name)
 
-    def find(self, words: WordColumns) -> list[TermMatch]:
-        """Find the terms in annotated lines, in the order of the lines and of their words."""
+    def find(self, words: WordColumns, capitals: Container[int] = ()) -> list[TermMatch]:
+        """Find the terms in annotated lines, in the order of the lines and of their words.
+
+        The rows of `capitals` were in capitals, so that a term's own capitals stood there.
+        """
         matches: list[TermMatch] = []
         for row, sentence in enumerate(words.sentences()):
             forms: list[list[str]] = []
             for word, lemma in zip(sentence.words, sentence.lemmas or sentence.words, strict=True):
-                named = dict.fromkeys((word, word.lower(), lemma, lemma.lower()))
+                larger = [word.upper()] if row in capitals else []
+                named = dict.fromkeys((word, word.lower(), lemma, lemma.lower(), *larger))
                 forms.append([form for form in named if form not in ("", NO_VALUE)])
             # Words may share characters, as German "zu" and "dem" in "zum": no term ends between these.
             pairs = enumerate(zip(sentence.offsets, sentence.offsets[1:], strict=False), 1)
@@ -223,10 +227,14 @@ def teach(
 
 
 def n_missing_terms(terms: Sequence[tuple[str, ...]], translation: str, lowercase: bool) -> int:
-    """How many terms of a line have none of their translations in its translation."""
-    same: Callable[[str], str] = str.lower if lowercase else str
-    text = same(translation)
-    return sum(not any(_pattern(same(target)).search(text) for target in targets) for targets in terms)
+    """How many terms of a line are not in its translation, which needs one as often as the line has it."""
+    return sum(max(0, n - _n_uses(targets, translation, lowercase)) for targets, n in Counter(terms).items())
+
+
+def _n_uses(targets: Sequence[str], translation: str, lowercase: bool) -> int:
+    """How often any translation of a term stands in a text; case does not count in a text in capitals."""
+    same: Callable[[str], str] = str.lower if lowercase or translation.isupper() else str
+    return sum(len(_pattern(same(target)).findall(same(translation))) for target in targets)
 
 
 def kept_terms(
@@ -244,12 +252,8 @@ def kept_terms(
         `n_terms`, how many of them have the `exact` form, and how many any form of it, `by_lemma`, None
         without an annotator.
     """
-    same: Callable[[str], str] = str.lower if lowercase else str
     cases = Counter((match.row, match.targets) for match in matches)
-    exact = {
-        (row, targets): sum(len(_pattern(same(text)).findall(same(translations[row]))) for text in targets)
-        for row, targets in cases
-    }
+    exact = {(row, targets): _n_uses(targets, translations[row], lowercase) for row, targets in cases}
     n_exact, by_lemma = sum(min(n, exact[case]) for case, n in cases.items()), None
     if annotator is not None:
         distinct = sorted({target for _, targets in cases for target in targets})

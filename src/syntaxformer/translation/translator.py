@@ -237,7 +237,7 @@ class Translator:
             config, first = member.model.config, member.model.generation_config.forced_bos_token_id
             vocabulary, languages = member.encoder.target_tokenizer.get_vocab(), member.info.languages
             ids = config.vocab_size, config.decoder_start_token_id, first
-            return vocabulary, ids, member._output, languages
+            return vocabulary, ids, member._output, languages, member.info.all_caps
 
         lead, *others = (cls.load(folder, *settings) for folder in folders)
         for folder, member in zip(folders[1:], others, strict=True):
@@ -264,6 +264,9 @@ class Translator:
             if directions[language] != info.src:  # whose language may be given
                 ends |= {"src": directions[language], "src_language": None}
             other.info, other.language = info.model_copy(update=ends), language
+            other._output = other.info.preparation(other.info.tgt)
+            preparation = other.info.preparation(other.info.src)
+            other.encoder = replace(self.encoder, preparation=preparation)
             other._faults = Counter()
             other.others = [member.to(language) for member in self.others]
             return other
@@ -627,7 +630,8 @@ class Translator:
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
             words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
             if terms is not None:
-                words, wanted = self._with_terms(words, terms)
+                capitals = {row for row, line in enumerate(lines) if self._is_all_caps(line)}
+                words, wanted = self._with_terms(words, terms, capitals)
                 clean = [*words.texts]
         others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
         encoded = self.encoder.encode(clean, words, self.longest, cut, with_offsets=with_offsets)
@@ -660,14 +664,16 @@ class Translator:
         return Terms.of(terms).cleaned(self._as_it_stands, self._output.clean)
 
     def _with_terms(
-        self, words: WordColumns, terms: Terms
+        self, words: WordColumns, terms: Terms, capitals: set[int]
     ) -> tuple[WordColumns, list[list[tuple[str, ...]]]]:
         """Put the translations of terms into lines, and count the lines where terms overlap.
+
+        The rows of `capitals` were in capitals before they were read.
 
         Returns:
             The lines, and for each line the translations of its terms.
         """
-        matches = terms.find(words)
+        matches = terms.find(words, capitals)
         overlaps = {match.row: match for match in reversed(matches) if match.overlapping}
         if overlaps:
             match = overlaps[min(overlaps)]
@@ -774,17 +780,19 @@ class Translator:
         """A clean translation of a line as the decoder writes it: in lower case for a line in capitals."""
         if not self._is_all_caps(raw):
             return translation
-        words = all_caps_words(translation, self._output)
+        words = all_caps_words(translation, self._output, fewest_letters=1)
         return in_lower_case(translation, words, self._output, self.encoder.target_tokenizer)
 
     def _is_all_caps(self, raw: str) -> bool:
+        if self.info.all_caps == "keep":
+            return False
         return bool(self._all_caps_words(self._as_it_stands(raw)))
 
     def _all_caps_words(self, clean: str) -> list[tuple[int, int]]:
         """The words of a line that is read in lower case; a file of parses has lines as they stand."""
-        by_file = self.annotator is not None and is_file(self.annotator.name)
-        reads = self.info.all_caps == "lower" and not by_file
-        return all_caps_words(clean, self.encoder.preparation) if reads else []
+        if self.info.all_caps == "keep" or (self.annotator is not None and is_file(self.annotator.name)):
+            return []
+        return all_caps_words(clean, self.encoder.preparation)
 
     def search(
         self,
@@ -868,12 +876,13 @@ class Translator:
         texts = self.encoder.target_tokenizer.batch_decode(beginnings, skip_special_tokens=True)
         ends = np.minimum.accumulate(np.array([*map(len, texts)], np.int32)[::-1])[::-1]
         offsets = np.stack([np.concatenate([ends[:1] * 0, ends[:-1]]), ends], 1)
+        clean = self._as_it_stands(raw)  # with the places of the line that was read
         attention = replace(
             best.attention,
-            src=offsets_in(raw, line, source.offsets[source.splits[row] : source.splits[row + 1]]),
+            src=offsets_in(raw, clean, source.offsets[source.splits[row] : source.splits[row + 1]]),
             tgt=offsets_in(best.text, texts[-1] if texts else "", offsets),
         )
-        words = [(start, end) for start, end in offsets_in(raw, line, spans).tolist()]
+        words = [(start, end) for start, end in offsets_in(raw, clean, spans).tolist()]
         by_space = source.words is None or self.info.tokenized
         targets = spans_of_given_words(best.text) if by_space else word_spans(best.text)
         alignment = Alignment(words, targets, attention.links(words, targets))

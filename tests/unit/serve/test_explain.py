@@ -190,7 +190,8 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
     engine = tiny_engines["sit"]
     info = engine.translator.info.model_copy(update={"backend": "ctranslate2"})
     model = {"annotator": engine.translator.annotator, "encoder": engine.translator.encoder}
-    exported = SimpleNamespace(info=info, longest=1024, cutter=engine.translator.cutter, **model)
+    model |= {"cutter": engine.translator.cutter, "clean": engine.translator.clean}
+    exported = SimpleNamespace(info=info, longest=1024, **model)
     exported.to = lambda language: exported
     about = {"description": engine.description, "parser": engine.parser, "translator": exported}
     served = SimpleNamespace(**about, translate=lambda *_: [SimpleNamespace(text="ein Text")])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 
+import numpy as np
 import pytest
 
 from syntaxformer.study.text_view import Parser, translator_text
+from syntaxformer.translation.all_caps import in_capitals
+from syntaxformer.translation.source import offsets_in
 from syntaxformer.translation.terms import Terms
 from syntaxformer.translation.translator import say_once
 from table_annotator import TableAnnotator
@@ -27,7 +31,7 @@ def translator():
         ("THE CAT SAT ON THE MAT .", "The cat sat on the mat ."),
         ("tom".upper() + " AND I RUN . A DOG AND TOM RUN", LINES[2]),
         ("“THE CAT” (TOM’S) SAT-DOWN: I'M A DOG!", "“The cat” (Tom’s) sat-down: I'm a dog!"),
-        ("THE CAT %S {NAME} WWW.X.ORG 3RD $VAR <B> x86", "The cat %S {NAME} www.x.org 3RD $VAR <B> x86"),
+        ("THE CAT %S {NAME} WWW.X.ORG 3RD $VAR <B> x86", "The cat %S {NAME} WWW.X.ORG 3RD $VAR <B> x86"),
         ("DIE STRAßE UND DER HUND", "Die straße und der hund"),
         ("OK USA", "Ok usa"),
         ("  THE\tCAT  ", "  The cat  "),
@@ -39,9 +43,54 @@ def test_it_is_read_in_lower_case(translator, line, read):
     assert len(read) == len(line)
 
 
-@pytest.mark.parametrize("line", ["OK", "USA 1", "THE cat SAT", "The Cat Sat", "", "12 345", "猫猫猫猫猫"])
+OTHERS = (
+    "OK", "USA 1", "THE cat SAT", "The Cat Sat", "", "12 345", "猫猫猫猫猫", "他在NASA工作", "나는 NASA 에서 일한다",
+    "هو يعمل في NASA منذ عام", "वह NASA में काम करता है", "and/or his/her NATO", "<b>wichtig</b> HINWEIS",
+    "cafe\u0301 NATO", "(siehe_unten) HTML",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", OTHERS)
 def test_other_lines_stay(translator, line):
     assert translator.clean(line) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("lösche {name} und %d Dateien", "LÖSCHE {name} UND %d DATEIEN"),
+        ("siehe https://a.org/Path, a@b.org", "SIEHE https://a.org/Path, a@b.org"),
+        ("<b>sehr</b> groß", "<b>SEHR</b> GROSS"),
+    ],
+)
+def test_what_is_no_text_is_not_written_in_capitals(translator, text, written):
+    assert in_capitals(text, translator.info.preparation("de")) == written
+
+
+def test_an_address_does_not_make_a_line_another(translator):
+    assert translator.clean("THE CAT www.example.org SAT") == "The cat www.example.org sat"
+    assert translator.clean("www.example.org THE CAT SAT") == "www.example.org the cat sat"
+
+
+def test_alignments_of_capitals_take_no_longer():
+    """Letters of another case are at their own places, which no search has to find."""
+    text = "HE. " * 1000
+    offsets = np.stack([np.arange(0, 4000, 4), np.arange(2, 4002, 4)], 1).astype(np.int32)
+    start = time.process_time()
+    assert (offsets_in(text, text.lower(), offsets) == offsets).all()
+    assert (
+        offsets_in("GROSS HE. " * 400, "groß he. " * 400, np.array([[9, 13], [14, 16]]))
+        == [[10, 15], [16, 18]]
+    ).all()
+    assert time.process_time() - start < 0.5
+
+
+def test_each_target_language_has_its_capitals(new_translator):
+    several = new_translator(
+        symbols=["<2de>", "<2tr>"], directions={"de": "en", "tr": "en"}, all_caps="lower"
+    )
+    assert in_capitals("iyi", several.to("tr")._output) == "İYİ"
+    assert in_capitals("iyi", several.to("de")._output) == "IYI"
 
 
 def test_turkish_i_keeps_its_dot():
@@ -55,9 +104,9 @@ def test_it_is_translated_as_the_ordinary_line_is(translator):
     ordinary, written = (
         [*translator.translate(lines, n_best=2, scored=True, alignments=False)] for lines in (LINES, capitals)
     )
-    for as_usual, in_capitals in zip(ordinary, written, strict=True):
-        assert [best.text for best in in_capitals] == [best.text.upper() for best in as_usual]
-        assert [best.score for best in in_capitals] == [best.score for best in as_usual]
+    for as_usual, of_capitals in zip(ordinary, written, strict=True):
+        assert [best.text for best in of_capitals] == [best.text.upper() for best in as_usual]
+        assert [best.score for best in of_capitals] == [best.score for best in as_usual]
     assert any(best.text for row in written for best in row)
     found = translator.search(capitals, translator.encode(capitals), translator.info.decoding)
     assert [best.text for (best,) in found] == [best[0].text for best in written]
@@ -67,10 +116,10 @@ def test_its_translation_scores_as_the_search_did(translator):
     capitals = [line.upper() for line in LINES]
     usual = [[best.text for best in row] for row in translator.translate(LINES, n_best=2)]
     large = [[text.upper() for text in row] for row in usual]
-    for as_usual, in_capitals in zip(
+    for as_usual, of_capitals in zip(
         translator.score(LINES, usual), translator.score(capitals, large), strict=True
     ):
-        assert [sum(score.log_probs) for score in in_capitals] == pytest.approx(
+        assert [sum(score.log_probs) for score in of_capitals] == pytest.approx(
             [sum(score.log_probs) for score in as_usual]
         )
 
@@ -98,6 +147,8 @@ def test_terms_are_found_in_it_as_they_are_written(translator):
     translator = make_translator("add", ("pos", "term"), lines=TEXT, all_caps="lower", terms="append")
     terms = translator.cleaned_terms(Terms.of({"US AIR FORCE": "US-Luftwaffe"}))
     assert [*terms.entries] == ["USAIRFORCE"]
+    encoded = translator.encode(["THE US AIR FORCE SAT", "the us air force sat"], terms={"US AIR FORCE": "x"})
+    assert [*map(len, encoded.terms)] == [1, 0]
 
 
 def test_older_folders_and_files_of_parses_keep_it():

@@ -15,7 +15,7 @@ from syntaxformer.serve.schemas import TranslateRequest
 from syntaxformer.syntax.inputs import SyntaxInputs, TreeOptions
 from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model_folder import FolderInfo, read_info
-from syntaxformer.translation.terms import Terms
+from syntaxformer.translation.terms import Terms, n_missing_terms
 
 TERMS = {"cat": "Katze", "sat on": ["saß auf", "sitzt auf"]}
 LINE = "the cat sat on the mat ."
@@ -77,6 +77,7 @@ def test_of_what_a_search_ends_with_the_best_that_uses_most_terms_is_chosen(appe
     for settings in ({}, {"terms": {"dogs": "Hunde"}}):  # without terms in the line, and without any
         (best,) = next(append.translate([LINE], **settings))
         assert best.text == texts[0]
+    assert n_missing_terms([("Katze",), ("Katze",)], "die Katze sah", lowercase=False) == 1
     listed = next(append.translate([LINE], n_best=3, terms=TERMS))
     assert [best.text for best in listed] == texts
 

@@ -93,6 +93,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 def _no_log_of_a_command_that_has_ended() -> Iterator[None]:
     """The command line logs to a stream that is closed with its test; a later test's thread would write there."""
     yield
+    logging.getLogger("syntaxformer").setLevel(logging.NOTSET)  # a command that says less or more sets it
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if type(handler) is logging.StreamHandler:

@@ -24,7 +24,7 @@ _FEWEST_LETTERS = 4
 """A line with fewer letters in words of two or more may be an abbreviation, such as "OK" or "USA"."""
 
 
-_KEPT = expression_of(("url", "email", "markup", "placeholder", "hashtag"), False)
+_UNTRANSLATED = expression_of(("url", "email", "markup", "placeholder", "hashtag"), False)
 """What is neither translated nor written otherwise, protected or not."""
 
 
@@ -39,7 +39,7 @@ def all_caps_words(
     first = _WORD.search(line)
     if first is not None and "." not in first[1] and _is_lower(first[1]):
         return []  # which most lines are: an address would have a point
-    values = [match.span() for match in _KEPT.finditer(line)]
+    values = [match.span() for match in _UNTRANSLATED.finditer(line)]
     if preparation.protect or preparation.symbols:
         of_line = values_of([line], preparation.protect, preparation.symbols)[0]
         values += [(start, end) for start, end, _ in of_line]
@@ -109,7 +109,7 @@ def _forms(word: str, preparation: TextPreparation) -> list[str]:
 
 def in_capitals(text: str, preparation: TextPreparation) -> str:
     """Write a translation in capitals; the user's symbols, addresses, placeholders and markup stay."""
-    expressions = [_KEPT] + [expression_of(preparation.symbols, True)] * bool(preparation.symbols)
+    expressions = [_UNTRANSLATED] + [expression_of(preparation.symbols, True)] * bool(preparation.symbols)
     letters = capitals(text, preparation.language)
     for expression in expressions:
         for match in expression.finditer(text):

@@ -624,18 +624,18 @@ class Translator:
         with_offsets: bool = False,
     ) -> EncodedText:
         clean, words, cut = [self.clean(line) for line in lines], None, self.cutter(len(lines))
-        wanted = None
+        term_translations = None
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
             words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
             if terms is not None:
                 capitals = {row for row, line in enumerate(lines) if self._is_all_caps(line)}
-                words, wanted = self._with_terms(words, terms, capitals)
+                words, term_translations = self._with_terms(words, terms, capitals)
                 clean = [*words.texts]
         others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
         encoded = self.encoder.encode(clean, words, self.longest, cut, with_offsets=with_offsets)
-        return replace(encoded, others=tuple(others), terms=wanted)
+        return replace(encoded, others=tuple(others), terms=term_translations)
 
     def cutter(self, n_lines: int) -> Cutter:
         """What cuts lines into pieces, behind that of the target language in a model of several.
@@ -681,10 +681,10 @@ class Translator:
             earlier = (fault for fault in self._faults if fault.startswith(_OVERLAPS))
             self._faults[next(earlier, f"{_OVERLAPS} {where}")] += len(overlaps)
         injections = [Injection(each.row, each.first, each.stop, each.targets[0]) for each in matches]
-        wanted: list[list[tuple[str, ...]]] = [[] for _ in words.texts]
+        translations: list[list[tuple[str, ...]]] = [[] for _ in words.texts]
         for match in matches:
-            wanted[match.row].append(match.targets)
-        return words.with_injected(injections, self.info.terms == "replace"), wanted
+            translations[match.row].append(match.targets)
+        return words.with_injected(injections, self.info.terms == "replace"), translations
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Rewrite reference translations as the model would write them.
@@ -813,11 +813,16 @@ class Translator:
         return self._texts(chunk, self._decode(chunk, search), search)
 
     def _decode(self, chunk: _Chunk, search: Search) -> list[list[Hypothesis]]:
-        """Translations as pieces: all that the search ends with if one is chosen for what it keeps."""
-        chooses = self.info.protect or any(chunk.source.terms or ())
-        if chooses and search.n_best == 1 and search.temperature is None:
-            search = search.model_copy(update={"n_best": search.beam_size})
-        return self.decoder.decode(chunk.source, chunk.rows, search)
+        """Translations as pieces: all that the search ends with where one is chosen for what it keeps."""
+        if search.n_best > 1 or search.temperature is not None:
+            return self.decoder.decode(chunk.source, chunk.rows, search)
+        terms, of_rows = chunk.source.terms, dict[int, list[Hypothesis]]()
+        all_beams = search.model_copy(update={"n_best": search.beam_size})
+        for settings, chooses in ((all_beams, True), (search, False)):
+            rows = [row for row in chunk.rows if bool(self.info.protect or (terms and terms[row])) == chooses]
+            if rows:
+                of_rows |= zip(rows, self.decoder.decode(chunk.source, rows, settings), strict=True)
+        return [of_rows[row] for row in chunk.rows]
 
     def _texts(
         self, chunk: _Chunk, decoded: Sequence[Sequence[Hypothesis]], search: Search
@@ -831,13 +836,13 @@ class Translator:
             texts = self._as_text([hypothesis.pieces for hypothesis in hypotheses])
             if chunk.source.terms is not None and search.n_best == 1:
                 # Of what the search ended with, the best that uses most terms.
-                wanted = chunk.source.terms[row]
-                n_missing = [n_missing_terms(wanted, text, bool(self._output.lowercase)) for text in texts]
-                best = n_missing.index(min(n_missing))
-                hypotheses, texts = [hypotheses[best]], [texts[best]]
+                terms, lowercase = chunk.source.terms[row], bool(self._output.lowercase)
+                n_missing = [n_missing_terms(terms, text, lowercase) for text in texts]
+                chosen = n_missing.index(min(n_missing))
+                hypotheses, texts = [hypotheses[chosen]], [texts[chosen]]
             if self._is_all_caps(chunk.raw[row]):
-                (begun,) = self._as_text([chunk.source.prefix_of(row)])
-                texts = [begun + in_capitals(text[len(begun) :], self._output) for text in texts]
+                (prefix,) = self._as_text([chunk.source.prefix_of(row)])
+                texts = [prefix + in_capitals(text[len(prefix) :], self._output) for text in texts]
             of_row = [
                 replace(best, text=text, loops=is_loop(best.pieces, limits[row], end_id))
                 for best, text in zip(hypotheses, texts, strict=True)

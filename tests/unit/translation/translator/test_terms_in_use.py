@@ -78,6 +78,8 @@ def test_of_what_a_search_ends_with_the_best_that_uses_most_terms_is_chosen(appe
         (best,) = next(append.translate([LINE], **settings))
         assert best.text == texts[0]
     assert n_missing_terms([("Katze",), ("Katze",)], "die Katze sah", lowercase=False) == 1
+    mixed = [best[0].text for best in append.translate(["dogs sit .", LINE, "", "a dog"], terms=TERMS)]
+    assert mixed == [texts[0], texts[2], "", texts[0]], "lines without terms are searched as without a list"
     listed = next(append.translate([LINE], n_best=3, terms=TERMS))
     assert [best.text for best in listed] == texts
 

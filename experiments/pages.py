@@ -48,6 +48,7 @@ PAGES = {
     "pretrained_news": ("pretrained", "pretrained_news"),
     "trial_sst": ("sst", "trial_sst"),
     "structure/question": ("structure", "structure_question"),
+    "structure/quality": ("quality", "structure_quality"),
 }
 """Experiment → its store, and its page."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,11 +75,15 @@ class WordTrees:
 
     @classmethod
     def of_sentence(
-        cls, n_words: int, governors: ArrayLike | None = None, phrases: PhraseColumns | None = None
+        cls,
+        n_words: int,
+        governors: ArrayLike | None = None,
+        phrases: PhraseColumns | None = None,
+        own: Mapping[str, RelationArray] | None = None,
     ) -> WordTrees:
         """Trees of a single sentence."""
         array = None if governors is None else np.asarray(governors, np.int32)
-        return cls(np.zeros(n_words, np.int8), array, phrases)
+        return cls(np.zeros(n_words, np.int8), array, phrases, own or {})
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
@@ -161,34 +165,37 @@ def with_all_siblings(relations: RelationArray, max_distance: int = MAX_DISTANCE
     return both.reshape(len(both), -1, *both.shape[3:])
 
 
-_T = TypeVar("_T")
+_Examples = Sequence[WordTrees]
 _Built = tuple[RelationArray, NDArray[np.integer[Any]]]
 
 
-def _dependency(
-    examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
-) -> _Built:
-    governors = _padded([_require(example.governors, "governors") for example in examples], widest, -1)
+def _dependency(examples: _Examples, n_words: Any, widest: int, max_distance: int, nodes: Nodes) -> _Built:
+    governors = _padded(_trees_of(examples, "governors"), widest, -1)
     depths = dependency_depths(governors, n_words).astype(np.int64)
     return batch_dependency_relations(governors, n_words, max_distance), depths
 
 
-def _constituency(
-    examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
-) -> _Built:
-    phrases = [_require(example.phrases, "phrases") for example in examples]
+def _constituency(examples: _Examples, n_words: Any, widest: int, max_distance: int, nodes: Nodes) -> _Built:
+    phrases = _trees_of(examples, "phrases")
     rows = zip(*(tree.arrays for tree in phrases), strict=True) if phrases else [()] * 3
     depths, gap_depths, gap_heads = (_padded(row, widest, NO_PHRASE) for row in rows)
     ids = batch_constituency_relations(depths, gap_depths, gap_heads, n_words, max_distance, nodes)
     return ids, depths + 1
 
 
-def of_user(name: str, examples: Sequence[WordTrees], n_words: Any, widest: int, *_: Any) -> _Built:
+def of_user(name: str, examples: _Examples, n_words: Any, widest: int, *_: Any) -> _Built:
     """As a tree's `build`, for relations of the user's own."""
     ids = np.zeros((len(examples), widest, widest), np.uint8)
-    for row, example in enumerate(examples):
-        ids[row, : len(example), : len(example)] = _require(example.own.get(name), name)
+    for row, of_example in enumerate(_trees_of(examples, name)):
+        ids[row, : len(of_example), : len(of_example)] = of_example
     return ids, np.zeros((len(examples), widest), np.int64)
+
+
+def _trees_of(examples: _Examples, name: str) -> list[Any]:
+    trees = [example.by_name.get(name) for example in examples]
+    if any(tree is None for tree in trees):
+        raise TreeError(f"{name}: expected a tree for every example, got one without.")
+    return trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +211,7 @@ class Kind:
     """
 
     columns: tuple[str, ...]
-    build: Callable[[Sequence[WordTrees], NDArray[np.int64], int, int, Nodes], _Built]
+    build: Callable[[_Examples, NDArray[np.int64], int, int, Nodes], _Built]
     function: Callable[[Sentence], RelationArray] | None = None
 
 
@@ -225,12 +232,6 @@ def columns_of_trees(trees: Iterable[str]) -> list[str]:
     chosen = set(trees)
     columns = (kind.columns for name, kind in TREES.items() if name in chosen)
     return list(dict.fromkeys(chain.from_iterable(columns)))
-
-
-def _require(tree: _T | None, name: str) -> _T:
-    if tree is None:
-        raise TreeError(f"{name}: expected a tree for every example, got one without.")
-    return tree
 
 
 def _padded(rows: Sequence[NDArray[np.integer[Any]]], width: int, fill: int) -> NDArray[np.int64]:
@@ -265,7 +266,7 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
         governors = sentence.governors or ()
     if "constituency" in columns:
         phrases = phrases_of(sentence)
-    return replace(WordTrees.of_sentence(len(sentence), governors, phrases), own=own_relations)
+    return WordTrees.of_sentence(len(sentence), governors, phrases, own_relations)
 
 
 def phrases_of(sentence: Sentence) -> PhraseColumns:
@@ -281,30 +282,25 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
         DataError: The sentence has neither.
         TreeError: The brackets are not a tree over its words.
     """
-    memory = vars(sentence)
-    if _PHRASES not in memory:  # one narrow array, as a training text keeps those of all sentences
+    memory, key = vars(sentence), "phrase columns"
+    if key not in memory:  # one narrow array, as a training text keeps those of all sentences
         columns = np.stack(_columns_of(sentence).arrays)
-        memory[_PHRASES] = columns.astype(np.min_scalar_type(-1 - int(np.abs(columns).max(initial=0))))
-    return PhraseColumns(*memory[_PHRASES].astype(np.int64))
-
-
-_PHRASES = "phrase columns"
+        memory[key] = columns.astype(np.min_scalar_type(-1 - int(np.abs(columns).max(initial=0))))
+    return PhraseColumns(*memory[key].astype(np.int64))
 
 
 def _columns_of(sentence: Sentence) -> PhraseColumns:
     if not sentence.words:
         return PhraseColumns.join([])
     source = sentence.tree_source
-    if source is None:
-        missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
-        if missing:
-            raise DataError(
-                f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: it "
-                f'lacks {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
-                "the constituency tree out of the config."
-            )
-        source = sentence
-    tree = parse_tree(source) if isinstance(source, str) else source
+    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+    if source is None and missing:
+        raise DataError(
+            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: it "
+            f'lacks {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+            "the constituency tree out of the config."
+        )
+    tree = parse_tree(source) if isinstance(source, str) else source or sentence
     columns = phrase_columns(tree, None if _has_penn_labels(tree) else sentence.governors)
     if len(columns) != len(sentence):
         raise TreeError(
@@ -360,7 +356,14 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
     governors = phrases = None
     if trees.governors is not None:
         whole = np.asarray(trees.governors, np.int64)
-        nodes = _reached(whole, n_kept, max_distance)
+        is_reached = np.zeros(len(whole) + 1, bool)
+        waiting = np.arange(n_kept)
+        is_reached[waiting] = True
+        for _ in range(max_distance):
+            above = np.unique(whole[waiting])
+            waiting = above[(above >= 0) & ~is_reached[above]]
+            is_reached[waiting] = True
+        nodes = np.flatnonzero(is_reached[:-1])
         n_nodes = max(n_nodes, len(nodes))
         numbers = np.full(len(whole) + 1, -1, np.int64)
         numbers[nodes] = np.arange(len(nodes))
@@ -373,19 +376,7 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
         phrases = PhraseColumns(depths, gaps, np.minimum(heads, n_kept))
     beyond = (0, n_nodes - n_kept)
     own_relations = {name: np.pad(ids[:n_kept, :n_kept], beyond) for name, ids in trees.own.items()}
-    return replace(WordTrees.of_sentence(n_nodes, governors, phrases), own=own_relations)
-
-
-def _reached(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
-    """The first `n_kept` words and their ancestors at most `n_steps` edges up, ascending."""
-    is_reached = np.zeros(len(governors) + 1, bool)
-    waiting = np.arange(n_kept)
-    is_reached[waiting] = True
-    for _ in range(n_steps):
-        above = np.unique(governors[waiting])
-        waiting = above[(above >= 0) & ~is_reached[above]]
-        is_reached[waiting] = True
-    return np.flatnonzero(is_reached[:-1])
+    return WordTrees.of_sentence(n_nodes, governors, phrases, own_relations)
 
 
 def shown(sentence: Sentence) -> str:

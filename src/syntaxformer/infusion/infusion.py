@@ -289,10 +289,6 @@ class Infusion(nn.Module):
 
         `tensors` has those of the batch by their names in `BATCH_KEYS`, and `shape` the numbers of sentences
         and of pieces. `attention_mask` is 0 for padding; None if there is no padding.
-
-        Raises:
-            ValueError: The batch lacks syntax that the model is infused with, was made for other settings, or
-                its shape is wrong.
         """
         self._check_batch(tensors, shape)
         if attention_mask is not None and attention_mask.ndim != 2:
@@ -391,11 +387,7 @@ def _factor_embedding(config: InfusionConfig, embedding: EmbeddingConfig, parts:
 
 
 def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
-    """Check that a config fits a model, by a table of what goes with what.
-
-    Raises:
-        ConfigError: It does not; with all problems.
-    """
+    """Check that a config fits a model, by a table of what goes with what."""
     name, family = type(model).__name__, parts.family
     is_own, rules = family == OWN, list[tuple[Any, str]]()
     no_syntax = f"expected none in {name}, got one: {family.reason}. It takes an embedding."

@@ -161,20 +161,15 @@ class TreeOptions(BaseModel):
 
 
 class SyntaxInputs(BaseModel):
-    """Which syntax the encoder reads from a batch.
-
-    Args:
-        trees: The trees whose relations it reads; None for none.
-        governors: Whether it reads the positions of governors.
-        words: Whether to keep which word each piece belongs to, if no tree needs it; for looking at a line.
-        brackets: Labels of the tree that the decoder learns to write, None for none; in training only.
-    """
+    """Which syntax the encoder reads from a batch."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    trees: TreeOptions | None = None
-    governors: bool = False
+    trees: TreeOptions | None = None  # those whose relations it reads
+    governors: bool = False  # whether it reads their positions
+    # Whether to keep which word each piece belongs to, if no tree needs it; for looking at a line.
     words: bool = Field(default=False, exclude=True)
+    # Labels of the tree that the decoder learns to write; in training only.
     brackets: tuple[str, ...] | None = Field(default=None, exclude=True)
 
     @classmethod
@@ -192,11 +187,7 @@ class SyntaxInputs(BaseModel):
 
 
 def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str) -> None:
-    """Check that an annotator gives the trees that a model reads.
-
-    Raises:
-        ConfigError: It does not.
-    """
+    """Check that an annotator gives the trees that a model reads."""
     missing = [need for need in inputs.needs if need not in provides]
     if missing:
         raise ConfigError(
@@ -207,34 +198,22 @@ def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str)
 
 @dataclass(frozen=True)
 class LineSyntax:
-    """Trees of lines, flat, and which piece belongs to which word.
+    """Trees of lines, flat, and which piece belongs to which word; None for what `inputs` does not need.
 
-    Args:
-        inputs: What the encoder reads of them.
-        owners: `[pieces]`, word of each piece within its line, -1 for none.
-        word_splits: `[lines + 1]`.
-        governors: `[words]`, within the line, -1 for roots; None if they are not needed.
-        phrases: Those of all words; None if they are not needed.
-        labels: The `linearised` tree of each line: 1 for an unknown label, then those of `inputs.brackets`
-            from 2; None if the decoder learns none.
-        own: Relations of the user's own in all pairs of words, `[pairs, own]` of each line; None for none.
+    Labels are the `linearised` tree of each line: 1 for an unknown one, those of `inputs.brackets` from 2.
     """
 
     inputs: SyntaxInputs
-    owners: IntArray
-    word_splits: NDArray[np.int64]
-    governors: IntArray | None
+    owners: IntArray  # word of each piece within its line, -1 for none, [pieces]
+    word_splits: NDArray[np.int64]  # [lines + 1]
+    governors: IntArray | None  # within the line, -1 for roots, [words]
     phrases: PhraseColumns | None
     labels: Ragged | None = None
-    own: Ragged | None = None
+    own: Ragged | None = None  # relations of the user's own in all pairs of words of a line, [pairs, own]
 
     @classmethod
     def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
-        """Take what `inputs` needs from annotated lines; None if it needs nothing.
-
-        Raises:
-            ConfigError: The annotation lacks something that is needed.
-        """
+        """Take what `inputs` needs from annotated lines; None if it needs nothing."""
         if not (inputs.needs or inputs.words):
             return None
         check_syntax(inputs, words.provides, "the annotation")

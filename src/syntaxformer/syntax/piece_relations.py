@@ -42,22 +42,16 @@ DEFAULT_TREES: tuple[TreeKind, ...] = ("dependency", "constituency")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordTrees:
-    """Trees over the words of one example, of one segment or two.
-
-    Args:
-        segments: Segment of each word, 0 or 1, `[words]`.
-        governors: Dependency governors, -1 for a root, `[words]`; None if that tree is not used.
-        phrases: The constituency tree; None if it is not used.
-        own: Relations of the user's own, by name, each `[words, words]`.
+    """Trees over the words of one example, of one segment or two; None for a tree that is not used.
 
     Raises:
         TreeError: A tree has more or fewer words than `segments`.
     """
 
-    segments: NDArray[np.integer[Any]]
-    governors: NDArray[np.integer[Any]] | None = None
+    segments: NDArray[np.integer[Any]]  # of each word, 0 or 1, [words]
+    governors: NDArray[np.integer[Any]] | None = None  # -1 for a root, [words]
     phrases: PhraseColumns | None = None
-    own: Mapping[str, RelationArray] = field(default_factory=dict[str, RelationArray])
+    own: Mapping[str, RelationArray] = field(default_factory=dict[str, RelationArray])  # [words, words] each
 
     def __post_init__(self) -> None:
         for name, tree in self.by_name.items():
@@ -87,11 +81,7 @@ class WordTrees:
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
-        """Put two sentences side by side; the words of the second are numbered after those of the first.
-
-        Raises:
-            TreeError: One has a tree that the other lacks.
-        """
+        """Put two sentences side by side; the words of the second are numbered after those of the first."""
         if lacking := first.by_name.keys() ^ second.by_name.keys():
             raise TreeError(f"{min(lacking)}: expected a tree for both segments or for none, got one.")
         n_first = len(first)
@@ -202,17 +192,14 @@ def _trees_of(examples: _Examples, name: str) -> list[Any]:
 class Kind:
     """A kind of tree, or relations of the user's own.
 
-    Args:
-        columns: The columns of a `Sentence` that it is read from.
-        build: A function of the examples, their numbers of words, the largest of these, D and `nodes`. It
-            returns the relations between words, `[examples, words, words]`, and how many edges each word lies
-            below a special piece above all roots, `[examples, words]`; 0 for a word that is not below it.
-        function: The user's function, `[words, words]` of a sentence; None for a tree.
+    `build` is a function of the examples, their numbers of words, the largest of these, D and `nodes`. It
+    returns the relations between words, `[examples, words, words]`, and how many edges each word lies below a
+    special piece above all roots, `[examples, words]`; 0 for a word that is not below it.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # those of a `Sentence` that it is read from
     build: Callable[[_Examples, NDArray[np.int64], int, int, Nodes], _Built]
-    function: Callable[[Sentence], RelationArray] | None = None
+    function: Callable[[Sentence], RelationArray] | None = None  # the user's; None for a tree
 
 
 TREES: dict[str, Kind] = {
@@ -248,12 +235,7 @@ _UNIVERSAL_ALONE = frozenset(POS_TAGS) - {"INTJ", "SYM", "X", "SPACE"}
 
 
 def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
-    """Some trees of one sentence.
-
-    Raises:
-        DataError: The sentence lacks one of them.
-        TreeError: Its brackets are not a tree over its words.
-    """
+    """Some trees of one sentence; a `DataError` if it lacks one of them."""
     governors = phrases = None
     own_relations = {name: function(sentence) for name, function in own_functions(trees).items()}
     columns = columns_of_trees(set(trees) - own_relations.keys())
@@ -277,10 +259,6 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
 
     In a tree with Penn Treebank tags, head rules of the labels give the heads of phrases. A tree without
     labels (SST, SNLI, SICK), or made from a dependency parse, takes them from that parse if there is one.
-
-    Raises:
-        DataError: The sentence has neither.
-        TreeError: The brackets are not a tree over its words.
     """
     memory, key = vars(sentence), "phrase columns"
     if key not in memory:  # one narrow array, as a training text keeps those of all sentences
@@ -324,9 +302,6 @@ def phrases_of_lines(words: WordColumns) -> PhraseColumns:
     """Constituency trees of all words of some lines, one line after the other.
 
     Heads come from the dependency tree if there is one, since the head rules are made for English.
-
-    Raises:
-        TreeError: A line with words has no tree, or one over other words; the message names the line.
     """
     parts: list[PhraseColumns] = []
     for row, tree in enumerate(words.constituency or [None] * len(words.texts)):

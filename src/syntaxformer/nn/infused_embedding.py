@@ -48,10 +48,8 @@ class InfusedEmbedding(nn.Module):
         self, plan: WidthPlan, vocab_size: int, factor_sizes: Mapping[str, int], padding_id: int | None = None
     ) -> None:
         super().__init__()
-        if missing := set(plan.factor_widths) - set(factor_sizes):
-            raise ValueError(
-                f"factor_sizes: expected a size for each factor, got none for {sorted(missing)}."
-            )
+        if missing := sorted(set(plan.factor_widths) - set(factor_sizes)):
+            raise ValueError(f"factor_sizes: expected a size for each factor, got none for {missing}.")
         self.plan = plan
         self.kind = kind_of(plan.kind)
         self.sizes = {name: factor_sizes[name] for name in plan.factor_widths}
@@ -116,8 +114,8 @@ class InfusionKind:
     """How factors are merged with each other, and how the result is joined to the word embedding.
 
     It is added ("add"), concatenated within d_model ("concat"), concatenated and mapped back to d_model
-    ("linear", or "final" with the final vector of the sentence), stands as pieces before the words ("pieces"),
-    in a second encoder ("encoder"), or is joined by a module of the user's own ("module").
+    ("linear", or "final" with the final vector of the sentence), stands as pieces before the words
+    ("pieces"), in a second encoder ("encoder"), or is joined by a module of the user's own ("module").
     """
 
     merge: Literal["sum", "concat"]
@@ -325,9 +323,7 @@ def _factor_widths(
     if widths is None:
         return {name: 4 if index else width - 4 * (len(factors) - 1) for index, name in enumerate(factors)}
     if set(widths) != set(factors):
-        raise ValueError(
-            f"infusion.widths: expected one width for each of {list(factors)}, got {dict(widths)}."
-        )
+        raise ValueError(f"infusion.widths: expected one width for each of {factors}, got {dict(widths)}.")
     return {name: widths[name] for name in factors}
 
 

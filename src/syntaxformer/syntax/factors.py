@@ -20,12 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import TERM_ROLES, CodedColumn, WordColumns
-from syntaxformer.syntax.pieces import (
-    NO_WORD,
-    SUBWORD_POSITIONS,
-    row_of_item,
-    subword_codes,
-)
+from syntaxformer.syntax.pieces import NO_WORD, SUBWORD_POSITIONS, row_of_item, subword_codes
 from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.syntax.relations import flat_parents
 from syntaxformer.trees import ROOT, check_governors

@@ -271,8 +271,7 @@ def _stored(folder: Path) -> tuple[dict[str, Any], InfusionConfig, Family | None
             "transformers loads it; `syntaxformer.pipeline` uses a folder that `train` or `finetune` wrote."
         )
     stored = read_json(path)
-    version = stored.get("relations", 1)
-    if version != RELATIONS_VERSION:
+    if (version := stored.get("relations", 1)) != RELATIONS_VERSION:
         raise CheckpointError(
             f"{path}: expected relations of definition {RELATIONS_VERSION}, which this version computes, got "
             f"{version!r}. Load the folder with the version of syntaxformer that wrote it."

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import IN_ATTENTION, EmbeddingConfig, InfusionConfig, layer_problems
+from syntaxformer.infusion.config import IN_ATTENTION, InfusionConfig, layer_problems
 from syntaxformer.infusion.families import OWN, Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
@@ -174,8 +174,13 @@ class Infusion(nn.Module):
             self.lisa[str(layer)] = _biaffine_head(parts, layer, lisa)
         self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
 
-        embedding = self.config.embedding
-        self.embedding = None if embedding is None else _factor_embedding(self.config, embedding, parts)
+        self.embedding = None
+        if (embedding := self.config.embedding) is not None:
+            joins_final = ENCODER_KINDS[embedding.kind].join == "final"
+            table = cast("Any", parts.stack).get_input_embeddings
+            width = parts.output(0).out_features if joins_final else table().embedding_dim
+            sizes = {name: len(vocabulary) for name, vocabulary in self.config.vocabularies.items()}
+            self.embedding = FactorEmbedding(embedding.plan(width, ENCODER_KINDS), sizes)
 
     @torch.no_grad()
     def start_anew(self) -> None:
@@ -378,44 +383,35 @@ def _biaffine_head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
     return BiaffineHead(d_head, d_head if lisa.keys == "head" else width, scaling)
 
 
-def _factor_embedding(config: InfusionConfig, embedding: EmbeddingConfig, parts: Parts) -> FactorEmbedding:
-    joins_final = ENCODER_KINDS[embedding.kind].join == "final"
-    table = cast("Any", parts.stack).get_input_embeddings
-    width = parts.output(0).out_features if joins_final else table().embedding_dim
-    sizes = {name: len(vocabulary) for name, vocabulary in config.vocabularies.items()}
-    return FactorEmbedding(embedding.plan(width, ENCODER_KINDS), sizes)
-
-
 def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
     """Check that a config fits a model, by a table of what goes with what."""
-    name, family = type(model).__name__, parts.family
-    is_own, rules = family == OWN, list[tuple[Any, str]]()
-    no_syntax = f"expected none in {name}, got one: {family.reason}. It takes an embedding."
-    sections = [key for key in IN_ATTENTION if getattr(config, key) is not None]
-    rules += [(family.reason, f"{section}: {no_syntax}") for section in sections]
-    is_added = config.lisa is not None and config.lisa.head == "added"
-    remedy = "only our own layers add to what W_O gives. Leave it out."
-    rules += [(is_added and not is_own, f"lisa.head: expected replaced in {name}, got added: {remedy}")]
+    name, family, is_own = type(model).__name__, parts.family, parts.family == OWN
+    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
+    if family.reason:
+        no_syntax = f"expected none in {name}, got one: {family.reason}. It takes an embedding."
+        sections = [key for key in IN_ATTENTION if getattr(config, key) is not None]
+        problems += [f"{section}: {no_syntax}" for section in sections]
+    if config.lisa is not None and config.lisa.head == "added" and not is_own:
+        remedy = "only our own layers add to what W_O gives. Leave it out."
+        problems.append(f"lisa.head: expected replaced in {name}, got added: {remedy}")
     if config.embedding is not None:
         kind, traits = config.embedding.kind, ENCODER_KINDS.get(config.embedding.kind)
-        is_known = kind in family.kinds or (traits is not None and traits.module is not None)
-        factors = "Its factors come from the source: see infusion.embedding of a recipe."
-        known = f"expected one of {', '.join(family.kinds)} in {name}"
-        lacks_final = is_known and traits is not None and traits.join == "final" and parts.final is None
-        final = f"expected a model with a head that takes the sentence's final vector for {kind}"
-        remedy = "Use a ForSequenceClassification model, or the kind add or concat."
-        rules += [
-            (is_own, f"embedding: expected none in {name}, got {kind}. {factors}"),
-            (not is_own and not is_known, f"embedding.kind: {known}, got {kind}. {REGISTER}"),
-            (not is_own and lacks_final, f"embedding: {final}, got {name}. {remedy}"),
-        ]
-    remedy = "with **kwargs, by which it gets the syntax and hands it on, got one without."
-    for module in (model, parts.stack):
+        if is_own:
+            remedy = "Its factors come from the source: see infusion.embedding of a recipe."
+            problems.append(f"embedding: expected none in {name}, got {kind}. {remedy}")
+        elif kind not in family.kinds and (traits is None or traits.module is None):
+            known = f"expected one of {', '.join(family.kinds)} in {name}"
+            problems.append(f"embedding.kind: {known}, got {kind}. {REGISTER}")
+        elif traits is not None and traits.join == "final" and parts.final is None:
+            final = f"expected a model with a head that takes the sentence's final vector for {kind}"
+            remedy = "Use a ForSequenceClassification model, or the kind add or concat."
+            problems.append(f"embedding: {final}, got {name}. {remedy}")
+    for module in () if is_own else (model, parts.stack):
         parameters = inspect.signature(module.forward).parameters.values()
-        is_deaf = not is_own and all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters)
-        rules += [(is_deaf, f"model: expected a forward of {type(module).__name__} {remedy}")]
-    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
-    if problems := problems + [message for is_broken, message in rules if is_broken]:
+        if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters):
+            remedy = "with **kwargs, by which it gets the syntax and hands it on, got one without."
+            problems.append(f"model: expected a forward of {type(module).__name__} {remedy}")
+    if problems:
         raise ConfigError(problems)
 
 

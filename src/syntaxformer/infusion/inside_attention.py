@@ -139,9 +139,8 @@ def _lisa(call: Call, is_added: bool = False) -> Any:
 
 
 def _plain(call: Call) -> Tensor:
-    return attend_plainly(
-        call.query, call.key, call.value, call.mask, False, call.dropout, call.bias, call.scaling
-    )
+    states = (call.query, call.key, call.value)
+    return attend_plainly(*states, call.mask, False, call.dropout, call.bias, call.scaling)
 
 
 def _plus_bias(call: Call, bias: Tensor) -> Call:
@@ -291,9 +290,8 @@ def _plain_in_host(call: Call) -> Tensor:
     if call.bias is not None:
         bias = call.bias.to(call.query.dtype)
         mask = bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
-    return F.scaled_dot_product_attention(
-        call.query, call.key, call.value, mask, dropout_p=call.dropout, scale=call.scaling
-    )
+    states = (call.query, call.key, call.value)
+    return F.scaled_dot_product_attention(*states, mask, dropout_p=call.dropout, scale=call.scaling)
 
 
 AttentionInterface.register(IMPLEMENTATION, attend_in_host)

@@ -123,9 +123,7 @@ class FactorVocabulary:
         """Ids of values, `[items]`, in `dtype`; see `encode_column`."""
         return self.encode_column(CodedColumn.from_values(values), unseen)
 
-    def encode_column(
-        self, column: CodedColumn, unseen: UnseenValues | None = None
-    ) -> NDArray[np.integer[Any]]:
+    def encode_column(self, column: CodedColumn, unseen: UnseenValues | None = None) -> NDArray[Any]:
         """Ids of a coded column, `[items]`, in `dtype`; items without a value (code -1) get that of `<none>`.
 
         Values that are not in the vocabulary get the id of `<unk>`, and are counted in `unseen`.

@@ -53,11 +53,7 @@ class Family:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
-        """Read what `dataclasses.asdict` returned, even if JSON has turned tuples into lists.
-
-        Raises:
-            ConfigError: A name is missing or unknown, or a value has the wrong type.
-        """
+        """Read what `dataclasses.asdict` returned, even if JSON has turned tuples into lists."""
         try:
             return TypeAdapter(cls).validate_python(dict(stored))
         except ValidationError as error:
@@ -161,18 +157,12 @@ FAMILIES: dict[str, Family] = {
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The modules of one model.
-
-    Args:
-        stack: The encoder, whose `forward` takes the pieces.
-        layers: Its layers; layers that share parameters (ALBERT) count once.
-        final: The module that takes the final vector of the sentence; None if there is none.
-    """
+    """The modules of one model."""
 
     family: Family
-    stack: PreTrainedModel
-    layers: tuple[nn.Module, ...]
-    final: nn.Module | None
+    stack: PreTrainedModel  # the encoder, whose `forward` takes the pieces
+    layers: tuple[nn.Module, ...]  # those that share parameters (ALBERT) count once
+    final: nn.Module | None  # takes the final vector of the sentence; None if nothing does
 
     @property
     def n_heads(self) -> int:
@@ -189,11 +179,7 @@ class Parts:
 
 
 def parts_of(model: PreTrainedModel, family: Family | None = None) -> Parts:
-    """Find the parts of a model of this family, or of that of the table.
-
-    Raises:
-        ConfigError: The model is not supported, attends to earlier words only, or lacks a path of the family.
-    """
+    """Find the parts of a model of this family, or of that of the table."""
     family = _family_of(model, family)
     stack = _at(model.base_model, family.stack, "stack", PreTrainedModel if family != OWN else nn.Module)
     return parts_in(stack, family, final_of(model, family))
@@ -242,7 +228,7 @@ def _at(module: nn.Module, path: str, role: str, kind: type) -> Any:
 
 
 def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
-    name, kind = type(model).__name__, getattr(getattr(model, "config", None), "model_type", None)
+    name, kind = type(model).__name__, getattr(getattr(model, "config", None), "model_type", "")
     remedy = f"Supported: {', '.join(known.title for known in FAMILIES.values())}."
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model: expected a transformers PreTrainedModel, got {name}. {remedy}")
@@ -256,31 +242,29 @@ def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
             f"model: expected a supported encoder, got {name} of the kind {kind!r}. {remedy} "
             "For another one that calls transformers' attention interface, pass family=Family(…) to infuse."
         )
-    return family or FAMILIES[cast("str", kind)]
+    return family or FAMILIES[kind]
 
 
 def _looks_back(model: PreTrainedModel) -> bool:
     """Whether pieces see only those before them, whatever the head."""
-    name, kind = type(model).__name__, model.config.model_type
+    name = type(model).__name__
     if getattr(model.config, "is_decoder", False) or "CausalLM" in name or "LMHead" in name:
         return True
-    says = [getattr(module, "is_causal", None) for module in model.modules()]
-    if any(is_causal is not None for is_causal in says):
-        return True in says
-    return kind in _WRITERS
+    says = {getattr(module, "is_causal", None) for module in model.modules()}
+    return True in says or (says == {None} and model.config.model_type in _WRITERS)
 
 
 def final_of(model: PreTrainedModel, family: Family) -> nn.Module | None:
     """The module that takes the final vector of the sentence; None where nothing does."""
+    labels_sentences = type(model).__name__.endswith("ForSequenceClassification")
     for path in family.final:
         head, _, rest = path.partition(".")
         # A head that labels pieces takes all final vectors, not only that of the sentence.
-        if head in _HEADS and not type(model).__name__.endswith("ForSequenceClassification"):
-            continue
-        final = getattr(model, head, None)
-        final = getattr(final, rest, None) if rest else final
-        if final is not None:
-            return final
+        if labels_sentences or head not in _HEADS:
+            final = getattr(model, head, None)
+            final = getattr(final, rest, None) if rest else final
+            if final is not None:
+                return final
     return None
 
 

@@ -34,8 +34,7 @@ from syntaxformer.base.files import (
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.model_card import end_of, write_card
-from syntaxformer.infusion.plug_in import infuse
-from syntaxformer.infusion.wrapped_classes import host_class
+from syntaxformer.infusion.plug_in import host_class, infuse
 from syntaxformer.syntax import RELATIONS_VERSION
 
 _log = logging.getLogger(__name__)
@@ -46,22 +45,14 @@ _OF_HUB = ("revision", "cache_dir", "token", "local_files_only", "force_download
 
 
 class InfusedConfig(PreTrainedConfig):
-    """`config.json` of an infused model: that of its host, under our own model type.
-
-    Attributes:
-        host: The host's config, which the loaded model gets.
-    """
+    """`config.json` of an infused model: that of its host, under our own model type."""
 
     model_type = "syntaxformer_infused"
-    host: Any = None
+    host: Any = None  # the host's config, which the loaded model gets
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Read the host's config; arguments as in transformers.
-
-        Raises:
-            CheckpointError: transformers does not know the host's model type.
-        """
+        """Read the host's config; arguments as in transformers."""
         of_host = {**config_dict, "model_type": config_dict.get(_HOST)}
         if of_host.pop(_HOST, None) not in CONFIG_MAPPING:
             raise CheckpointError(
@@ -115,10 +106,20 @@ def save(
         return
     if not folder.is_file():
         host = host_class(type(model))
+        # The class of transformers, even if a class of the user's derives from it.
+        known = next(
+            base
+            for base in host.__mro__
+            if base.__module__.startswith("transformers.") and "by" not in base.__dict__
+        )
+        # Whether it was made with a pooler, where it can be asked and does otherwise by itself.
+        option = inspect.signature(known.__init__).parameters.get("add_pooling_layer")
+        has_pooler = getattr(model, "pooler", None) is not None
+        by_itself = option is None or option.default == has_pooler
         content = {
-            "architecture": _known_class(type(model)).__name__,
+            "architecture": known.__name__,
             **({} if host.__module__.startswith("transformers.") else {"class": host.__name__}),
-            "options": _pooling(model),
+            "options": {} if by_itself else {"add_pooling_layer": has_pooler},
             "checkpoint": end_of(model.name_or_path),
             "relations": RELATIONS_VERSION,
             "infusion": model.infusion.config.model_dump(mode="json"),
@@ -134,22 +135,6 @@ def save(
             write_card(folder)
     if uploads:
         model.push_to_hub(repository, **upload)
-
-
-def _pooling(model: PreTrainedModel) -> dict[str, bool]:
-    """Whether the model was made with a pooler, where its class can be asked and does otherwise by itself."""
-    option = inspect.signature(_known_class(type(model)).__init__).parameters.get("add_pooling_layer")
-    has_pooler = getattr(model, "pooler", None) is not None
-    return {} if option is None or option.default == has_pooler else {"add_pooling_layer": has_pooler}
-
-
-def _known_class(infused: type) -> type:
-    """The transformers class of an infused model, even if a class of the user's derives from it."""
-    return next(
-        base
-        for base in infused.__mro__
-        if base.__module__.startswith("transformers.") and "by" not in base.__dict__
-    )
 
 
 def load(
@@ -204,7 +189,7 @@ def from_folder(
         elif auto is not None:
             host = auto_factory._get_model_class(host_config, auto._model_mapping)
         else:
-            host = _architecture(folder, stored, host_config)
+            host = _architecture(folder, stored.get("architecture"), host_config)
         pooling = {}
         if auto is None and host.__name__ == stored.get("architecture") and stored.get("options"):
             pooling = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
@@ -216,26 +201,34 @@ def from_folder(
         model, report = infused.from_pretrained(
             folder, *args, config=host_config, output_loading_info=True, **options
         )
-    is_whole = auto is None and host.__name__ in (stored.get("architecture"), stored.get("class"))
-    _check_whole(folder, host.__name__, report, is_whole)
+    # Nothing may be missing, since a random parameter would go unnoticed.
+    odd = sorted({*report["missing_keys"], *report["unexpected_keys"]})
+    if ours := [key.removeprefix(_PREFIX) for key in odd if key.startswith(_PREFIX)]:
+        raise CheckpointError(
+            f"{folder}: expected the parameters that {INFUSION_FILE} describes, got others: "
+            f"{', '.join(ours[:3])}. The folder was altered."
+        )
+    if odd and auto is None and host.__name__ in (stored.get("architecture"), stored.get("class")):
+        raise CheckpointError(
+            f"{folder}: expected exactly the parameters of {host.__name__}, got differences in "
+            f"{', '.join(odd[:3])}. The folder was altered."
+        )
     return (model, report) if wants_report else model
-
-
-_LAYER = re.compile(r"\.\d")
 
 
 def widen_head(model: Any, width: int) -> None:
     """Give a model's head a hidden layer of this width; both of its maps start anew.
 
-    The model's config keeps the width as `head_width`.
-
-    Raises:
-        ConfigError: The head is not a map of the states, a function and a map to the labels.
+    The model's config keeps the width as `head_width`. The head must be a map of the states, a function and a
+    map to the labels.
 
     Source: Bai et al. (2021), appendix A.1 and A.2.
     """
-    # Numbers in a name are those of layers.
-    modules = [item for item in model.named_modules() if item[1]._parameters and not _LAYER.search(item[0])]
+    modules = [  # numbers in a name are those of layers
+        (name, module)
+        for name, module in model.named_modules()
+        if module._parameters and not re.search(r"\.\d", name)
+    ]
     ends = [index for index, (_, module) in enumerate(modules) if isinstance(module, nn.Linear)][-2:]
     maps: Any = modules[ends[0] : ends[-1] + 1] if len(ends) == 2 else []
     if len(maps) != 2 or {*maps[0][1].weight.shape} != {maps[1][1].in_features}:
@@ -262,10 +255,8 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
             if getattr(self, "infusion", None) is None:
                 infuse(self, infusion, family)
             elif self.infusion.config != infusion:
-                problem = (
-                    f"{INFUSION_FILE}: expected what {host.__name__} infuses itself with, got another one."
-                )
-                raise CheckpointError(problem)
+                expected = f"expected what {host.__name__} infuses itself with"
+                raise CheckpointError(f"{INFUSION_FILE}: {expected}, got another one.")
 
     Infused.__name__ = Infused.__qualname__ = host.__name__
     return Infused
@@ -280,8 +271,7 @@ def _stored(folder: Path) -> tuple[dict[str, Any], InfusionConfig, Family | None
             "transformers loads it; `syntaxformer.pipeline` uses a folder that `train` or `finetune` wrote."
         )
     stored = read_json(path)
-    version = stored.get("relations", 1)
-    if version != RELATIONS_VERSION:
+    if (version := stored.get("relations", 1)) != RELATIONS_VERSION:
         raise CheckpointError(
             f"{path}: expected relations of definition {RELATIONS_VERSION}, which this version computes, got "
             f"{version!r}. Load the folder with the version of syntaxformer that wrote it."
@@ -293,60 +283,38 @@ def _stored(folder: Path) -> tuple[dict[str, Any], InfusionConfig, Family | None
         raise CheckpointError(str(error)) from error
 
 
-def _architecture(folder: str | Path, stored: dict[str, Any], config: Any) -> type[PreTrainedModel]:
+def _architecture(folder: Path, name: Any, config: Any) -> type[PreTrainedModel]:
     """The class that was infused, looked up only in its host's module: other names could import any code."""
     module = import_module(type(config).__module__.replace("configuration_", "modeling_"))
-    architecture = getattr(module, str(stored.get("architecture")), None)
+    architecture = getattr(module, str(name), None)
     if not (isinstance(architecture, type) and issubclass(architecture, PreTrainedModel)):
         raise CheckpointError(
-            f"{Path(folder) / INFUSION_FILE}: expected the name of a transformers model as architecture, got "
-            f"{stored.get('architecture')!r}. The folder was altered or written by another version."
+            f"{folder / INFUSION_FILE}: expected the name of a transformers model as architecture, got "
+            f"{name!r}. The folder was altered or written by another version."
         )
     return architecture
 
 
-def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole: bool) -> None:
-    """Check that no parameter is missing, since a random one would go unnoticed."""
-    odd = sorted({*report["missing_keys"], *report["unexpected_keys"]})
-    if ours := [key.removeprefix(_PREFIX) for key in odd if key.startswith(_PREFIX)]:
-        raise CheckpointError(
-            f"{folder}: expected the parameters that {INFUSION_FILE} describes, got others: "
-            f"{', '.join(ours[:3])}. The folder was altered."
+class InfusedLoader:
+    """Stands in for the host's class when an Auto class of transformers asks it to load."""
+
+    config_class = InfusedConfig
+    auto: Any
+
+    @classmethod
+    def from_pretrained(cls, folder: Any, *args: Any, **options: Any) -> Any:
+        """Load as `from_folder` does."""
+        return from_folder(folder, *args, auto=cls.auto, **options)
+
+    @classmethod
+    def _from_config(cls, config: Any, **_: Any) -> Any:
+        raise ConfigError(
+            "config: expected the config of a plain model, got that of an infused one, which does not "
+            "say what is infused. Use from_pretrained, or infuse a plain model."
         )
-    if odd and is_whole:
-        raise CheckpointError(
-            f"{folder}: expected exactly the parameters of {name}, got differences in {', '.join(odd[:3])}. "
-            "The folder was altered."
-        )
 
 
-def _register() -> None:
-    """Let each Auto class of transformers load infused models of its own kind."""
-    AutoConfig.register(InfusedConfig.model_type, InfusedConfig, exist_ok=True)
-    for name in modeling_auto.__all__:
-        auto = getattr(modeling_auto, name)
-        if getattr(auto, "_model_mapping", None) is not None:
-            auto.register(InfusedConfig, _loader(auto), exist_ok=True)
-
-
-def _loader(auto: Any) -> type:
-    class InfusedLoader:
-        """Stands in for the host's class when transformers asks it to load."""
-
-        config_class = InfusedConfig
-
-        @classmethod
-        def from_pretrained(cls, folder: Any, *args: Any, **options: Any) -> Any:
-            return from_folder(folder, *args, auto=auto, **options)
-
-        @classmethod
-        def _from_config(cls, config: Any, **_: Any) -> Any:
-            raise ConfigError(
-                "config: expected the config of a plain model, got that of an infused one, which does not "
-                "say what is infused. Use from_pretrained, or infuse a plain model."
-            )
-
-    return InfusedLoader
-
-
-_register()
+AutoConfig.register(InfusedConfig.model_type, InfusedConfig, exist_ok=True)
+for _auto in (getattr(modeling_auto, name) for name in modeling_auto.__all__):
+    if getattr(_auto, "_model_mapping", None) is not None:
+        _auto.register(InfusedConfig, type("InfusedLoader", (InfusedLoader,), {"auto": _auto}), exist_ok=True)

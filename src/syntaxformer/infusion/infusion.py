@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import IN_ATTENTION, EmbeddingConfig, InfusionConfig, layer_problems
+from syntaxformer.infusion.config import IN_ATTENTION, InfusionConfig, layer_problems
 from syntaxformer.infusion.families import OWN, Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
@@ -43,34 +42,27 @@ BATCH_KEYS = {"syntax": 4, "factor_ids": 3, "governors": 2, "first_pieces": 2, "
 _SHARED = "shared"
 
 
+_ByLayer = dict[int, list[Tensor]]
+
+
 @dataclass(eq=False)
 class ForwardRecord:
     """What a forward pass recorded, by layer; a layer that runs several times (ALBERT) has several entries.
 
-    Args:
-        weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
-        attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
-        passes: The layers in the order in which they ran; only while recording.
-        logits: Scaled and biased logits before masking, but -inf outside the window of a local layer,
-            `[batch, heads, pieces, pieces]`; only while recording.
-        governor_losses: Loss of pointing at governors.
-        pointed_at: Position that the biaffine head points at, `[batch, pieces]`, if governors are given.
-        targets: Position that it should point at, `[batch, pieces]`.
-        counted: First pieces of words, `[batch, pieces]`; None counts all pieces.
-        attended: Whether any layer's attention was ours.
-        closed: Whether the forward pass is over; layers that run again for gradients record nothing.
+    Logits are scaled and biased, but -inf outside the window of a local layer, `[batch, heads, pieces,
+    pieces]` as the collapsed attention. They, the weights and the passes are there only while recording.
     """
 
-    weights: dict[int, list[Tensor]] = field(default_factory=dict)
-    attention: dict[int, list[Tensor]] = field(default_factory=dict)
-    logits: dict[int, list[Tensor]] = field(default_factory=dict)
-    passes: list[int] = field(default_factory=list)
-    governor_losses: dict[int, list[Tensor]] = field(default_factory=dict)
-    pointed_at: dict[int, list[Tensor]] = field(default_factory=dict)
-    targets: Tensor | None = None
-    counted: Tensor | None = None
-    attended: bool = False
-    closed: bool = False
+    weights: _ByLayer = field(default_factory=dict)  # α of the sub-networks, [batch, pieces, networks]
+    attention: _ByLayer = field(default_factory=dict)
+    logits: _ByLayer = field(default_factory=dict)
+    passes: list[int] = field(default_factory=list)  # the layers in the order in which they ran
+    governor_losses: _ByLayer = field(default_factory=dict)
+    pointed_at: _ByLayer = field(default_factory=dict)  # [batch, pieces], if governors are given
+    targets: Tensor | None = None  # position that the biaffine head should point at, [batch, pieces]
+    counted: Tensor | None = None  # first pieces of words, [batch, pieces]; None counts all pieces
+    attended: bool = False  # whether any layer's attention was ours
+    closed: bool = False  # the pass is over; layers that run again for gradients record nothing
 
     def add(self, kind: str, layer: int, value: Tensor) -> None:
         """Record a value of a layer."""
@@ -90,40 +82,24 @@ class ForwardRecord:
 
     def governor_hits(self) -> dict[int, tuple[Tensor, Tensor]]:
         """Count the right words and all words with a governor, by layer; their quotient is the UAS."""
-        if (targets := self.targets) is None:
-            return {}
-        return {
-            layer: governor_hits(places[-1], targets, self.counted)
-            for layer, places in self.pointed_at.items()
-        }
+        places = self.pointed_at.items() if self.targets is not None else ()
+        return {layer: governor_hits(of_layer[-1], self.targets, self.counted) for layer, of_layer in places}
 
 
 @dataclass(eq=False)
 class SyntaxBatch:
-    """The syntax of a batch, and what else the layers need; each layer gets it as an argument.
+    """The syntax of a batch, and what else the layers need; each layer gets it as an argument."""
 
-    Args:
-        infusion: The model's infusion at the time of the call: PEFT may have replaced it by a copy.
-        relations: uint8 `[batch, trees, pieces, pieces]`; None if nothing reads them.
-        key_mask: True for pieces that are not padding, `[batch, pieces]`; None for all.
-        factor_ids: `[batch, pieces, factors]`.
-        governors: Position of each piece's governor, `[batch, pieces]`.
-        wants_attention: Whether layers also return their collapsed attention; each then attends twice.
-        seen: What the forward pass records.
-        outputs: W_O of each layer of a foreign host at the time of the call.
-        with_gradient: Whether the forward pass records gradients.
-    """
-
-    infusion: Infusion
-    relations: Tensor | None
-    key_mask: Tensor | None
-    factor_ids: Tensor | None
-    governors: Tensor | None
-    wants_attention: bool
+    infusion: Infusion  # the model's at the time of the call: PEFT may have replaced it by a copy
+    relations: Tensor | None  # uint8 [batch, trees, pieces, pieces]; None if nothing reads them
+    key_mask: Tensor | None  # True for pieces that are not padding, [batch, pieces]; None for all
+    factor_ids: Tensor | None  # [batch, pieces, factors]
+    governors: Tensor | None  # position of each piece's governor, [batch, pieces]
+    wants_attention: bool  # whether layers also return their collapsed attention; each then attends twice
     seen: ForwardRecord
-    outputs: tuple[nn.Module, ...] = ()
+    outputs: tuple[nn.Module, ...] = ()  # W_O of each layer of a foreign host at the time of the call
     with_gradient: bool = field(default_factory=torch.is_grad_enabled)
-    _local_index: RelationIndex | None = None
+    _indices: dict[bool, RelationIndex] = field(default_factory=dict)
 
     @property
     def max_distance(self) -> int:
@@ -131,20 +107,18 @@ class SyntaxBatch:
         options = self.infusion.config.tree_options
         return options.max_distance if options else 1
 
-    @cached_property
-    def index(self) -> RelationIndex:
-        """Index of the relations, made once for all layers."""
-        return RelationIndex.of(cast("Tensor", self.relations), self.key_mask, self.max_distance)
+    def relations_within(self, window: Tensor | None) -> Tensor:
+        """Relations within the window of local attention, `[batch, 1, pieces, pieces]`; None: all."""
+        relations = cast("Tensor", self.relations)
+        return relations if window is None else relations * window
 
-    def local_index(self, window: Tensor) -> RelationIndex:
-        """Index of the relations within the window of local attention, made once for all layers that have it.
-
-        The window, `[batch, 1, pieces, pieces]`, is True where a piece sees another.
-        """
-        if self._local_index is None:
-            relations = cast("Tensor", self.relations) * window
-            self._local_index = RelationIndex.of(relations, self.key_mask, self.max_distance)
-        return self._local_index
+    def index(self, window: Tensor | None) -> RelationIndex:
+        """Index of `relations_within` a window, made once for all layers that have one, or for all others."""
+        is_local = window is not None
+        if is_local not in self._indices:
+            relations = self.relations_within(window)
+            self._indices[is_local] = RelationIndex.of(relations, self.key_mask, self.max_distance)
+        return self._indices[is_local]
 
 
 class OfThread(threading.local):
@@ -200,8 +174,13 @@ class Infusion(nn.Module):
             self.lisa[str(layer)] = _biaffine_head(parts, layer, lisa)
         self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
 
-        embedding = self.config.embedding
-        self.embedding = None if embedding is None else _factor_embedding(self.config, embedding, parts)
+        self.embedding = None
+        if (embedding := self.config.embedding) is not None:
+            joins_final = ENCODER_KINDS[embedding.kind].join == "final"
+            table = cast("Any", parts.stack).get_input_embeddings
+            width = parts.output(0).out_features if joins_final else table().embedding_dim
+            sizes = {name: len(vocabulary) for name, vocabulary in self.config.vocabularies.items()}
+            self.embedding = FactorEmbedding(embedding.plan(width, ENCODER_KINDS), sizes)
 
     @torch.no_grad()
     def start_anew(self) -> None:
@@ -315,10 +294,6 @@ class Infusion(nn.Module):
 
         `tensors` has those of the batch by their names in `BATCH_KEYS`, and `shape` the numbers of sentences
         and of pieces. `attention_mask` is 0 for padding; None if there is no padding.
-
-        Raises:
-            ValueError: The batch lacks syntax that the model is infused with, was made for other settings, or
-                its shape is wrong.
         """
         self._check_batch(tensors, shape)
         if attention_mask is not None and attention_mask.ndim != 2:
@@ -408,48 +383,35 @@ def _biaffine_head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
     return BiaffineHead(d_head, d_head if lisa.keys == "head" else width, scaling)
 
 
-def _factor_embedding(config: InfusionConfig, embedding: EmbeddingConfig, parts: Parts) -> FactorEmbedding:
-    joins_final = ENCODER_KINDS[embedding.kind].join == "final"
-    table = cast("Any", parts.stack).get_input_embeddings
-    width = parts.output(0).out_features if joins_final else table().embedding_dim
-    sizes = {name: len(vocabulary) for name, vocabulary in config.vocabularies.items()}
-    return FactorEmbedding(embedding.plan(width, ENCODER_KINDS), sizes)
-
-
 def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
-    """Check that a config fits a model, by a table of what goes with what.
-
-    Raises:
-        ConfigError: It does not; with all problems.
-    """
-    name, family = type(model).__name__, parts.family
-    is_own, rules = family == OWN, list[tuple[Any, str]]()
-    no_syntax = f"expected none in {name}, got one: {family.reason}. It takes an embedding."
-    sections = [key for key in IN_ATTENTION if getattr(config, key) is not None]
-    rules += [(family.reason, f"{section}: {no_syntax}") for section in sections]
-    is_added = config.lisa is not None and config.lisa.head == "added"
-    remedy = "only our own layers add to what W_O gives. Leave it out."
-    rules += [(is_added and not is_own, f"lisa.head: expected replaced in {name}, got added: {remedy}")]
+    """Check that a config fits a model, by a table of what goes with what."""
+    name, family, is_own = type(model).__name__, parts.family, parts.family == OWN
+    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
+    if family.reason:
+        no_syntax = f"expected none in {name}, got one: {family.reason}. It takes an embedding."
+        sections = [key for key in IN_ATTENTION if getattr(config, key) is not None]
+        problems += [f"{section}: {no_syntax}" for section in sections]
+    if config.lisa is not None and config.lisa.head == "added" and not is_own:
+        remedy = "only our own layers add to what W_O gives. Leave it out."
+        problems.append(f"lisa.head: expected replaced in {name}, got added: {remedy}")
     if config.embedding is not None:
         kind, traits = config.embedding.kind, ENCODER_KINDS.get(config.embedding.kind)
-        is_known = kind in family.kinds or (traits is not None and traits.module is not None)
-        factors = "Its factors come from the source: see infusion.embedding of a recipe."
-        known = f"expected one of {', '.join(family.kinds)} in {name}"
-        lacks_final = is_known and traits is not None and traits.join == "final" and parts.final is None
-        final = f"expected a model with a head that takes the sentence's final vector for {kind}"
-        remedy = "Use a ForSequenceClassification model, or the kind add or concat."
-        rules += [
-            (is_own, f"embedding: expected none in {name}, got {kind}. {factors}"),
-            (not is_own and not is_known, f"embedding.kind: {known}, got {kind}. {REGISTER}"),
-            (not is_own and lacks_final, f"embedding: {final}, got {name}. {remedy}"),
-        ]
-    remedy = "with **kwargs, by which it gets the syntax and hands it on, got one without."
-    for module in (model, parts.stack):
+        if is_own:
+            remedy = "Its factors come from the source: see infusion.embedding of a recipe."
+            problems.append(f"embedding: expected none in {name}, got {kind}. {remedy}")
+        elif kind not in family.kinds and (traits is None or traits.module is None):
+            known = f"expected one of {', '.join(family.kinds)} in {name}"
+            problems.append(f"embedding.kind: {known}, got {kind}. {REGISTER}")
+        elif traits is not None and traits.join == "final" and parts.final is None:
+            final = f"expected a model with a head that takes the sentence's final vector for {kind}"
+            remedy = "Use a ForSequenceClassification model, or the kind add or concat."
+            problems.append(f"embedding: {final}, got {name}. {remedy}")
+    for module in () if is_own else (model, parts.stack):
         parameters = inspect.signature(module.forward).parameters.values()
-        is_deaf = not is_own and all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters)
-        rules += [(is_deaf, f"model: expected a forward of {type(module).__name__} {remedy}")]
-    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
-    if problems := problems + [message for is_broken, message in rules if is_broken]:
+        if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters):
+            remedy = "with **kwargs, by which it gets the syntax and hands it on, got one without."
+            problems.append(f"model: expected a forward of {type(module).__name__} {remedy}")
+    if problems:
         raise ConfigError(problems)
 
 

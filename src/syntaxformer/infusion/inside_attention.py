@@ -76,7 +76,10 @@ def attend(call: Call) -> tuple[Tensor, Tensor | None]:
     batch, position_bias = call.batch, call.bias
     if not torch.compiler.is_compiling():  # in a graph, a layer that runs again may change nothing outside it
         batch.seen.attended = True
-    call, logits = _with_lisa(_with_relation_bias(call), position_bias)
+    if str(call.layer) in batch.infusion.relation_bias:
+        of_layer = batch.infusion.relation_bias[str(call.layer)]
+        call = _plus_bias(call, of_layer(batch.relations, batch.infusion.active, call.query.dtype))
+    call, logits = _with_lisa(call, position_bias)
     output = _attended(call)
     if logits is not None and batch.governors is not None:
         _supervise(call, logits, batch.governors)
@@ -90,9 +93,7 @@ def attend(call: Call) -> tuple[Tensor, Tensor | None]:
 
 def own_layer(batch: SyntaxBatch, layer: int) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
     """What replaces attention and W_O in a layer of our translator; None for a plain layer."""
-    if layer not in batch.infusion.layers:
-        return None
-    return partial(_in_own_layer, batch, layer)
+    return partial(_in_own_layer, batch, layer) if layer in batch.infusion.layers else None
 
 
 def _in_own_layer(
@@ -110,10 +111,11 @@ def _in_own_layer(
     scaling = query.shape[-1] ** -0.5
     call = Call(query, key, value, mask, None, scaling, dropout, layer, batch, output_map, _plain)
     heads, weights = attend(call)
-    states = heads.flatten(2)
-    if (topical := batch.infusion.topical_of(layer)) is None:
-        return output(states) + _beside(call), weights
-    projected = topical.project(states, *output_map(states), batch.infusion.gate_of(layer))
+    states, topical = heads.flatten(2), batch.infusion.topical_of(layer)
+    if topical is None:
+        projected = output(states)
+    else:
+        projected = topical.project(states, *output_map(states), batch.infusion.gate_of(layer))
     return projected + _beside(call), weights
 
 
@@ -137,17 +139,8 @@ def _lisa(call: Call, is_added: bool = False) -> Any:
 
 
 def _plain(call: Call) -> Tensor:
-    return attend_plainly(
-        call.query, call.key, call.value, call.mask, False, call.dropout, call.bias, call.scaling
-    )
-
-
-def _with_relation_bias(call: Call) -> Call:
-    infusion = call.batch.infusion
-    if str(call.layer) not in infusion.relation_bias:
-        return call
-    of_layer = infusion.relation_bias[str(call.layer)]
-    return _plus_bias(call, of_layer(call.batch.relations, infusion.active, call.query.dtype))
+    states = (call.query, call.key, call.value)
+    return attend_plainly(*states, call.mask, False, call.dropout, call.bias, call.scaling)
 
 
 def _plus_bias(call: Call, bias: Tensor) -> Call:
@@ -185,8 +178,9 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     if window is not None:
         outside = torch.zeros_like(window, dtype=call.query.dtype).masked_fill(~window, -torch.inf)
         call = _plus_bias(call, outside.expand(-1, call.query.shape[1], -1, -1))
-    active = None if infusion.active is None else infusion.active + (True,) * infusion.includes_full
-    topical_query = None
+    active, topical_query = infusion.active, None
+    if active is not None:
+        active += (True,) * infusion.includes_full
     if topical is not None:
         topical_query = topical.head_queries(call.output_map(call.value)[0], topical("direction"))
         if n_more := call.value.shape[-1] - topical_query.shape[-1]:  # columns that `_weights` appends
@@ -206,12 +200,10 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     }
     states = (call.query, call.key, call.value)
     if torch.compiler.is_compiling():
-        relations = cast("Tensor", batch.relations)
-        relations = relations if window is None else relations * window
+        relations = batch.relations_within(window)
         output, weights = syntax_attention_graph(*states, relations, topical_query, batch.key_mask, **options)
     else:
-        index = batch.index if window is None else batch.local_index(window)
-        output, weights = syntax_attention(*states, index, topical_query, **options)
+        output, weights = syntax_attention(*states, batch.index(window), topical_query, **options)
     if weights is not None:
         batch.seen.add("weights", call.layer, weights.detach())
     return output
@@ -298,9 +290,8 @@ def _plain_in_host(call: Call) -> Tensor:
     if call.bias is not None:
         bias = call.bias.to(call.query.dtype)
         mask = bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
-    return F.scaled_dot_product_attention(
-        call.query, call.key, call.value, mask, dropout_p=call.dropout, scale=call.scaling
-    )
+    states = (call.query, call.key, call.value)
+    return F.scaled_dot_product_attention(*states, mask, dropout_p=call.dropout, scale=call.scaling)
 
 
 AttentionInterface.register(IMPLEMENTATION, attend_in_host)

@@ -10,8 +10,10 @@ final vector of the sentence with that vector alone, so for `let` the head looks
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
@@ -32,11 +34,79 @@ from syntaxformer.infusion.infusion import (
     check_fit,
 )
 from syntaxformer.infusion.inside_attention import IMPLEMENTATION
-from syntaxformer.infusion.wrapped_classes import TakesSyntax, host_class, wrap_module
 from syntaxformer.nn import SyntaxGate, TopicalAttention
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 
 _log = logging.getLogger(__name__)
+
+
+class TakesSyntax(nn.Module):
+    """A model whose `forward` names the syntax of a batch among its arguments."""
+
+    host: ClassVar[type]
+    positional: ClassVar[tuple[str, ...]]
+
+
+def wrap_module(module: nn.Module, by: type) -> None:
+    """Replace a module's class in place by one that derives from `by` and from that class.
+
+    The module keeps its parameters and their names. An inner module that was wrapped before the module was
+    put around it, as PEFT does, is released.
+    """
+    if isinstance(module, by):
+        return
+    for inner in module.modules():
+        if isinstance(inner, by):
+            inner.__class__ = type(inner).host
+    module.__class__ = _joined(by, type(module))
+
+
+@cache
+def _joined(by: type, host: type) -> type:
+    """A class that derives from `by` and `host`, under the host's name, which people and libraries know."""
+    content: dict[str, Any] = {
+        "host": host,
+        "by": by,
+        "__module__": host.__module__,
+        "__qualname__": host.__qualname__,
+        "__doc__": host.__doc__,
+        "__reduce__": _reduce,
+    }
+    if issubclass(by, TakesSyntax):
+
+        def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return by.forward(self, *args, **kwargs)
+
+        # The batch's arguments are named, so that no caller drops them as unknown.
+        signature = inspect.signature(host.forward)
+        known, keyword = signature.parameters, inspect.Parameter.KEYWORD_ONLY
+        new = [inspect.Parameter(key, keyword, default=None) for key in BATCH_KEYS if key not in known]
+        parameters = sorted([*known.values(), *new], key=lambda parameter: parameter.kind)
+        forward.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        content["forward"] = forward
+        positional = [p.name for p in known.values() if p.kind == p.POSITIONAL_OR_KEYWORD]
+        content["positional"] = tuple(positional[1:])
+    return type(host.__name__, (by, host), content)
+
+
+def host_class(infused: type) -> type:
+    """The class that a module had before it was wrapped."""
+    return host_class(infused.host) if "by" in infused.__dict__ else infused
+
+
+def _reduce(self: nn.Module) -> tuple[Any, ...]:
+    """Pickle and copy a module by the importable classes that its own class derives from."""
+    stack, host = [], type(self)
+    while "by" in host.__dict__:
+        stack.append(host.by)
+        host = host.host
+    return _rebuilt, (host, *reversed(stack)), self.__dict__
+
+
+def _rebuilt(host: type, *stack: type) -> nn.Module:
+    for by in stack:
+        host = _joined(by, host)
+    return host.__new__(host)
 
 
 class FoldedOutput(nn.Module):
@@ -83,11 +153,7 @@ class TaggedFinal(nn.Module):
     """The module that takes the final vector of the sentence, to which `let` first joins the tags."""
 
     def forward(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Join the tags, and go on as the host does.
-
-        Raises:
-            ValueError: The head is called by itself, without a batch.
-        """
+        """Join the tags, and go on as the host does; the head alone is refused."""
         batch = _running.state.batch
         if batch is None or batch.factor_ids is None:
             raise ValueError(
@@ -110,11 +176,7 @@ class InfusedPart(nn.Module):
         raise ValueError(f"{expected}, got that of a part. Load the whole infused model: syntaxformer.load.")
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse to save a part, since only the whole model has the infusion.
-
-        Raises:
-            ValueError: This is not the whole model.
-        """
+        """Refuse to save a part, since only the whole model has the infusion."""
         if self.syntax_root[0] is not self:
             raise ValueError(
                 f"save_pretrained: expected the whole infused model, got its {type(self).__name__}, which "
@@ -202,10 +264,8 @@ class InfusedModel(TakesSyntax):
 
     def _warn_of_frozen(self) -> None:
         """Say once that the rest of the model trains, but not its infusion."""
-        if any(parameter.requires_grad for parameter in self.infusion.parameters()):
-            return
-        has_parameters = next(self.infusion.parameters(), None) is not None
-        if has_parameters and any(parameter.requires_grad for parameter in self.parameters()):
+        trained = [parameter.requires_grad for parameter in self.infusion.parameters()]
+        if trained and not any(trained) and any(parameter.requires_grad for parameter in self.parameters()):
             self._has_warned_of_frozen = True
             remedy = 'With PEFT, set modules_to_save=["infusion"].'
             _log.warning("infusion: its parameters are not trained, while others are. %s", remedy)
@@ -243,11 +303,7 @@ class InfusedModel(TakesSyntax):
             super()._initialize_weights(module, *args, **kwargs)
 
     def set_attn_implementation(self, attn_implementation: Any, *args: Any, **kwargs: Any) -> None:
-        """Refuse to replace our attention in an encoder; otherwise do as the host does.
-
-        Raises:
-            ValueError: The other attention would switch syntax off.
-        """
+        """Refuse to replace our attention, which would switch syntax off; otherwise do as the host does."""
         if self.infusion.attends and attn_implementation != IMPLEMENTATION:
             raise ValueError(
                 f"attn_implementation: expected {IMPLEMENTATION!r}, the attention of this infused model, got "
@@ -393,7 +449,13 @@ def infuse(
 def _infuse_host(inner: PreTrainedModel, config: InfusionConfig, parts: Parts) -> Any:
     """Give a foreign model its infusion, and replace its classes; return what holds the infusion."""
     inner.infusion = Infusion(config, parts)
-    _own_config(inner, parts)
+    # The model gets a copy of its config, and an encoder beside a decoder one of its own.
+    of_stack: dict[int, Any] = {}  # copies by the number of what they are copied from
+    of_model = {} if inner.config.is_encoder_decoder else of_stack
+    in_stack = set(parts.stack.modules())
+    for module in inner.modules():
+        if isinstance(own_config := getattr(module, "config", None), PreTrainedConfig):
+            module.config = copy.deepcopy(own_config, of_stack if module in in_stack else of_model)  # type: ignore[assignment]
     if inner.infusion.attends:
         parts.stack.config._attn_implementation = IMPLEMENTATION
     for inner_model in [module for module in inner.modules() if isinstance(module, PreTrainedModel)]:
@@ -415,16 +477,6 @@ def _infuse_own(model: Any, config: InfusionConfig) -> Any:
             module.config = config_of_model
     model.encoder.infuse(config)
     return model.encoder
-
-
-def _own_config(model: PreTrainedModel, parts: Parts) -> None:
-    """Give the model a copy of its config, and an encoder beside a decoder one of its own."""
-    of_stack: dict[int, Any] = {}  # copies by the number of what they are copied from
-    of_model = {} if model.config.is_encoder_decoder else of_stack
-    in_stack = set(parts.stack.modules())
-    for module in model.modules():
-        if isinstance(config := getattr(module, "config", None), PreTrainedConfig):
-            module.config = copy.deepcopy(config, of_stack if module in in_stack else of_model)  # type: ignore[assignment]
 
 
 def _train_with_adapter(peft_model: Any, holder: Any) -> None:

@@ -48,10 +48,8 @@ class InfusedEmbedding(nn.Module):
         self, plan: WidthPlan, vocab_size: int, factor_sizes: Mapping[str, int], padding_id: int | None = None
     ) -> None:
         super().__init__()
-        if missing := set(plan.factor_widths) - set(factor_sizes):
-            raise ValueError(
-                f"factor_sizes: expected a size for each factor, got none for {sorted(missing)}."
-            )
+        if missing := sorted(set(plan.factor_widths) - set(factor_sizes)):
+            raise ValueError(f"factor_sizes: expected a size for each factor, got none for {missing}.")
         self.plan = plan
         self.kind = kind_of(plan.kind)
         self.sizes = {name: factor_sizes[name] for name in plan.factor_widths}
@@ -71,11 +69,7 @@ class InfusedEmbedding(nn.Module):
         pieces: Int[Tensor, "batch pieces"],
         factor_ids: Int[Tensor, "batch pieces factors"] | None = None,
     ) -> Float[Tensor, "batch pieces d_model"]:
-        """Look up pieces and factors (columns in the order of the plan) and join them.
-
-        Raises:
-            ValueError: `factor_ids` has more or fewer columns than the plan has factors.
-        """
+        """Look up pieces and factors (columns in the order of the plan) and join them."""
         if self.kind.join == "pieces":
             return self._with_tags(pieces)
         word = self.word(pieces)
@@ -119,22 +113,17 @@ class InfusedEmbedding(nn.Module):
 class InfusionKind:
     """How factors are merged with each other, and how the result is joined to the word embedding.
 
-    Args:
-        join: "add" to the word embedding, "concat" with it within d_model, "linear": concatenate and map back
-            to d_model, "pieces": own pieces before the words, "encoder": a second encoder, "final": as
-            "linear", with the final vector of the sentence, "module": by a module of the user's own.
-        default_factors: The factors of the paper.
-        one_hot: Whether the embedding of a factor is fixed, one column for each value.
-        default_width: Columns of all factors together.
-        module: Makes the user's own module, see `register_embedding`.
+    It is added ("add"), concatenated within d_model ("concat"), concatenated and mapped back to d_model
+    ("linear", or "final" with the final vector of the sentence), stands as pieces before the words
+    ("pieces"), in a second encoder ("encoder"), or is joined by a module of the user's own ("module").
     """
 
     merge: Literal["sum", "concat"]
     join: Literal["add", "concat", "linear", "pieces", "encoder", "final", "module"]
-    default_factors: tuple[str, ...]
-    one_hot: bool = False
-    default_width: int = 20
-    module: Callable[[int, dict[str, int]], nn.Module] | None = None
+    default_factors: tuple[str, ...]  # those of the paper
+    one_hot: bool = False  # whether the embedding of a factor is fixed, one column for each value
+    default_width: int = 20  # columns of all factors together
+    module: Callable[[int, dict[str, int]], nn.Module] | None = None  # see `register_embedding`
 
     @property
     def takes_widths(self) -> bool:
@@ -142,11 +131,7 @@ class InfusionKind:
         return self.merge == "concat" and not self.one_hot
 
     def make_module(self, d_model: int, sizes: dict[str, int]) -> nn.Module | None:
-        """The user's own module, which keeps its initial values; None for the bundled kinds.
-
-        Raises:
-            ValueError: It has a buffer that is not stored, which would be lost in a model folder.
-        """
+        """The user's own module, which keeps its initial values; None for the bundled kinds."""
         if self.module is None:
             return None
         module = self.module(d_model, dict(sizes))
@@ -222,13 +207,8 @@ def kind_of(name: str, kinds: Mapping[str, InfusionKind] = INFUSION_KINDS) -> In
 class WidthPlan:
     """Widths that add up, as `plan_widths` has settled them.
 
-    Args:
-        kind: A key of `INFUSION_KINDS`.
-        d_model: Width of the encoder.
-        word_width: Width of the word embedding.
-        factors: Name of each factor and width of its embedding, None for one column per value, in the order
-            of the columns of `factor_ids`. It is a sequence, because a JSON file does not keep the order of a
-            mapping.
+    Factors are names and widths of their embeddings, None for one column per value, in the order of the
+    columns of `factor_ids`. They are a sequence, because a JSON file does not keep the order of a mapping.
     """
 
     kind: str
@@ -343,9 +323,7 @@ def _factor_widths(
     if widths is None:
         return {name: 4 if index else width - 4 * (len(factors) - 1) for index, name in enumerate(factors)}
     if set(widths) != set(factors):
-        raise ValueError(
-            f"infusion.widths: expected one width for each of {list(factors)}, got {dict(widths)}."
-        )
+        raise ValueError(f"infusion.widths: expected one width for each of {factors}, got {dict(widths)}.")
     return {name: widths[name] for name in factors}
 
 

@@ -39,17 +39,11 @@ def mask_of(networks: Sequence[bool], device: torch.device) -> Bool[Tensor, " ne
 
 @dataclass(frozen=True)
 class RowIndex:
-    """The part of a `RelationIndex` that belongs to some consecutive rows.
+    """The part of a `RelationIndex` that belongs to some consecutive rows."""
 
-    Args:
-        order: Pairs sorted by row, tree and relation.
-        starts: Where each slot of each row begins in `order`.
-        slots: Slot of each pair in each tree, numbered through all rows.
-    """
-
-    order: Int[Tensor, " sorted_pairs"]
-    starts: Int[Tensor, " row_slots"]
-    slots: Int[Tensor, "pairs trees"]
+    order: Int[Tensor, " sorted_pairs"]  # pairs sorted by row, tree and relation
+    starts: Int[Tensor, " row_slots"]  # where each slot of each row begins in `order`
+    slots: Int[Tensor, "pairs trees"]  # slot of each pair in each tree, numbered through all rows
     n_slots: int
 
     def sum_by_relation(self, pairs: Float[Tensor, "rows keys width"]) -> Float[Tensor, "rows slots width"]:
@@ -66,31 +60,22 @@ class RowIndex:
 
 @dataclass(frozen=True)
 class _Slots:
-    """Indices of all rows; `order`, `starts` and `slots` as in `RowIndex`.
-
-    Args:
-        places: Slot of each relation among those of its tree, if the row has the relation.
-        present: Whether the row has the relation.
-    """
+    """Indices of all rows; `order`, `starts` and `slots` as in `RowIndex`."""
 
     order: Int[Tensor, "rows sorted_keys"]
     starts: Int[Tensor, "rows slots"]
     slots: Int[Tensor, "rows keys trees"]
-    places: Int[Tensor, "rows trees ids"]
-    present: Bool[Tensor, "rows trees ids"]
+    places: Int[Tensor, "rows trees ids"]  # slot of each relation in its tree, if the row has the relation
+    present: Bool[Tensor, "rows trees ids"]  # whether the row has the relation
 
 
 @dataclass(frozen=True)
 class RelationIndex:
-    """Indices of a batch, sentence by sentence, row by row, made when they are first asked for.
-
-    Args:
-        padded: Whether any key is invalid.
-    """
+    """Indices of a batch, sentence by sentence, row by row, made when they are first asked for."""
 
     relations: UInt8[Tensor, "batch trees keys keys"]
     key_mask: Bool[Tensor, "batch keys"]
-    padded: bool
+    padded: bool  # whether any key is invalid
     max_distance: int
     cut: dict[tuple[int, int], RowIndex] = field(default_factory=dict, repr=False)
 
@@ -104,10 +89,8 @@ class RelationIndex:
         """Index the relations of a batch.
 
         Ids are 0 to 3D + 1. Keys that are invalid in `key_mask` are removed from every relation. Off the CPU
-        nothing is read from the device: every row has all slots, and a mask counts as padding.
-
-        Raises:
-            ValueError: A relation id is above 3D + 1; on another device the device's own error, later.
+        nothing is read from the device: every row has all slots, a mask counts as padding, and an id above
+        3D + 1 is the device's own error, later.
         """
         check_ids(relations, 3 * max_distance + 2)
         padded = key_mask is not None

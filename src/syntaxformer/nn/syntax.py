@@ -135,11 +135,7 @@ def check_arguments(
     active: Sequence[bool] | None,
     n_networks: int,
 ) -> None:
-    """Refuse unknown names, a dropout out of range, and sub-networks that are too few, too many or all off.
-
-    Raises:
-        ValueError: An argument is invalid.
-    """
+    """Refuse unknown names, a dropout out of range, and too few, too many or no sub-networks."""
     choices = (
         ("mode", mode, MaskMode),
         ("on_empty_row", on_empty_row, OnEmptyRow),

@@ -102,12 +102,7 @@ class _Pairs:
     """Sums over the keys of each relation, and the value of each key's relation.
 
     A graph of ONNX multiplies by `[b, q, k, relations]` ones and zeros, since ONNX Runtime scatters slowly.
-    Sums of all trees stand side by side.
-
-    Args:
-        ids: `[b, trees, q, k]`.
-        n_ids: Relations of a tree.
-        dtype: Type of the sums.
+    Sums of all trees, of type `dtype`, stand side by side. Ids are `[b, trees, q, k]`, below `n_ids`.
     """
 
     def __init__(self, ids: Tensor, n_ids: int, dtype: torch.dtype) -> None:

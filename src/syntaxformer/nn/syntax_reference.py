@@ -13,13 +13,7 @@ from torch import Tensor
 
 from syntaxformer.nn.attention import masked_softmax
 from syntaxformer.nn.kernels.on_cpu import drop
-from syntaxformer.nn.syntax import (
-    MaskMode,
-    OnEmptyRow,
-    Summation,
-    check_arguments,
-    summed_weight,
-)
+from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation, check_arguments, summed_weight
 
 
 def syntax_attention_reference(

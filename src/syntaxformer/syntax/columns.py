@@ -89,43 +89,28 @@ class CodedColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordColumns:
-    """Words of consecutive lines, flat.
+    """Words of consecutive lines, flat; what the annotator does not give is None.
 
-    Args:
-        texts: The lines, `[rows]`.
-        row_splits: `[rows + 1]`; line `row` has the words `row_splits[row]:row_splits[row + 1]`.
-        starts: `[words]`, character start of each word in its line.
-        ends: `[words]`, character end, exclusive.
-        upos: Universal part of speech of each word, or None if the annotator gives none.
-        xpos: Treebank-specific tag, or None; likewise for the next three.
-        deprels: Relation to the governor.
-        governors: `[words]`, index of the governor within the line, -1 for a root.
-        lemmas: Lemma.
-        feats: Morphology.
-        user: The user's own columns by name.
-        first_line: 1-based number of the first line, for messages.
-        constituency: `[rows]`, the tree of each line as `Sentence.tree_source` has it, None for lines without
-            words; or None.
-        terms: Which of `TERM_ROLES` each word has; None if nothing was injected.
+    The tree of a line is as `Sentence.tree_source` has it, None for a line without words.
 
     Raises:
         AlignmentError: Columns have different lengths.
     """
 
-    texts: Sequence[str]
-    row_splits: NDArray[np.int64]
-    starts: NDArray[np.integer[Any]]
-    ends: NDArray[np.integer[Any]]
+    texts: Sequence[str]  # the lines, [rows]
+    row_splits: NDArray[np.int64]  # line `row` has the words splits[row]:splits[row + 1], [rows + 1]
+    starts: NDArray[np.integer[Any]]  # character start of each word in its line, [words]
+    ends: NDArray[np.integer[Any]]  # character end, exclusive
     upos: CodedColumn | None = None
     xpos: CodedColumn | None = None
     deprels: CodedColumn | None = None
-    governors: NDArray[np.integer[Any]] | None = None
+    governors: NDArray[np.integer[Any]] | None = None  # index within the line, -1 for a root, [words]
     lemmas: CodedColumn | None = None
     feats: CodedColumn | None = None
     user: Mapping[str, CodedColumn] = field(default_factory=dict[str, CodedColumn])
-    first_line: int = 1
-    constituency: Sequence[str | Sentence | None] | None = None
-    terms: CodedColumn | None = None
+    first_line: int = 1  # number of the first line, from 1, for messages
+    constituency: Sequence[str | Sentence | None] | None = None  # [rows]
+    terms: CodedColumn | None = None  # of `TERM_ROLES`; None if nothing was injected
 
     def __post_init__(self) -> None:
         row_of_item(self.row_splits, len(self.starts))
@@ -162,21 +147,16 @@ class WordColumns:
         for row, text in enumerate(self.texts):
             words = slice(*self.row_splits[row : row + 2].tolist())
             offsets = tuple(zip(self.starts[words].tolist(), self.ends[words].tolist(), strict=True))
-            of_line = {name: column[words] for name, column in columns.items()}
-            values: dict[str, Any] = {
-                name: tuple(column.decode() if isinstance(column, CodedColumn) else column.tolist())
-                for name, column in of_line.items()
-            }
-            tree = None if self.constituency is None else self.constituency[row]
-            values["constituency"] = brackets_of_parse if isinstance(tree, Sentence) else tree
+            tree: Any = None if self.constituency is None else self.constituency[row]
+            tree = brackets_of_parse if isinstance(tree, Sentence) else tree
+            values: dict[str, Any] = {"constituency": tree}
+            for name, column in columns.items():
+                is_coded = isinstance(column, CodedColumn)
+                values[name] = tuple(column[words].decode() if is_coded else column[words].tolist())
             yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **values)
 
     def with_user_column(self, name: str, values: CodedColumn | Sequence[str]) -> WordColumns:
-        """A copy with one more user column, which has one value for each word.
-
-        Raises:
-            AlignmentError: There are more or fewer values than words.
-        """
+        """A copy with one more user column, which has one value for each word."""
         column = values if isinstance(values, CodedColumn) else CodedColumn.from_values(values)
         return replace(self, user={**self.user, name: column})
 
@@ -185,11 +165,8 @@ class WordColumns:
 
         An injected word has the tag `X` and depends on the head of the term, its word nearest to the root; in
         a constituency tree it stands beside the term's last word. Words that are replaced stay in the trees,
-        but have no characters, and so no pieces.
-
-        Args:
-            injections: In the order of lines and of words; no two of them share a word.
-            replaces: Whether they stand in the place of their words.
+        but have no characters, and so no pieces. Injections are in the order of lines and of words; no two
+        of them share a word.
 
         Source: Dinu et al. (2019), section 3. differs: their words have no tags and trees.
         """
@@ -260,9 +237,6 @@ class WordColumns:
 
         `texts` are the annotated lines from `start`, 0-based, to `start + len(texts)`. Columns that the
         corpus lacks are left out.
-
-        Raises:
-            AlignmentError: The corpus has fewer lines.
         """
         stored = corpus.columns(start, start + len(texts), columns)
         columns_of_words: dict[str, Any] = {

@@ -20,12 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import TERM_ROLES, CodedColumn, WordColumns
-from syntaxformer.syntax.pieces import (
-    NO_WORD,
-    SUBWORD_POSITIONS,
-    row_of_item,
-    subword_codes,
-)
+from syntaxformer.syntax.pieces import NO_WORD, SUBWORD_POSITIONS, row_of_item, subword_codes
 from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.syntax.relations import flat_parents
 from syntaxformer.trees import ROOT, check_governors
@@ -63,9 +58,9 @@ class UnseenValues:
 
 
 def _unseen(factor: str, counts: Counter[str]) -> str:
-    total = counts.total()
+    total, n_more = counts.total(), len(counts) - _LISTED_VALUES
     listed = ", ".join(f"{value!r} {count}x" for value, count in counts.most_common(_LISTED_VALUES))
-    others = f" and {len(counts) - _LISTED_VALUES} more" if len(counts) > _LISTED_VALUES else ""
+    others = f" and {n_more} more" if n_more > 0 else ""
     plural = "value" if total == 1 else "values"
     return f"factor {factor}: {total} {plural} rare or unseen in training read as {UNKNOWN}: {listed}{others}"
 
@@ -128,9 +123,7 @@ class FactorVocabulary:
         """Ids of values, `[items]`, in `dtype`; see `encode_column`."""
         return self.encode_column(CodedColumn.from_values(values), unseen)
 
-    def encode_column(
-        self, column: CodedColumn, unseen: UnseenValues | None = None
-    ) -> NDArray[np.integer[Any]]:
+    def encode_column(self, column: CodedColumn, unseen: UnseenValues | None = None) -> NDArray[Any]:
         """Ids of a coded column, `[items]`, in `dtype`; items without a value (code -1) get that of `<none>`.
 
         Values that are not in the vocabulary get the id of `<unk>`, and are counted in `unseen`.
@@ -224,11 +217,7 @@ def tree_depth(columns: WordColumns) -> CodedColumn:
 
 
 def word_depths(columns: WordColumns) -> NDArray[np.int64]:
-    """Number of edges from each word up to its root, `[words]`.
-
-    Raises:
-        TreeError: A governor is outside its line, or there is a cycle; the message names line and word.
-    """
+    """Number of edges from each word up to its root, `[words]`; messages name line and word."""
     assert columns.governors is not None, "checked by check_factors"
     rows, splits = row_of_item(columns.row_splits, columns.n_words), columns.row_splits
     governors = np.asarray(columns.governors, np.int64)
@@ -250,34 +239,23 @@ def term_role(columns: WordColumns) -> CodedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A built-in factor.
+    """A built-in factor."""
 
-    Args:
-        name: Its name in recipes.
-        values: Its values if they are fixed; None if they come from the data.
-        needs: Annotations that it is computed from ("upos", "governors", …).
-        of_words: Its value for each word; None for `subword`, which is a property of the piece.
-    """
-
-    name: str
-    values: tuple[str, ...] | None
-    needs: tuple[str, ...]
-    of_words: Callable[[WordColumns], CodedColumn] | None
+    values: tuple[str, ...] | None  # if they are fixed; None if they come from the data
+    needs: tuple[str, ...]  # annotations that it is computed from
+    of_words: Callable[[WordColumns], CodedColumn] | None  # None for a property of the piece
 
 
 FACTORS: Mapping[str, Factor] = {
-    factor.name: factor
-    for factor in (
-        Factor("pos", POS_TAGS, ("upos",), attrgetter("upos")),
-        Factor("case", BINARY, (), starts_with_capital),
-        Factor("subword", SUBWORD_POSITIONS, (), None),
-        Factor("predicate", BINARY, ("upos", "governors"), verbal_predicate),
-        Factor("deprel", None, ("deprels",), attrgetter("deprels")),
-        Factor("depth", DEPTHS, ("governors",), tree_depth),
-        Factor("lemma", None, ("lemmas",), attrgetter("lemmas")),
-        Factor("feats", None, ("feats",), attrgetter("feats")),
-        Factor(TERM, TERM_ROLES, (), term_role),
-    )
+    "pos": Factor(POS_TAGS, ("upos",), attrgetter("upos")),
+    "case": Factor(BINARY, (), starts_with_capital),
+    "subword": Factor(SUBWORD_POSITIONS, (), None),
+    "predicate": Factor(BINARY, ("upos", "governors"), verbal_predicate),
+    "deprel": Factor(None, ("deprels",), attrgetter("deprels")),
+    "depth": Factor(DEPTHS, ("governors",), tree_depth),
+    "lemma": Factor(None, ("lemmas",), attrgetter("lemmas")),
+    "feats": Factor(None, ("feats",), attrgetter("feats")),
+    TERM: Factor(TERM_ROLES, (), term_role),
 }
 """Built-in factors by name."""
 
@@ -342,18 +320,16 @@ def build_vocabularies(
         ConfigError: A factor is unknown, its annotation is missing, or no value of an open factor is frequent
             enough.
     """
-    fixed = {name: FACTORS[name].values for name in factors if name in FACTORS}
-    counts: dict[str, Counter[str]] = {name: Counter() for name in factors if fixed.get(name) is None}
+    fixed = {name: values for name in factors if name in FACTORS and (values := FACTORS[name].values)}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in factors if name not in fixed}
     for columns in batches if counts else ():
         check_factors(list(counts), columns.provides, columns.user)
         for name, counter in counts.items():
             counter.update(word_factor(name, columns).counts())
-    return {
-        name: FactorVocabulary(name, values)
-        if (values := fixed.get(name)) is not None
-        else FactorVocabulary.from_counts(name, counts[name], min_count)
-        for name in factors
-    }
+    vocabularies = {name: FactorVocabulary(name, values) for name, values in fixed.items()}
+    for name, counter in counts.items():
+        vocabularies[name] = FactorVocabulary.from_counts(name, counter, min_count)
+    return {name: vocabularies[name] for name in factors}
 
 
 def piece_factors(

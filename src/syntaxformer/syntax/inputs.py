@@ -7,7 +7,7 @@ governors and phrases of lines, from which the matrices are made again for each 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, cast, get_args
 
@@ -88,28 +88,21 @@ class TreeOptions(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_control(cls, content: Any) -> Any:
-        """Leave out what older versions wrote for no control, and refuse one."""
-        settings = dict(cast("Mapping[str, Any]", content)) if isinstance(content, Mapping) else {}
-        control = settings.pop("control", None) or (settings.pop("random", False) and "permuted")
-        if control:
+    def _completed(cls, content: Any) -> Any:
+        """Look up own relations that `trees` names; leave out what older versions wrote for no control."""
+        if not isinstance(content, Mapping):
+            return content
+        settings = dict(cast("Mapping[str, Any]", content))
+        if control := settings.pop("control", None) or (settings.pop("random", False) and "permuted"):
             kind = "chain" if control == "linear_chain" else control
             expected = f"expected none, as annotators give wrong trees, got {control}"
             raise ValueError(f"control: {expected}. Train with the annotator '{kind}(en)' instead.")
-        return settings if isinstance(content, Mapping) else content
-
-    @model_validator(mode="before")
-    @classmethod
-    def _registered(cls, content: Any) -> Any:
-        """Look up the records of relations of the user's own that `trees` names."""
-        settings: Any = cast("Any", content) if isinstance(content, Mapping) else {}
-        if not isinstance(settings.get("trees"), list | tuple):
-            return cast("Any", content)
+        trees: Any = settings.get("trees")
         section: Any = settings.get("relations")
         stored = cast("Mapping[str, Any]", section if isinstance(section, Mapping) else {})
-        records = {
+        records: dict[str, OwnRelations] = {
             name: find_relations(name, OwnRelations.model_validate(stored[name]) if name in stored else None)
-            for name in settings["trees"]
+            for name in cast("list[Any]", trees if isinstance(trees, list | tuple) else [])
             if isinstance(name, str) and name not in get_args(TreeKind)
         }
         return {**settings, **({"relations": records} if records else {})}
@@ -155,8 +148,7 @@ class TreeOptions(BaseModel):
         planes_of_tree: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
         if self.siblings == "all":
             planes_of_tree = [("parent", "child", "pair"), ("sibling",)]
-        reach = self.max_distance
-        active: list[bool] = []
+        reach, active = self.max_distance, list[bool]()
         for tree in self.used_trees:
             sizes = {"parent": reach, "child": reach, "sibling": reach, "pair": 1}
             if record := self.relations.get(tree):
@@ -169,20 +161,15 @@ class TreeOptions(BaseModel):
 
 
 class SyntaxInputs(BaseModel):
-    """Which syntax the encoder reads from a batch.
-
-    Args:
-        trees: The trees whose relations it reads; None for none.
-        governors: Whether it reads the positions of governors.
-        words: Whether to keep which word each piece belongs to, if no tree needs it; for looking at a line.
-        brackets: Labels of the tree that the decoder learns to write, None for none; in training only.
-    """
+    """Which syntax the encoder reads from a batch."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    trees: TreeOptions | None = None
-    governors: bool = False
+    trees: TreeOptions | None = None  # those whose relations it reads
+    governors: bool = False  # whether it reads their positions
+    # Whether to keep which word each piece belongs to, if no tree needs it; for looking at a line.
     words: bool = Field(default=False, exclude=True)
+    # Labels of the tree that the decoder learns to write; in training only.
     brackets: tuple[str, ...] | None = Field(default=None, exclude=True)
 
     @classmethod
@@ -200,11 +187,7 @@ class SyntaxInputs(BaseModel):
 
 
 def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str) -> None:
-    """Check that an annotator gives the trees that a model reads.
-
-    Raises:
-        ConfigError: It does not.
-    """
+    """Check that an annotator gives the trees that a model reads."""
     missing = [need for need in inputs.needs if need not in provides]
     if missing:
         raise ConfigError(
@@ -215,34 +198,22 @@ def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str)
 
 @dataclass(frozen=True)
 class LineSyntax:
-    """Trees of lines, flat, and which piece belongs to which word.
+    """Trees of lines, flat, and which piece belongs to which word; None for what `inputs` does not need.
 
-    Args:
-        inputs: What the encoder reads of them.
-        owners: `[pieces]`, word of each piece within its line, -1 for none.
-        word_splits: `[lines + 1]`.
-        governors: `[words]`, within the line, -1 for roots; None if they are not needed.
-        phrases: Those of all words; None if they are not needed.
-        labels: The `linearised` tree of each line: 1 for an unknown label, then those of `inputs.brackets`
-            from 2; None if the decoder learns none.
-        own: Relations of the user's own in all pairs of words, `[pairs, own]` of each line; None for none.
+    Labels are the `linearised` tree of each line: 1 for an unknown one, those of `inputs.brackets` from 2.
     """
 
     inputs: SyntaxInputs
-    owners: IntArray
-    word_splits: NDArray[np.int64]
-    governors: IntArray | None
+    owners: IntArray  # word of each piece within its line, -1 for none, [pieces]
+    word_splits: NDArray[np.int64]  # [lines + 1]
+    governors: IntArray | None  # within the line, -1 for roots, [words]
     phrases: PhraseColumns | None
     labels: Ragged | None = None
-    own: Ragged | None = None
+    own: Ragged | None = None  # relations of the user's own in all pairs of words of a line, [pairs, own]
 
     @classmethod
     def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
-        """Take what `inputs` needs from annotated lines; None if it needs nothing.
-
-        Raises:
-            ConfigError: The annotation lacks something that is needed.
-        """
+        """Take what `inputs` needs from annotated lines; None if it needs nothing."""
         if not (inputs.needs or inputs.words):
             return None
         check_syntax(inputs, words.provides, "the annotation")
@@ -290,16 +261,13 @@ class LineSyntax:
 
     def _trees(self, row: int) -> WordTrees:
         words = slice(*self.word_splits[row : row + 2].tolist())
-        n_words = words.stop - words.start
-        trees = WordTrees.of_sentence(
-            n_words,
-            None if self.governors is None else self.governors[words],
-            None if self.phrases is None else self.phrases[words],
-        )
-        if self.own is None or self.inputs.trees is None:
-            return trees
-        ids = self.own[row].T.reshape(-1, n_words, n_words)
-        return replace(trees, own=dict(zip(own_functions(self.inputs.trees.used_trees), ids, strict=True)))
+        n_words, own_relations = words.stop - words.start, {}
+        if self.own is not None and self.inputs.trees is not None:
+            ids = self.own[row].T.reshape(-1, n_words, n_words)
+            own_relations = dict(zip(own_functions(self.inputs.trees.used_trees), ids, strict=True))
+        governors = None if self.governors is None else self.governors[words]
+        phrases = None if self.phrases is None else self.phrases[words]
+        return WordTrees.of_sentence(n_words, governors, phrases, own_relations)
 
 
 BATCH = 2
@@ -349,34 +317,28 @@ def segment_syntax(
         `first_pieces` bool `[rows, pieces]`.
     """
     options = inputs.trees
-    seen = _seen(trees, owners, options.max_distance if options else 1)
+    reach = options.max_distance if options else 1
+    # Words far behind the last that has a piece would only cost memory, which grows with their square.
+    n_seen = owners.padded(-1).max(axis=1, initial=-1) + 1
+    seen = [
+        cut_trees(tree, n, reach) if n < len(tree) else tree
+        for tree, n in zip(trees, n_seen.tolist(), strict=True)
+    ]
     if per_row == 2:
         owners = Ragged(*pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, seen)))))
         seen = [WordTrees.of_pair(*pair) for pair in zip(seen[::2], seen[1::2], strict=True)]
     words = owners.padded(-1)
     arrays: dict[str, NDArray[Any]] = {}
     if options is not None:
-        relations = word_relations(seen, options.max_distance, trees=options.used_trees, nodes=options.nodes)
+        relations = word_relations(seen, reach, trees=options.used_trees, nodes=options.nodes)
         if options.siblings == "all":
-            relations = with_all_siblings(relations, options.max_distance)
+            relations = with_all_siblings(relations, reach)
         arrays["syntax"] = piece_relations(relations, words, first_special, options.specials)
     if inputs.governors:
         governors = Ragged.of([() if tree.governors is None else tree.governors for tree in seen])
         arrays["governors"] = governor_targets(governors.padded(-1), words)
         arrays["first_pieces"] = first_pieces(words)
     return arrays
-
-
-def _seen(trees: Sequence[WordTrees], owners: Ragged, max_distance: int) -> list[WordTrees]:
-    """Trees of segments that were cut off, without words far behind the last one that has a piece.
-
-    Those words would only cost memory, which grows with the square of the number of words.
-    """
-    n_seen = owners.padded(-1).max(axis=1, initial=-1) + 1
-    return [
-        cut_trees(tree, n, max_distance) if n < len(tree) else tree
-        for tree, n in zip(trees, n_seen.tolist(), strict=True)
-    ]
 
 
 def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,22 +42,16 @@ DEFAULT_TREES: tuple[TreeKind, ...] = ("dependency", "constituency")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordTrees:
-    """Trees over the words of one example, of one segment or two.
-
-    Args:
-        segments: Segment of each word, 0 or 1, `[words]`.
-        governors: Dependency governors, -1 for a root, `[words]`; None if that tree is not used.
-        phrases: The constituency tree; None if it is not used.
-        own: Relations of the user's own, by name, each `[words, words]`.
+    """Trees over the words of one example, of one segment or two; None for a tree that is not used.
 
     Raises:
         TreeError: A tree has more or fewer words than `segments`.
     """
 
-    segments: NDArray[np.integer[Any]]
-    governors: NDArray[np.integer[Any]] | None = None
+    segments: NDArray[np.integer[Any]]  # of each word, 0 or 1, [words]
+    governors: NDArray[np.integer[Any]] | None = None  # -1 for a root, [words]
     phrases: PhraseColumns | None = None
-    own: Mapping[str, RelationArray] = field(default_factory=dict[str, RelationArray])
+    own: Mapping[str, RelationArray] = field(default_factory=dict[str, RelationArray])  # [words, words] each
 
     def __post_init__(self) -> None:
         for name, tree in self.by_name.items():
@@ -75,19 +69,19 @@ class WordTrees:
 
     @classmethod
     def of_sentence(
-        cls, n_words: int, governors: ArrayLike | None = None, phrases: PhraseColumns | None = None
+        cls,
+        n_words: int,
+        governors: ArrayLike | None = None,
+        phrases: PhraseColumns | None = None,
+        own: Mapping[str, RelationArray] | None = None,
     ) -> WordTrees:
         """Trees of a single sentence."""
         array = None if governors is None else np.asarray(governors, np.int32)
-        return cls(np.zeros(n_words, np.int8), array, phrases)
+        return cls(np.zeros(n_words, np.int8), array, phrases, own or {})
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
-        """Put two sentences side by side; the words of the second are numbered after those of the first.
-
-        Raises:
-            TreeError: One has a tree that the other lacks.
-        """
+        """Put two sentences side by side; the words of the second are numbered after those of the first."""
         if lacking := first.by_name.keys() ^ second.by_name.keys():
             raise TreeError(f"{min(lacking)}: expected a tree for both segments or for none, got one.")
         n_first = len(first)
@@ -161,51 +155,51 @@ def with_all_siblings(relations: RelationArray, max_distance: int = MAX_DISTANCE
     return both.reshape(len(both), -1, *both.shape[3:])
 
 
-_T = TypeVar("_T")
+_Examples = Sequence[WordTrees]
 _Built = tuple[RelationArray, NDArray[np.integer[Any]]]
 
 
-def _dependency(
-    examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
-) -> _Built:
-    governors = _padded([_require(example.governors, "governors") for example in examples], widest, -1)
+def _dependency(examples: _Examples, n_words: Any, widest: int, max_distance: int, nodes: Nodes) -> _Built:
+    governors = _padded(_trees_of(examples, "governors"), widest, -1)
     depths = dependency_depths(governors, n_words).astype(np.int64)
     return batch_dependency_relations(governors, n_words, max_distance), depths
 
 
-def _constituency(
-    examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
-) -> _Built:
-    phrases = [_require(example.phrases, "phrases") for example in examples]
+def _constituency(examples: _Examples, n_words: Any, widest: int, max_distance: int, nodes: Nodes) -> _Built:
+    phrases = _trees_of(examples, "phrases")
     rows = zip(*(tree.arrays for tree in phrases), strict=True) if phrases else [()] * 3
     depths, gap_depths, gap_heads = (_padded(row, widest, NO_PHRASE) for row in rows)
     ids = batch_constituency_relations(depths, gap_depths, gap_heads, n_words, max_distance, nodes)
     return ids, depths + 1
 
 
-def of_user(name: str, examples: Sequence[WordTrees], n_words: Any, widest: int, *_: Any) -> _Built:
+def of_user(name: str, examples: _Examples, n_words: Any, widest: int, *_: Any) -> _Built:
     """As a tree's `build`, for relations of the user's own."""
     ids = np.zeros((len(examples), widest, widest), np.uint8)
-    for row, example in enumerate(examples):
-        ids[row, : len(example), : len(example)] = _require(example.own.get(name), name)
+    for row, of_example in enumerate(_trees_of(examples, name)):
+        ids[row, : len(of_example), : len(of_example)] = of_example
     return ids, np.zeros((len(examples), widest), np.int64)
+
+
+def _trees_of(examples: _Examples, name: str) -> list[Any]:
+    trees = [example.by_name.get(name) for example in examples]
+    if any(tree is None for tree in trees):
+        raise TreeError(f"{name}: expected a tree for every example, got one without.")
+    return trees
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of tree, or relations of the user's own.
 
-    Args:
-        columns: The columns of a `Sentence` that it is read from.
-        build: A function of the examples, their numbers of words, the largest of these, D and `nodes`. It
-            returns the relations between words, `[examples, words, words]`, and how many edges each word lies
-            below a special piece above all roots, `[examples, words]`; 0 for a word that is not below it.
-        function: The user's function, `[words, words]` of a sentence; None for a tree.
+    `build` is a function of the examples, their numbers of words, the largest of these, D and `nodes`. It
+    returns the relations between words, `[examples, words, words]`, and how many edges each word lies below a
+    special piece above all roots, `[examples, words]`; 0 for a word that is not below it.
     """
 
-    columns: tuple[str, ...]
-    build: Callable[[Sequence[WordTrees], NDArray[np.int64], int, int, Nodes], _Built]
-    function: Callable[[Sentence], RelationArray] | None = None
+    columns: tuple[str, ...]  # those of a `Sentence` that it is read from
+    build: Callable[[_Examples, NDArray[np.int64], int, int, Nodes], _Built]
+    function: Callable[[Sentence], RelationArray] | None = None  # the user's; None for a tree
 
 
 TREES: dict[str, Kind] = {
@@ -227,12 +221,6 @@ def columns_of_trees(trees: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(columns)))
 
 
-def _require(tree: _T | None, name: str) -> _T:
-    if tree is None:
-        raise TreeError(f"{name}: expected a tree for every example, got one without.")
-    return tree
-
-
 def _padded(rows: Sequence[NDArray[np.integer[Any]]], width: int, fill: int) -> NDArray[np.int64]:
     # By itself and not through `Ragged`, which would cost a fifth of a sentence's relations.
     filled = np.full((len(rows), width), fill, np.int64)
@@ -247,12 +235,7 @@ _UNIVERSAL_ALONE = frozenset(POS_TAGS) - {"INTJ", "SYM", "X", "SPACE"}
 
 
 def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
-    """Some trees of one sentence.
-
-    Raises:
-        DataError: The sentence lacks one of them.
-        TreeError: Its brackets are not a tree over its words.
-    """
+    """Some trees of one sentence; a `DataError` if it lacks one of them."""
     governors = phrases = None
     own_relations = {name: function(sentence) for name, function in own_functions(trees).items()}
     columns = columns_of_trees(set(trees) - own_relations.keys())
@@ -265,7 +248,7 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
         governors = sentence.governors or ()
     if "constituency" in columns:
         phrases = phrases_of(sentence)
-    return replace(WordTrees.of_sentence(len(sentence), governors, phrases), own=own_relations)
+    return WordTrees.of_sentence(len(sentence), governors, phrases, own_relations)
 
 
 def phrases_of(sentence: Sentence) -> PhraseColumns:
@@ -276,35 +259,26 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
 
     In a tree with Penn Treebank tags, head rules of the labels give the heads of phrases. A tree without
     labels (SST, SNLI, SICK), or made from a dependency parse, takes them from that parse if there is one.
-
-    Raises:
-        DataError: The sentence has neither.
-        TreeError: The brackets are not a tree over its words.
     """
-    memory = vars(sentence)
-    if _PHRASES not in memory:  # one narrow array, as a training text keeps those of all sentences
+    memory, key = vars(sentence), "phrase columns"
+    if key not in memory:  # one narrow array, as a training text keeps those of all sentences
         columns = np.stack(_columns_of(sentence).arrays)
-        memory[_PHRASES] = columns.astype(np.min_scalar_type(-1 - int(np.abs(columns).max(initial=0))))
-    return PhraseColumns(*memory[_PHRASES].astype(np.int64))
-
-
-_PHRASES = "phrase columns"
+        memory[key] = columns.astype(np.min_scalar_type(-1 - int(np.abs(columns).max(initial=0))))
+    return PhraseColumns(*memory[key].astype(np.int64))
 
 
 def _columns_of(sentence: Sentence) -> PhraseColumns:
     if not sentence.words:
         return PhraseColumns.join([])
     source = sentence.tree_source
-    if source is None:
-        missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
-        if missing:
-            raise DataError(
-                f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: it "
-                f'lacks {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
-                "the constituency tree out of the config."
-            )
-        source = sentence
-    tree = parse_tree(source) if isinstance(source, str) else source
+    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+    if source is None and missing:
+        raise DataError(
+            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: it "
+            f'lacks {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+            "the constituency tree out of the config."
+        )
+    tree = parse_tree(source) if isinstance(source, str) else source or sentence
     columns = phrase_columns(tree, None if _has_penn_labels(tree) else sentence.governors)
     if len(columns) != len(sentence):
         raise TreeError(
@@ -328,9 +302,6 @@ def phrases_of_lines(words: WordColumns) -> PhraseColumns:
     """Constituency trees of all words of some lines, one line after the other.
 
     Heads come from the dependency tree if there is one, since the head rules are made for English.
-
-    Raises:
-        TreeError: A line with words has no tree, or one over other words; the message names the line.
     """
     parts: list[PhraseColumns] = []
     for row, tree in enumerate(words.constituency or [None] * len(words.texts)):
@@ -360,7 +331,14 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
     governors = phrases = None
     if trees.governors is not None:
         whole = np.asarray(trees.governors, np.int64)
-        nodes = _reached(whole, n_kept, max_distance)
+        is_reached = np.zeros(len(whole) + 1, bool)
+        waiting = np.arange(n_kept)
+        is_reached[waiting] = True
+        for _ in range(max_distance):
+            above = np.unique(whole[waiting])
+            waiting = above[(above >= 0) & ~is_reached[above]]
+            is_reached[waiting] = True
+        nodes = np.flatnonzero(is_reached[:-1])
         n_nodes = max(n_nodes, len(nodes))
         numbers = np.full(len(whole) + 1, -1, np.int64)
         numbers[nodes] = np.arange(len(nodes))
@@ -373,19 +351,7 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
         phrases = PhraseColumns(depths, gaps, np.minimum(heads, n_kept))
     beyond = (0, n_nodes - n_kept)
     own_relations = {name: np.pad(ids[:n_kept, :n_kept], beyond) for name, ids in trees.own.items()}
-    return replace(WordTrees.of_sentence(n_nodes, governors, phrases), own=own_relations)
-
-
-def _reached(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
-    """The first `n_kept` words and their ancestors at most `n_steps` edges up, ascending."""
-    is_reached = np.zeros(len(governors) + 1, bool)
-    waiting = np.arange(n_kept)
-    is_reached[waiting] = True
-    for _ in range(n_steps):
-        above = np.unique(governors[waiting])
-        waiting = above[(above >= 0) & ~is_reached[above]]
-        is_reached[waiting] = True
-    return np.flatnonzero(is_reached[:-1])
+    return WordTrees.of_sentence(n_nodes, governors, phrases, own_relations)
 
 
 def shown(sentence: Sentence) -> str:

@@ -90,7 +90,7 @@ def batch_word_of_piece(
 
 def _longest_overlap(pieces: NDArray[np.int64], words: NDArray[np.int64]) -> NDArray[np.int64]:
     """Index of the word that shares most characters with each piece; both are `[n, 2]` in the same range."""
-    order: NDArray[np.int64] | None = None
+    order = None
     if np.any(words[1:, 0] < words[:-1, 0]):
         order = np.argsort(words[:, 0], kind="stable")
         words = words[order]
@@ -144,10 +144,8 @@ def _pairs(offsets: ArrayLike, what: str) -> NDArray[np.int64]:
         raise AlignmentError(f"{what}: expected shape [n, 2] (start, end), got {list(pairs.shape)}.")
     wrong = np.flatnonzero((pairs[:, 0] < 0) | (pairs[:, 1] < pairs[:, 0]))
     if len(wrong):
-        start, end = pairs[wrong[0]]
-        raise AlignmentError(
-            f"{what}: expected 0 <= start <= end, got {start}, {end} at position {wrong[0]}."
-        )
+        got = f"{pairs[wrong[0], 0]}, {pairs[wrong[0], 1]} at position {wrong[0]}"
+        raise AlignmentError(f"{what}: expected 0 <= start <= end, got {got}.")
     return pairs
 
 

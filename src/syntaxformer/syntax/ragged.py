@@ -35,23 +35,17 @@ def places_of(splits: NDArray[np.int64], rows: ArrayLike) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
-    """Rows of different lengths.
+    """Rows of different lengths."""
 
-    Args:
-        values: All rows one after the other, `[items, ...]`.
-        splits: Row `row` has the items `splits[row]:splits[row + 1]`, `[rows + 1]`.
-    """
-
-    values: NDArray[Any]
-    splits: NDArray[np.int64]
+    values: NDArray[Any]  # all rows one after the other, [items, ...]
+    splits: NDArray[np.int64]  # row `row` has the items splits[row]:splits[row + 1], [rows + 1]
 
     @classmethod
     def of(cls, rows: Sequence[ArrayLike], dtype: DTypeLike = np.int64) -> Ragged:
         """Make it from a list of rows."""
         arrays = [np.asarray(row, dtype) for row in rows]
-        return cls(
-            np.concatenate(arrays) if arrays else np.zeros(0, dtype), splits_of(list(map(len, arrays)))
-        )
+        values = np.concatenate(arrays) if arrays else np.zeros(0, dtype)
+        return cls(values, splits_of(list(map(len, arrays))))
 
     def __len__(self) -> int:
         return len(self.splits) - 1
@@ -83,13 +77,9 @@ class Ragged:
         return Ragged(self.values[self.places(rows)], splits_of(self.lengths_of(rows)))
 
     def padded(self, fill: int, rows: ArrayLike | None = None, width: int | None = None) -> NDArray[Any]:
-        """All rows, or some, padded to the same width.
+        """All rows, or some in order, padded to the same width, `[rows, width, ...]`.
 
-        `fill` is put after the end of a row; `rows` are the wanted ones in order, None for all; `width` is by
-        default the length of the longest row.
-
-        Returns:
-            `[rows, width, ...]`.
+        `fill` is put after the end of a row; `width` is by default the length of the longest.
         """
         lengths = self.lengths if rows is None else self.lengths_of(rows)
         widest = int(lengths.max(initial=0)) if width is None else width

@@ -44,10 +44,8 @@ def pair_relation(max_distance: int = MAX_DISTANCE) -> int:
         ValueError: The largest distance is not between 1 and 84.
     """
     if not 1 <= max_distance <= LARGEST_DISTANCE:
-        raise ValueError(
-            f"max_distance: expected 1 to {LARGEST_DISTANCE}, so that an id fits into a byte, got "
-            f"{max_distance}."
-        )
+        expected = f"expected 1 to {LARGEST_DISTANCE}, so that an id fits into a byte"
+        raise ValueError(f"max_distance: {expected}, got {max_distance}.")
     return 3 * max_distance + 1
 
 
@@ -122,9 +120,7 @@ def dependency_relations(governors: Sequence[int], max_distance: int = MAX_DISTA
 
 
 def batch_dependency_relations(
-    governors: ArrayLike,
-    n_words: ArrayLike,
-    max_distance: int = MAX_DISTANCE,
+    governors: ArrayLike, n_words: ArrayLike, max_distance: int = MAX_DISTANCE
 ) -> RelationArray:
     """Relations of many sentences at once.
 
@@ -140,9 +136,8 @@ def batch_dependency_relations(
     """
     parents, sizes = _parents_and_sizes(governors, n_words)
     shared = _shared_ancestors(parents, sizes)
-    return relations_of_steps(
-        sizes[:, :, None] - shared, sizes[:, None, :] - shared, shared > 0, max_distance
-    )
+    up, down = sizes[:, :, None] - shared, sizes[:, None, :] - shared
+    return relations_of_steps(up, down, shared > 0, max_distance)
 
 
 def batch_dependency_distances(governors: ArrayLike, n_words: ArrayLike) -> NDArray[np.int32]:
@@ -322,9 +317,7 @@ def phrase_columns(tree: Tree | str | Sentence, governors: Sequence[int] | None 
 
 def _unfold(top: Tree | Phrase) -> tuple[list[Any], list[int], list[list[int]]]:
     """Phrases and words, parents first and left to right; the depth of each; the places of its children."""
-    nodes: list[Any] = []
-    depths: list[int] = []
-    children: list[list[int]] = []
+    nodes, depths, children = list[Any](), list[int](), list[list[int]]()
     waiting: list[tuple[Any, int, int]] = [(top, 0, -1)]
     while waiting:
         node, depth, parent = waiting.pop()

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers as hf
 
+import syntaxformer as sf
 from syntaxformer.infusion.families import FAMILIES as TABLE
 from tiny_hosts import EXHAUSTIVE, KINDS, WRITING, chosen, host_of
 
@@ -109,11 +110,31 @@ def _open(model, value=0.7):
                 parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
 
 
+def _infused(name, shorthand=None, opens=True, **sections):
+    """A model to which syntax does something, or as it begins; and its batch."""
+    model = sf.infuse(_tiny(name), shorthand or sf.InfusionConfig(**sections))
+    if opens:
+        _open(model)
+    return model, _batch(name)
+
+
+def _run(model, batch, **changes):
+    with torch.no_grad():
+        return _scores(model(**{**batch.inputs, **batch.syntax, **changes}))
+
+
+def _recorded(model, batch, attention=False, **changes):
+    """What a pass records."""
+    with model.infusion.record(attention=attention):
+        _run(model, batch, **changes)
+    return model.infusion.seen
+
+
 @pytest.fixture
 def tiny():
     return SimpleNamespace(
-        model=_tiny, batch=_batch, scores=_scores, open=_open, pieces=PIECES, size=BATCH, all_of=_everything,
-        attends=_attends,
+        model=_tiny, batch=_batch, scores=_scores, open=_open, infused=_infused, run=_run, recorded=_recorded,
+        pieces=PIECES, size=BATCH, all_of=_everything, attends=_attends,
     )  # fmt: skip
 
 

@@ -15,22 +15,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is d
 ADAPTED_FIRST = ("bert", "eurobert", "mt5", "marian", "mpnet", "deberta-v2")
 
 
-def _infused(tiny, name, names=None):
-    """A model that syntax does something to, and its batch."""
-    model, batch = tiny.model(name), tiny.batch(name)
-    sf.infuse(model, names or tiny.all_of(name))
-    tiny.open(model)
-    return model, batch
-
-
-def _scores(tiny, model, batch):
-    with torch.no_grad():
-        return tiny.scores(model(**batch.inputs, **batch.syntax))
-
-
 def test_every_new_parameter_has_a_gradient(tiny, any_model):
     """From the scores, with all that can be had at once; tags that are not in the batch aside."""
-    model, batch = _infused(tiny, any_model)
+    model, batch = tiny.infused(any_model, tiny.all_of(any_model))
     tiny.scores(model(**batch.inputs, **batch.syntax)).square().sum().backward()
     for name, parameter in sf.infusion_parameters(model):
         assert parameter.grad is not None, name
@@ -116,15 +103,15 @@ def test_adapters_train_save_load_and_merge(tiny, any_family, order, tmp_path):
     _train(tiny, model, batch)
     now = dict(model.named_parameters())
     assert [one for one in trained if "infusion" in one and torch.equal(now[one], trained[one])] == []
-    expected = _scores(tiny, model, batch)
+    expected = tiny.run(model, batch)
     model.save_pretrained(tmp_path)
     again = peft.PeftModel.from_pretrained(sf.infuse(tiny.model(any_family), names), tmp_path).eval()
-    assert_close(_scores(tiny, again, batch), expected, atol=1e-4, rtol=1e-4)
+    assert_close(tiny.run(again, batch), expected, atol=1e-4, rtol=1e-4)
     merged = model.merge_and_unload()
-    assert_close(_scores(tiny, merged, batch), expected, atol=1e-4, rtol=1e-4)
+    assert_close(tiny.run(merged, batch), expected, atol=1e-4, rtol=1e-4)
     merged.save_pretrained(tmp_path / "merged")
     loaded = sf.load(tmp_path / "merged").eval()
-    assert_close(_scores(tiny, loaded, batch), expected, atol=1e-4, rtol=1e-4)
+    assert_close(tiny.run(loaded, batch), expected, atol=1e-4, rtol=1e-4)
 
 
 def _train(tiny, model, batch):

@@ -20,11 +20,6 @@ def _chosen(names, *in_full):
     return [(name, padded) for name, padded in pairs if EXHAUSTIVE or padded is True or name in in_full]
 
 
-def _scores(tiny, model, batch, **changes):
-    with torch.no_grad():
-        return tiny.scores(model(**{**batch.inputs, **batch.syntax, **changes}))
-
-
 def _of_pieces(scores, batch):
     """States of padding are nobody's business."""
     return scores[batch.mask] if scores.shape[:2] == batch.mask.shape else scores
@@ -47,8 +42,8 @@ def _is_plain_at_first(tiny, name, padded, names):
     model, batch = tiny.model(name), tiny.batch(name, padded)
     with torch.no_grad():
         plain = tiny.scores(model(**batch.inputs))
-    sf.infuse(model, sf.InfusionConfig.parse(names))
-    found = _scores(tiny, model, batch)
+    sf.infuse(model, names)
+    found = tiny.run(model, batch)
     limit = 5e-6 if "t5" in name else 1e-6  # T5 does not scale its logits
     limit *= float(plain.abs().max().clamp(min=1))
     assert_close(_of_pieces(found, batch), _of_pieces(plain, batch), atol=limit, rtol=0)
@@ -57,7 +52,7 @@ def _is_plain_at_first(tiny, name, padded, names):
 def test_names_of_the_backbone_stay_and_all_that_is_new_is_one_module(tiny, any_model):
     model = tiny.model(any_model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    sf.infuse(model, sf.InfusionConfig.parse(tiny.all_of(any_model)))
+    sf.infuse(model, tiny.all_of(any_model))
     after = model.state_dict()
     new = [name for name in after if name not in before]
     assert [name for name in after if name in before] == list(before)
@@ -68,40 +63,35 @@ def test_names_of_the_backbone_stay_and_all_that_is_new_is_one_module(tiny, any_
 
 @pytest.mark.parametrize("preset", ["preserving", "paper"])
 def test_relations_reach_the_output(tiny, model_name, preset):
-    model, batch = tiny.model(model_name), tiny.batch(model_name)
-    sf.infuse(model, sf.InfusionConfig(preset=preset, masks={}))
-    tiny.open(model)
-    found = _scores(tiny, model, batch)
+    model, batch = tiny.infused(model_name, preset=preset, masks={})
+    found = tiny.run(model, batch)
     assert bool(found.isfinite().all())
-    others = _scores(tiny, model, batch, syntax=batch.syntax["syntax"].flip(0))
+    others = tiny.run(model, batch, syntax=batch.syntax["syntax"].flip(0))
     assert float((_of_pieces(others - found, batch)).abs().max()) > 1e-5
 
 
 def test_every_layer_has_its_masks(tiny, family):
-    model, batch = tiny.model(family), tiny.batch(family)
-    sf.infuse(model, sf.InfusionConfig(masks={}))
-    closed = _scores(tiny, model, batch)
+    model, batch = tiny.infused(family, masks={}, opens=False)
+    closed = tiny.run(model, batch)
     assert model.infusion.masked_layers
     for gate in model.infusion.gates.values():
         with torch.no_grad():
             gate.weight.fill_(0.7)
-            opened = _scores(tiny, model, batch)
+            opened = tiny.run(model, batch)
             gate.weight.zero_()
         assert float(_of_pieces(opened - closed, batch).abs().max()) > 1e-5
 
 
 def test_a_padded_key_has_no_influence(tiny, any_family):
-    model, batch = tiny.model(any_family), tiny.batch(any_family)
-    sf.infuse(model, sf.InfusionConfig.parse(tiny.all_of(any_family)))
-    tiny.open(model)
-    expected = _scores(tiny, model, batch)
+    model, batch = tiny.infused(any_family, tiny.all_of(any_family))
+    expected = tiny.run(model, batch)
     padding = ~batch.mask
     other_pieces = batch.inputs["input_ids"].masked_fill(padding, 5)
     changes = {"factor_ids": batch.syntax["factor_ids"].masked_fill(padding[..., None], 2)}
     if "syntax" in batch.syntax:
         relations = changes["syntax"] = batch.syntax["syntax"].clone()
         relations[padding[:, None, None, :].expand_as(relations)] = 3
-    found = _scores(tiny, model, batch, input_ids=other_pieces, **changes)
+    found = tiny.run(model, batch, input_ids=other_pieces, **changes)
     assert_close(_of_pieces(found, batch), _of_pieces(expected, batch), atol=1e-5, rtol=1e-5)
 
 
@@ -110,7 +100,7 @@ def test_a_plain_class_of_transformers_reads_the_backbone_and_names_us(tiny, any
     model = tiny.model(any_model)
     backbone = {name: value.clone() for name, value in model.state_dict().items()}
     plain_class = type(model)
-    sf.infuse(model, sf.InfusionConfig.parse(tiny.all_of(any_model)))
+    sf.infuse(model, tiny.all_of(any_model))
     model.save_pretrained(tmp_path)
     logger = logging.getLogger("transformers")
     logger.addHandler(caplog.handler)

@@ -14,9 +14,8 @@ EVERYTHING = "masks,relation_bias,lisa,pos_add"
 
 def test_two_batches_before_their_gradients(tiny):
     """Each checkpointed forward pass finds its own batch again, not the last one."""
-    model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig.parse("masks,relation_bias")).train()
-    tiny.open(model)
+    model, batch = tiny.infused("bert", "masks,relation_bias")
+    model.train()
     other = {**batch.syntax, "syntax": batch.syntax["syntax"].flip(0)}
 
     def gradient():
@@ -48,8 +47,7 @@ def test_the_loss_of_pointing_is_added_in_training(tiny):
 
 def test_a_loss_of_pointing_that_cannot_be_added_is_left_for_the_caller(tiny, caplog):
     """As under label smoothing in transformers' Trainer, which takes the labels out of the batch."""
-    model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig(lisa={"weight": 0.3}))
+    model, batch = tiny.infused("bert", lisa={"weight": 0.3}, opens=False)
     inputs, weight = {**batch.inputs, **batch.syntax}, model.infusion.lisa["1"].weight
     model(**inputs)
     with torch.no_grad():
@@ -69,9 +67,7 @@ def test_a_loss_of_pointing_that_cannot_be_added_is_left_for_the_caller(tiny, ca
 
 def test_the_loss_of_pointing_is_the_cross_entropy(tiny):
     """One piece alone is supervised: its logits over the valid pieces, worked out from the layer's states."""
-    model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig.parse("lisa"))
-    tiny.open(model)
+    model, batch = tiny.infused("bert", "lisa")
     seen = {}
     attention = model.bert.encoder.layer[1].attention.self
     attention.register_forward_pre_hook(lambda module, args: seen.update(states=args[0]))
@@ -88,12 +84,9 @@ def test_the_loss_of_pointing_is_the_cross_entropy(tiny):
 @pytest.mark.parametrize("kind", ["bert", "t5-encoder", "umt5", "marian"])
 def test_what_points_is_what_attends(tiny, kind, keys):
     """Also where positions have a bias, as in T5: the loss is that of the head's own logits."""
-    model, batch = tiny.model(kind), tiny.batch(kind)
-    sf.infuse(model, sf.InfusionConfig(lisa={"attn_head": 1, "keys": keys}))
+    model, batch = tiny.infused(kind, lisa={"attn_head": 1, "keys": keys}, opens=False)
     torch.nn.init.normal_(model.infusion.lisa["1"].weight)
-    with torch.no_grad(), model.infusion.record(attention=True):
-        model(**batch.inputs, **batch.syntax)
-    seen, governors = model.infusion.seen, batch.syntax["governors"]
+    seen, governors = tiny.recorded(model, batch, attention=True), batch.syntax["governors"]
     logits = seen.logits[1][-1][:, 1].masked_fill(~batch.mask[:, None], -torch.inf)
     assert torch.equal(seen.pointed_at[1][-1], logits.argmax(-1))
     valid = governors >= 0
@@ -105,34 +98,24 @@ def test_what_is_recorded_in_training_is_not_dropped(tiny):
     """Weights of attention add up to one, though the layer drops some."""
     model, batch = tiny.model("bert", attention_probs_dropout_prob=0.5), tiny.batch()
     sf.infuse(model, sf.InfusionConfig.parse("masks,lisa"))
-    with torch.no_grad(), model.train().infusion.record(attention=True):
-        model(**batch.inputs, **batch.syntax)
-    sums = model.infusion.seen.attention[1][-1].sum(-1)
+    sums = tiny.recorded(model.train(), batch, attention=True).attention[1][-1].sum(-1)
     assert_close(sums, torch.ones_like(sums), atol=1e-5, rtol=0)
 
 
 def test_hits_count_words_where_first_pieces_are_given(tiny):
-    model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig.parse("lisa"))
+    model, batch = tiny.infused("bert", "lisa", opens=False)
     first = torch.zeros(tiny.size, tiny.pieces, dtype=torch.bool)
     first[:, 1:4] = True
     model(**batch.inputs, **batch.syntax, first_pieces=first)
     seen = model.infusion.seen
-    hits = sum(
-        int(seen.pointed_at[1][-1][row, piece] == batch.syntax["governors"][row, piece])
-        for row in range(tiny.size)
-        for piece in (1, 2, 3)
-    )
-    assert seen.governor_hits() == {1: (hits, 15)}
+    hits = seen.pointed_at[1][-1][:, 1:4] == batch.syntax["governors"][:, 1:4]
+    assert seen.governor_hits() == {1: (int(hits.sum()), 15)}
 
 
 @pytest.mark.parametrize("keys", ["head", "model"])
 def test_gold_governors_are_looked_at(tiny, keys):
-    model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig(lisa={"inject": "gold", "attn_head": 2, "keys": keys}))
-    with torch.no_grad(), model.infusion.record(attention=True):
-        model(**batch.inputs, **batch.syntax)
-    attention = model.infusion.seen.attention[1][-1]
+    model, batch = tiny.infused("bert", lisa={"inject": "gold", "attn_head": 2, "keys": keys}, opens=False)
+    attention = tiny.recorded(model, batch, attention=True).attention[1][-1]
     governors = batch.syntax["governors"]
     valid = governors >= 0
     one_hot = torch.nn.functional.one_hot(governors.clamp(min=0), tiny.pieces).float()
@@ -142,28 +125,23 @@ def test_gold_governors_are_looked_at(tiny, keys):
 
 def test_keys_of_the_whole_model(tiny):
     """LISA of Bai et al. (2021): d_head x d_model for each layer; its logits are those of attention."""
-    model, batch = tiny.model("bert"), tiny.batch()
-    sf.infuse(model, sf.InfusionConfig(lisa={"keys": "model", "layers": [0, 1]}))
+    model, batch = tiny.infused("bert", lisa={"keys": "model", "layers": [0, 1]}, opens=False)
     weight = model.infusion.lisa["1"].weight
     assert weight.shape == (7, 21)
     seen = {}
     module = model.bert.encoder.layer[1].attention.self
     module.register_forward_pre_hook(lambda module, args: seen.update(states=args[0]))
-    with torch.no_grad(), model.infusion.record(attention=True):
-        model(**batch.inputs, **batch.syntax)
+    attention = tiny.recorded(model, batch, attention=True).attention[1][-1]
     query, key = module.query(seen["states"])[..., :7], module.key(seen["states"])
     logits = (query @ weight @ key.transpose(1, 2)).masked_fill(~batch.mask[:, None], -torch.inf)
-    found = model.infusion.seen.attention[1][-1][:, 0]
-    assert_close(found[batch.mask], logits.softmax(-1)[batch.mask], atol=1e-6, rtol=1e-5)
+    assert_close(attention[:, 0][batch.mask], logits.softmax(-1)[batch.mask], atol=1e-6, rtol=1e-5)
 
 
 def test_autocast_to_bfloat16(tiny, family):
-    model, batch = tiny.model(family), tiny.batch(family)
-    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING)).train()
+    model, batch = tiny.infused(family, EVERYTHING, opens=False)
+    model.train()
     tiny.open(model, 0.2)
-    model.eval()
-    with torch.no_grad():
-        expected = tiny.scores(model(**batch.inputs, **batch.syntax))
+    expected = tiny.run(model.eval(), batch)
     with torch.autocast("cpu", torch.bfloat16):
         found = tiny.scores(model(**batch.inputs, **batch.syntax))
     scale = float(expected.abs().max())
@@ -182,15 +160,11 @@ def test_a_decoder_that_shares_the_table_gets_no_tags(tiny):
     with torch.no_grad():
         plain = model(**batch.inputs).logits
     sf.infuse(model, sf.InfusionConfig.parse("pos_add"))
+    tags, labels = {"factor_ids": batch.syntax["factor_ids"]}, batch.inputs["labels"]
+    source = {key: batch.inputs[key] for key in ("input_ids", "attention_mask")}
     with torch.no_grad():
-        assert torch.equal(model(**batch.inputs, factor_ids=batch.syntax["factor_ids"]).logits, plain)
+        assert torch.equal(model(**batch.inputs, **tags).logits, plain)
         tiny.open(model)
-        encoded = model.encoder(
-            **{k: v for k, v in batch.inputs.items() if k != "labels"}, factor_ids=batch.syntax["factor_ids"]
-        )
-        expected = model(
-            labels=batch.inputs["labels"],
-            attention_mask=batch.inputs["attention_mask"],
-            encoder_outputs=encoded,
-        ).logits
-        assert_close(model(**batch.inputs, factor_ids=batch.syntax["factor_ids"]).logits, expected)
+        encoded, mask = model.encoder(**source, **tags), source["attention_mask"]
+        expected = model(labels=labels, attention_mask=mask, encoder_outputs=encoded).logits
+        assert_close(model(**batch.inputs, **tags).logits, expected)

@@ -20,6 +20,11 @@ SIZES = {"pos": 20, "case": 4, "subword": 6}
         ("concat_pos", {}, (492, 20), "492 (word) + 20 (pos) = 512"),
         ("add", {}, (512, 512), None),
         ("none", {}, (512,), None),
+        # Kapadia et al. (2020)
+        ("onehot_concat", {}, (512, None), "512 (word) + one for each value (pos), linear to 512 = 512"),
+        ("learned_concat", {}, (512, 24), "512 (word) + 24 (pos), linear to 512 = 512"),
+        ("prepend", {}, (512, 512), "512 (word, and pos before each) = 512"),
+        ("pos_encoder", {}, (512, 512), "512 (word), beside it 512 (pos) = 512"),
     ],
 )  # fmt: skip
 def test_widths_add_up(kind, settings, widths, arithmetic) -> None:
@@ -100,20 +105,6 @@ def _layer(kind: str, **settings: object) -> InfusedEmbedding:
 
 def _n(layer: InfusedEmbedding) -> int:
     return sum(parameter.numel() for parameter in layer.parameters())
-
-
-@pytest.mark.parametrize(
-    ("kind", "factors", "arithmetic"),
-    [
-        ("onehot_concat", (("pos", None),), "512 (word) + one for each value (pos), linear to 512 = 512"),
-        ("learned_concat", (("pos", 24),), "512 (word) + 24 (pos), linear to 512 = 512"),
-        ("prepend", (("pos", 512),), "512 (word, and pos before each) = 512"),
-        ("pos_encoder", (("pos", 512),), "512 (word), beside it 512 (pos) = 512"),
-    ],
-)
-def test_widths_of_kapadia_et_al(kind, factors, arithmetic):
-    plan = plan_widths(kind, 512)
-    assert (plan.word_width, plan.factors, plan.arithmetic()) == (512, factors, arithmetic)
 
 
 def test_onehot_is_fixed_and_mapped_back():

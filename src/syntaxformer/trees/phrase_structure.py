@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain, pairwise
@@ -25,6 +25,9 @@ from syntaxformer.trees.constituency import (
 from syntaxformer.trees.dependency import check_governors, children_of, projective_governors, top_down
 from syntaxformer.trees.sentence import ROOT, Sentence
 
+NEEDED_COLUMNS = ("upos", "governors", "deprels")
+"""Columns of a `Sentence` that the conversion reads."""
+
 # Taggers that were not trained on the Penn Treebank's quotes take `` for a noun.
 _ONLY_PUNCTUATION = re.compile(r"[`'\"“”‘’«»„‚‹›,;:.!?…()\[\]{}–—-]+")
 _ONE_NAME = frozenset({"flat", "fixed", "goeswith"})
@@ -39,19 +42,17 @@ class Phrase:
     def __init__(self, label: str, children: list[Phrase | int]) -> None:
         self.label = label
         self.children = children
-        self.start = first_word(children[0])
-        self.end = after_word(children[-1])
+        self.start = _first_word(children[0])
+        self.end = _after_word(children[-1])
         self.is_coordination = False
         self.is_parenthetical = False
 
 
-def first_word(constituent: Phrase | int) -> int:
-    """Index of a part's first word."""
+def _first_word(constituent: Phrase | int) -> int:
     return constituent.start if isinstance(constituent, Phrase) else constituent
 
 
-def after_word(constituent: Phrase | int) -> int:
-    """Index after a part's last word."""
+def _after_word(constituent: Phrase | int) -> int:
     return constituent.end if isinstance(constituent, Phrase) else constituent + 1
 
 
@@ -66,24 +67,21 @@ class Skeleton:
     """
 
     def __init__(self, sentence: Sentence) -> None:
-        upos, deprels, governors = sentence.upos, sentence.deprels, sentence.governors
-        assert upos is not None
-        assert deprels is not None
-        assert governors is not None
+        upos, governors, deprels = (getattr(sentence, column) for column in NEEDED_COLUMNS)
+        check_governors(governors, sentence.words)
         relations = [deprel.partition(":")[0] for deprel in deprels]
         is_left_out = [
             tag == "PUNCT" or _ONLY_PUNCTUATION.fullmatch(word) is not None
             for word, tag in zip(sentence.words, upos, strict=True)
         ]
-        check_governors(governors, sentence.words)
         self.positions = [position for position, left_out in enumerate(is_left_out) if not left_out]
         self.words = [sentence.words[position].lower() for position in self.positions]
         self.upos = [upos[position] for position in self.positions]
         self.relations = [relations[position] for position in self.positions]
         self.subtypes = [deprels[position].partition(":")[2] for position in self.positions]
-        moved = _move_up(governors, relations, is_left_out)
         number_of = {position: number for number, position in enumerate(self.positions)} | {ROOT: ROOT}
-        self.governors = projective_governors([number_of[moved[position]] for position in self.positions])
+        moved = (_move_up(position, governors, relations, is_left_out) for position in self.positions)
+        self.governors = projective_governors([number_of[governor] for governor in moved])
         self.children = children_of(self.governors)
         self.order = top_down(self.governors, self.children)
 
@@ -93,25 +91,16 @@ class Skeleton:
 
 
 def _move_up(
-    governors: Sequence[int], relations: Sequence[str], is_left_out: Sequence[bool]
-) -> dict[int, int]:
-    """Governor of each word after nothing is governed by punctuation or by a later word of a name."""
-    moved: dict[int, int] = {}
-    for word, governor in enumerate(governors):
-        while governor != ROOT and (
-            is_left_out[governor] or _passes_on(governor, word, governors, relations)
-        ):
-            governor = governors[governor]
-        moved[word] = governor
-    return moved
-
-
-def _passes_on(governor: int, word: int, governors: Sequence[int], relations: Sequence[str]) -> bool:
-    """Whether a governor gives up a word: later words of a name govern only names, auxiliaries nothing."""
-    if governors[governor] == ROOT:
-        return False
-    is_later = relations[governor] in _ONE_NAME and relations[word] not in _ONE_NAME
-    return is_later or relations[governor] in _AUXILIARIES
+    word: int, governors: Sequence[int], relations: Sequence[str], is_left_out: Sequence[bool]
+) -> int:
+    """A word's nearest ancestor that may govern it: no auxiliary, a later word of a name only names."""
+    not_above = _AUXILIARIES if relations[word] in _ONE_NAME else _AUXILIARIES | _ONE_NAME
+    governor = governors[word]
+    while governor != ROOT and (
+        is_left_out[governor] or (governors[governor] != ROOT and relations[governor] in not_above)
+    ):
+        governor = governors[governor]
+    return governor
 
 
 class Height(IntEnum):
@@ -233,7 +222,6 @@ class _Heights:
         return heights
 
     def _of_left(self, child: int) -> int:
-        """Height of a dependent before the word."""
         relation = self.relations[child]
         if child in self.auxiliaries:
             return self.auxiliaries[child]
@@ -251,7 +239,6 @@ class _Heights:
         return Height.BASE
 
     def _of_right(self, child: int) -> int:
-        """Height of a dependent after the word."""
         relation = self.relations[child]
         if child in self.auxiliaries:
             return self.auxiliaries[child]
@@ -299,32 +286,25 @@ class _Heights:
         return self.auxiliaries[max(before)] if before else 0
 
     def _of_conjunct(self, child: int) -> int:
-        child_is_clausal = is_clausal(self.skeleton, child)
-        if self.is_clausal and child_is_clausal:
-            return self._of_clause(child)
-        if child_is_clausal:
-            return Height.CLAUSE_COORDINATED
+        """A second clause joins as high as its own parts require: a subject, a conjunction, an auxiliary."""
+        skeleton, below = self.skeleton, self.skeleton.children[child]
+        if is_clausal(skeleton, child):
+            if not self.is_clausal or skeleton.has(child, *_SUBJECTS):
+                return Height.CLAUSE_COORDINATED
+            if _has_mark(skeleton, child):
+                are_marked = _has_mark(skeleton, self.word)
+                return Height.SUBORDINATE_COORDINATED if are_marked else Height.CLAUSE_COORDINATED
+            has_auxiliary = skeleton.has(child, *_AUXILIARIES) or any(
+                is_particle(skeleton, word) for word in below
+            )
+            return Height.FINITE_COORDINATED if has_auxiliary else Height.VERB_COORDINATED
         if self.is_clausal:
             return Height.COORDINATED
-        below = self.skeleton.children[child]
         has_preposition = any(word < child and self.relations[word] == "case" for word in below)
-        if has_preposition and self.skeleton.has(self.word, "case"):
+        if has_preposition and skeleton.has(self.word, "case"):
             return Height.CASE_COORDINATED
         is_bare = all(self.relations[word] == "cc" for word in below)
         return Height.BASE if is_bare else Height.COORDINATED
-
-    def _of_clause(self, child: int) -> int:
-        """A second clause joins as high as its own parts require: a subject, a conjunction, an auxiliary."""
-        if self.skeleton.has(child, *_SUBJECTS):
-            return Height.CLAUSE_COORDINATED
-        if _has_mark(self.skeleton, child):
-            are_marked = _has_mark(self.skeleton, self.word)
-            return Height.SUBORDINATE_COORDINATED if are_marked else Height.CLAUSE_COORDINATED
-        below = self.skeleton.children[child]
-        has_auxiliary = any(
-            self.relations[word] in _AUXILIARIES or is_particle(self.skeleton, word) for word in below
-        )
-        return Height.FINITE_COORDINATED if has_auxiliary else Height.VERB_COORDINATED
 
 
 def _has_mark(skeleton: Skeleton, word: int) -> bool:
@@ -371,8 +351,10 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
     phrases, gaps = _phrases_below(top), list[_Gap]()
     for phrase in phrases:
         for index, (before, child) in enumerate(pairwise(phrase.children), 1):
-            if after_word(before) < first_word(child):
-                gaps.append(_Gap(after_word(before), first_word(child), phrase, index, _ending_with(before)))
+            if _after_word(before) < _first_word(child):
+                gaps.append(
+                    _Gap(_after_word(before), _first_word(child), phrase, index, _ending_with(before))
+                )
     gaps.append(_Gap(top.end, len(words), top, len(top.children), _ending_with(top.children[-1])))
     punctuation = _Punctuation(words)
     for gap in sorted(gaps, key=lambda gap: gap.start):
@@ -483,9 +465,6 @@ def _is_word(constituent: Phrase | int, forms: frozenset[str] | set[str], words:
     return not isinstance(constituent, Phrase) and words[constituent] in forms
 
 
-NEEDED_COLUMNS = ("upos", "governors", "deprels")
-"""Columns of a `Sentence` that the conversion reads."""
-
 _OF_TAG = {
     **dict.fromkeys(NOMINAL_TAGS, "NP"),
     **dict.fromkeys(CLAUSAL_TAGS, "VP"),
@@ -520,7 +499,7 @@ def brackets_of_parse(sentence: Sentence) -> str:
     Raises:
         ValueError, TreeError: As for `phrase_structure`, or a tag holds a bracket or white space.
     """
-    return format_tree(_finish(phrases_of_parse(sentence), sentence, list(map(leaf_of, sentence.words))))
+    return format_tree(_with_words(phrases_of_parse(sentence), sentence, map(leaf_of, sentence.words)))
 
 
 def phrase_structure(sentence: Sentence) -> Tree:
@@ -538,7 +517,7 @@ def phrase_structure(sentence: Sentence) -> Tree:
         ValueError: The sentence has no words or lacks one of those columns.
         TreeError: The governors hold a cycle.
     """
-    return _finish(phrases_of_parse(sentence), sentence, sentence.words)
+    return _with_words(phrases_of_parse(sentence), sentence, sentence.words)
 
 
 def linearised(tree: Tree | str | Sentence) -> list[str]:
@@ -592,7 +571,12 @@ class _Projection:
             self._project(word)
         roots = [word for word, governor in enumerate(self.skeleton.governors) if governor == ROOT]
         tops = [self._as_phrase(root, self.phrases[root]) for root in roots]
-        return [_renumber(top, self.skeleton.positions) for top in tops]
+        positions = self.skeleton.positions
+        for phrase in _phrases_below(*tops):
+            phrase.start, phrase.end = positions[phrase.start], positions[phrase.end - 1] + 1
+            children = phrase.children
+            phrase.children = [child if isinstance(child, Phrase) else positions[child] for child in children]
+        return [top if isinstance(top, Phrase) else positions[top] for top in tops]
 
     def _project(self, word: int) -> None:
         children = self.skeleton.children[word]
@@ -601,7 +585,8 @@ class _Projection:
         left = [child for child in reversed(children) if child < word]
         right = [child for child in children if child > word]
         is_inner = self.skeleton.governors[word] != ROOT
-        while left and is_inner and self._is_conjunction(left[-1]):
+        relations, subtypes = self.skeleton.relations, self.skeleton.subtypes
+        while left and is_inner and relations[left[-1]] == "cc" and subtypes[left[-1]] != "preconj":
             self.beside[word].append(self.phrases[left.pop()])
         heights = _Heights(self.skeleton, word, left, right, self.firsts).of_all()
         by_height: dict[int, list[int]] = {}
@@ -612,20 +597,17 @@ class _Projection:
         phrase = self.phrases[word]
         if isinstance(phrase, Phrase):
             self.firsts[word] = phrase.start
-            phrase.is_parenthetical = self.skeleton.relations[word] == "parataxis"
-
-    def _is_conjunction(self, child: int) -> bool:
-        return self.skeleton.relations[child] == "cc" and self.skeleton.subtypes[child] != "preconj"
+            phrase.is_parenthetical = relations[word] == "parataxis"
 
     def _grow(self, word: int, height: int, children: list[int]) -> None:
         """Put the children at one height around the phrase that a word has so far."""
         parts = (self._parts(word, child, height) for child in children if child < word)
         before = list(chain.from_iterable(parts))
-        core, after = self._core(word, height, before), self._after(word, height, children)
+        core = self._core(word, height, before)  # may take the last part before it
+        after = self._after(word, height, [child for child in children if child > word])
         phrase = Phrase(self._label(word, height), [*before, *core, *after])
-        phrase.is_coordination = any(
-            self.skeleton.relations[child] == "conj" and self.skeleton.has(child, "cc") for child in children
-        )
+        conjuncts = (child for child in children if self.skeleton.relations[child] == "conj")
+        phrase.is_coordination = any(self.skeleton.has(child, "cc") for child in conjuncts)
         self.phrases[word] = phrase
 
     def _after(self, word: int, height: int, children: list[int]) -> list[Phrase | int]:
@@ -633,11 +615,11 @@ class _Projection:
         parts: list[Phrase | int] = []
         previous = ""
         for child in children:
-            if child < word:
-                continue
             relation, new = self.skeleton.relations[child], self._parts(word, child, height)
             if relation in ("xcomp", "ccomp") and previous in ("obj", "iobj"):
-                parts[-1:] = [Phrase("S", [parts[-1], *_without_clause(new)])]
+                has_one_part = len(new) == 1 and len(_parts_of(new[0])) == 1
+                predicate = _parts_of(new[0]) if has_one_part else new
+                parts[-1:] = [Phrase("S", [parts[-1], *predicate])]
             else:
                 parts += new
             previous = relation
@@ -651,15 +633,13 @@ class _Projection:
         if height == Height.VERB_PHRASE and tag in CLAUSAL_TAGS:
             return [self.phrases[word]]
         phrase = self._as_phrase(word, self.phrases[word])
-        if height == Height.CASE and self._is_governed_twice(before):
+        words = [
+            "" if isinstance(constituent, Phrase) else self.skeleton.words[constituent]
+            for constituent in before
+        ]
+        if height == Height.CASE and len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED:
             return [Phrase("PP", [before.pop(), phrase])]
         return [_as_clause(phrase) if height >= Height.SUBORDINATE else phrase]
-
-    def _is_governed_twice(self, before: list[Phrase | int]) -> bool:
-        words = [
-            self.skeleton.words[constituent] for constituent in before if not isinstance(constituent, Phrase)
-        ]
-        return len(before) == len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED
 
     def _parts(self, word: int, child: int, height: int) -> list[Phrase | int]:
         """What a child adds to its governor's phrase: its phrase, or its parts if that dissolves."""
@@ -718,44 +698,25 @@ class _Projection:
         return _OF_TAG.get(skeleton.upos[word], "X")
 
 
-def _without_clause(parts: list[Phrase | int]) -> list[Phrase | int]:
-    """Replace a clause that holds only a verb phrase by that phrase."""
-    only = parts[0]
-    is_only = len(parts) == 1 and isinstance(only, Phrase) and len(only.children) == 1
-    return _parts_of(only) if is_only else parts
-
-
 def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:
     return phrase.children if isinstance(phrase, Phrase) else [phrase]
 
 
-def _renumber(top: Phrase | int, positions: list[int]) -> Phrase | int:
-    """Give words their numbers in the sentence, which count punctuation."""
-    if not isinstance(top, Phrase):
-        return positions[top]
-    for phrase in _phrases_below(top):
-        phrase.start, phrase.end = positions[phrase.start], positions[phrase.end - 1] + 1
-        children = phrase.children
-        phrase.children = [child if isinstance(child, Phrase) else positions[child] for child in children]
-    return top
-
-
-def _phrases_below(top: Phrase) -> list[Phrase]:
-    """A phrase and all phrases in it, each before its parts."""
-    phrases = [top]
+def _phrases_below(*tops: Phrase | int) -> list[Phrase]:
+    """These phrases and all phrases in them, each before its parts."""
+    phrases = [top for top in tops if isinstance(top, Phrase)]
     for phrase in phrases:  # grows while it is walked
         phrases.extend(child for child in phrase.children if isinstance(child, Phrase))
     return phrases
 
 
-def _finish(top: Phrase, sentence: Sentence, words: Sequence[str]) -> Tree:
+def _with_words(top: Phrase, sentence: Sentence, words: Iterable[str]) -> Tree:
     """Turn phrases into a `Tree` with a tag over each word."""
-    assert sentence.upos is not None
-    leaves = [Tree(tag, (word,)) for word, tag in zip(words, sentence.upos, strict=True)]
+    leaves = [Tree(tag, (word,)) for word, tag in zip(words, sentence.upos or (), strict=True)]
     trees: dict[int, Tree] = {}
     for phrase in reversed(_phrases_below(top)):
-        parts: Iterator[Tree] = (
+        children = (
             trees[id(child)] if isinstance(child, Phrase) else leaves[child] for child in phrase.children
         )
-        trees[id(phrase)] = Tree(phrase.label, tuple(parts))
+        trees[id(phrase)] = Tree(phrase.label, tuple(children))
     return trees[id(top)]

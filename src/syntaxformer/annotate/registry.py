@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from site import getsitepackages, getusersitepackages
 from sysconfig import get_path
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from syntaxformer.annotate.annotator import (
@@ -73,9 +73,9 @@ def prepare(
             `AnnotatedBefore`.
     """
     annotator = load_annotator(name)
-    limit = getattr(annotator, "limited_to", None)
-    if isinstance(name, str) and only is not None and limit is not None:  # the user's own object stays whole
-        annotator = cast("Annotator", limit(only))
+    # The user's own object stays whole.
+    if isinstance(name, str) and only is not None and isinstance(annotator, BatchedAnnotator):
+        annotator = annotator.limited_to(only)
     if "constituency" in needs and "governors" in annotator.provides:
         annotator = with_constituency(annotator)
     annotator = WordsAsGiven(annotator) if words_given else annotator
@@ -167,10 +167,8 @@ class GivenAnnotator(Annotator):
             try:
                 (sentence,) = self.stream([_TRIAL])
             except DataError as error:
-                problem = (
-                    f"{error} The line was {_TRIAL!r}, which tells what it gives: or give it `provides`."
-                )
-                raise DataError(problem) from error
+                remedy = f"The line was {_TRIAL!r}, which tells what it gives: or give it `provides`."
+                raise DataError(f"{error} {remedy}") from error
             provides = [column for column in COLUMNS if getattr(sentence, column) is not None]
         self.provides = frozenset(provides)
 

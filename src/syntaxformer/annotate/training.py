@@ -154,11 +154,9 @@ def train_annotator(
         if n_known == len(held_out):
             raise ConfigError(f"dev: expected sentences that are not learned, got: {overlap}. Give others.")
         _log.warning("%s: its scores are too good", overlap)
-    columns = [
-        name
-        for name in ("lemmas", "feats")
-        if all(any(getattr(sentence, name) for sentence in file) for file in files)
-    ]
+    columns = ["lemmas", "feats"]
+    for file in files:
+        columns = [name for name in columns if any(getattr(sentence, name) for sentence in file)]
     steps = steps or min(max(sum(map(len, learned)) // 30, 500), 10_000)
     about = {"sentences": len(learned), "updates": steps}
     _log.info("%s; learned: upos, %s, governors, deprels", about, ", ".join(columns))
@@ -169,13 +167,12 @@ def train_annotator(
         examples = [_example(row, nlp, columns) for row in (*rows, *_altered(rows, random.Random(seed)))]
         best = _fit(nlp, examples, held_out, steps, random.Random(seed))
     nlp.meta["name"] = output.name
-    nlp.meta["performance"] = {
-        **{**best, "words": _agreement(nlp, held_out or learned)},
-        **{"minutes": round((time.monotonic() - start) / 60, 1), **about},
-    }
+    minutes = round((time.monotonic() - start) / 60, 1)
+    scores = {**best, "words": _agreement(nlp, held_out or learned), "minutes": minutes, **about}
+    nlp.meta["performance"] = scores
     with atomic_folder(output) as folder:
         nlp.to_disk(folder)
-    return nlp.meta["performance"]
+    return scores
 
 
 def _blank(language: str) -> Language:
@@ -248,9 +245,8 @@ def _fit(
 def _example(row: _Row, nlp: Language, columns: Sequence[str]) -> Example:
     words, governors, none = list(row["words"]), row["governors"], ("_",) * len(row["words"])
     heads = [at if value == ROOT else value for at, value in enumerate(governors)]
-    labels = [
-        "ROOT" if value == ROOT else name for value, name in zip(governors, row["deprels"], strict=True)
-    ]
+    arcs = zip(governors, row["deprels"], strict=True)
+    labels = ["ROOT" if governor == ROOT else deprel for governor, deprel in arcs]
     lemmas = ["" if value == "_" or "lemmas" not in columns else value for value in row.get("lemmas", none)]
     feats = [value if "feats" in columns else "" for value in row.get("feats", none)]
     tags = {"pos": list(row["upos"]), "lemmas": lemmas, "morphs": feats, "heads": heads, "deps": labels}

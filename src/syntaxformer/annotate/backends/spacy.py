@@ -108,7 +108,12 @@ class SpacyParser:
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words."""
-        return self._read([" ".join(words) for words in sentences], self._docs_of_words(sentences))
+        vocab, lines = self.nlp.vocab, [" ".join(words) for words in sentences]
+        docs = (
+            Doc(vocab, words=list(map(encodable, words)), user_data={"place": (number, 0)})
+            for number, words in enumerate(sentences)
+        )
+        return self._read(lines, docs)
 
     def _read(self, lines: Sequence[str], docs: Iterable[Doc]) -> list[Sentence]:
         """Parse the documents of some lines, which are made meanwhile, and join those of each line."""
@@ -120,11 +125,6 @@ class SpacyParser:
         return [
             join_parsed(line, sentences, self.provides) for line, sentences in zip(lines, parts, strict=True)
         ]
-
-    def _docs_of_words(self, sentences: Sequence[tuple[str, ...]]) -> Iterator[Doc]:
-        for number, words in enumerate(sentences):
-            words = [encodable(word) for word in words]
-            yield Doc(self.nlp.vocab, words=words, user_data={"place": (number, 0)})
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
         """Documents that store the number of their line and their start in it."""
@@ -204,18 +204,10 @@ def load_spacy(name: str) -> BatchedAnnotator:
 
 
 _FACTORIES = ("tok2vec", "morphologizer", "trainable_lemmatizer", "parser")
-_ARCHITECTURES = (
-    "Tok2Vec.v2",
-    "Tok2VecListener.v1",
-    "MultiHashEmbed.v2",
-    "MaxoutWindowEncoder.v2",
-    "Tagger.v2",
-)
-_SCORERS = ("morphologizer_scorer.v1", "lemmatizer_scorer.v1", "parser_scorer.v1")
-_NAMES = {
-    *_FACTORIES,
-    *(f"spacy.{name}" for name in (*_ARCHITECTURES, "TransitionBasedParser.v2", *_SCORERS)),
-}
+_NETWORKS = "Tok2Vec.v2 Tok2VecListener.v1 MultiHashEmbed.v2 MaxoutWindowEncoder.v2 Tagger.v2"
+_NETWORKS += " TransitionBasedParser.v2"
+_SCORERS = "morphologizer_scorer.v1 lemmatizer_scorer.v1 parser_scorer.v1"
+_NAMES = {*_FACTORIES, *(f"spacy.{name}" for name in f"{_NETWORKS} {_SCORERS}".split())}
 """What `annotator train` and the bundled pipelines name besides the settings of a language."""
 _VARIABLE = r"\$\{(paths\.\w+|system\.\w+|components\.[\w-]+\.model\.encode\.width)\}"
 _LARGEST = {"rows": 100_000, **dict.fromkeys(("depth", "window_size", "maxout_pieces", "top_k"), 16)}

@@ -266,16 +266,14 @@ class _Heights:
         relation = self.relations[child]
         if relation in _INSIDE_WORD_GROUP:
             return Height.BASE
-        auxiliary = self._auxiliary_before(child)
-        if auxiliary:
+        if auxiliary := self._auxiliary_before(child):
             return auxiliary if relation == "advmod" else Height.VERB_PHRASE
         follows_subject = relation in _OBJECTS and self.first_subject < child
         return Height.VERB_PHRASE if follows_subject or self.first_object < child else Height.CLAUSE
 
     def _before_predicate(self, child: int) -> int:
         """Adverbs belong to an adjective, "is very old", but not to a noun, "is still a child"."""
-        auxiliary = self._auxiliary_before(child)
-        if auxiliary:
+        if auxiliary := self._auxiliary_before(child):
             is_outside = self.is_nominal or self.skeleton.upos[child] == "PART"
             return auxiliary if is_outside else Height.BASE
         return Height.CLAUSE if self.first_subject < child else Height.BASE
@@ -384,12 +382,11 @@ def _ending_with(constituent: Phrase | int) -> list[Phrase]:
 
 
 class _Punctuation:
-    """Marks assigned to phrases: before a part (by the phrase's id and the part's index) or after all."""
+    """Marks by the phrase and the part before which they stand (its id, and the index of the part)."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
-        self.before: dict[tuple[int, int], list[int]] = defaultdict(list)
-        self.last: dict[int, list[int]] = defaultdict(list)
+        self.marks: dict[tuple[int, int], list[int]] = defaultdict(list)
         self.openings: dict[str, Phrase] = {}
 
     def assign(self, mark: int, gap: _Gap, is_between_sentences: bool) -> None:
@@ -399,12 +396,12 @@ class _Punctuation:
         if phrase is None and is_between_sentences and word in _SENTENCE_END and gap.ending:
             phrase = gap.ending[0]
         if phrase is not None:
-            self.last[id(phrase)].append(mark)
+            self.marks[id(phrase), len(phrase.children)].append(mark)
             # Later marks in this gap may not go below this phrase, so that the order is kept.
             gap.ending = gap.ending[: 1 + [id(ending) for ending in gap.ending].index(id(phrase))]
             return
         gap.ending = []
-        self.before[id(gap.phrase), gap.index].append(mark)
+        self.marks[id(gap.phrase), gap.index].append(mark)
         if word in _BRACKETS:
             self.openings[_BRACKETS[word]] = gap.phrase
         elif word in _OPENING_QUOTES or word == _EITHER_QUOTE:
@@ -416,7 +413,7 @@ class _Punctuation:
             opened = self.openings.pop(word if word in _CLOSING_BRACKETS else "quote", None)
             return opened if any(phrase is opened for phrase in gap.ending) else None
         for phrase in gap.ending:
-            begun = [self.words[mark] for mark in self.before[id(phrase), len(phrase.children) - 1]]
+            begun = [self.words[mark] for mark in self.marks[id(phrase), len(phrase.children) - 1]]
             is_pair = phrase.label in _PAIRED_COMMA_IN and not phrase.is_coordination
             if word == "," and "," in begun and is_pair:
                 return phrase
@@ -427,10 +424,9 @@ class _Punctuation:
     def fill(self, phrase: Phrase) -> None:
         """Put the marks that were assigned to a phrase between its parts."""
         parts: list[Phrase | int] = []
-        for index, child in enumerate(phrase.children):
-            parts += [*self.before[id(phrase), index], child]
-        after_last = self.before[id(phrase), len(phrase.children)]
-        phrase.children = [*parts, *self.last[id(phrase)], *after_last]
+        for index in range(len(phrase.children) + 1):
+            parts += [*self.marks[id(phrase), index], *phrase.children[index : index + 1]]
+        phrase.children = parts
 
 
 def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
@@ -474,12 +470,7 @@ _OF_TAG = {
     "CCONJ": "CONJP",
     "INTJ": "INTJ",
 }
-_OF_HEIGHT = (
-    (Height.SUBORDINATE, "SBAR"),
-    (Height.CLAUSE, "S"),
-    (Height.VERB_PHRASE, "VP"),
-    (Height.CASE, "PP"),
-)
+_OF_HEIGHT = {Height.SUBORDINATE: "SBAR", Height.CLAUSE: "S", Height.VERB_PHRASE: "VP", Height.CASE: "PP"}
 _WH_LABELS = {"NP": "WHNP", "PP": "WHPP", "ADVP": "WHADVP", "ADJP": "WHADJP"}
 
 # Words without a phrase of their own: (PP (ADP of) ...), never (PP (PP (ADP of)) ...).
@@ -547,9 +538,9 @@ def phrases_of_parse(sentence: Sentence) -> Phrase:
     """The phrases of a parse over its words' indices: `phrase_structure` without words and tags."""
     missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
     if missing or not sentence.words:
-        problem = f"one without {', '.join(missing)}" if missing else "one without words"
         raise ValueError(
-            f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got {problem}."
+            f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got one "
+            f"without {', '.join(missing or ['words'])}."
         )
     return insert_punctuation(_Projection(Skeleton(sentence)).tops(), sentence.words)
 
@@ -687,7 +678,7 @@ class _Projection:
 
     def _label(self, word: int, height: int) -> str:
         skeleton = self.skeleton
-        for lowest, label in _OF_HEIGHT:
+        for lowest, label in _OF_HEIGHT.items():
             if height >= lowest:
                 if label == "S" and not is_clausal(skeleton, word):
                     return "FRAG"

@@ -56,53 +56,6 @@ def _after_word(constituent: Phrase | int) -> int:
     return constituent.end if isinstance(constituent, Phrase) else constituent + 1
 
 
-class Skeleton:
-    """The words of a sentence without its punctuation, renumbered.
-
-    The first word of a name or fixed expression governs its other words and their dependents; the dependents
-    of an auxiliary are given to its verb.
-
-    Raises:
-        TreeError: The governors hold a cycle.
-    """
-
-    def __init__(self, sentence: Sentence) -> None:
-        upos, governors, deprels = (getattr(sentence, column) for column in NEEDED_COLUMNS)
-        check_governors(governors, sentence.words)
-        relations = [deprel.partition(":")[0] for deprel in deprels]
-        is_left_out = [
-            tag == "PUNCT" or _ONLY_PUNCTUATION.fullmatch(word) is not None
-            for word, tag in zip(sentence.words, upos, strict=True)
-        ]
-        self.positions = [position for position, left_out in enumerate(is_left_out) if not left_out]
-        self.words = [sentence.words[position].lower() for position in self.positions]
-        self.upos = [upos[position] for position in self.positions]
-        self.relations = [relations[position] for position in self.positions]
-        self.subtypes = [deprels[position].partition(":")[2] for position in self.positions]
-        number_of = {position: number for number, position in enumerate(self.positions)} | {ROOT: ROOT}
-        moved = (_move_up(position, governors, relations, is_left_out) for position in self.positions)
-        self.governors = projective_governors([number_of[governor] for governor in moved])
-        self.children = children_of(self.governors)
-        self.order = top_down(self.governors, self.children)
-
-    def has(self, word: int, *relations: str) -> bool:
-        """Whether a word governs another one by any of these relations."""
-        return any(self.relations[child] in relations for child in self.children[word])
-
-
-def _move_up(
-    word: int, governors: Sequence[int], relations: Sequence[str], is_left_out: Sequence[bool]
-) -> int:
-    """A word's nearest ancestor that may govern it: no auxiliary, a later word of a name only names."""
-    not_above = _AUXILIARIES if relations[word] in _ONE_NAME else _AUXILIARIES | _ONE_NAME
-    governor = governors[word]
-    while governor != ROOT and (
-        is_left_out[governor] or (governors[governor] != ROOT and relations[governor] in not_above)
-    ):
-        governor = governors[governor]
-    return governor
-
-
 class Height(IntEnum):
     """Heights in the projection of a word, from the inside out; auxiliaries count up from `AUXILIARY`."""
 
@@ -157,46 +110,22 @@ _RELATIVE_PRONOUNS = frozenset(_RELATIVES.split())
 _MAY_BE_WH_TAGS = frozenset({"PRON", "DET", "ADV", "SCONJ", "ADJ"})
 
 
-def is_clausal(skeleton: Skeleton, word: int) -> bool:
-    """Whether a word is a predicate: a verb, or anything with a subject, a copula or an auxiliary."""
-    return skeleton.upos[word] in CLAUSAL_TAGS or skeleton.has(word, *_SUBJECTS, *_AUXILIARIES)
-
-
-def is_particle(skeleton: Skeleton, word: int) -> bool:
-    """Whether a word is an infinitive particle, such as English "to"."""
-    return skeleton.relations[word] == "mark" and skeleton.upos[word] == "PART"
-
-
-def starts_with_wh(skeleton: Skeleton, first: int, clause: int) -> bool:
-    """Whether a phrase that starts at word `first` opens a question or relative clause: "who", "to whom"."""
-    if skeleton.relations[first] == "case" and first + 1 < clause:
-        first += 1
-    if skeleton.upos[first] not in _MAY_BE_WH_TAGS:
-        return False
-    word = skeleton.words[first]
-    return word in _QUESTION_WORDS or (word in _RELATIVE_PRONOUNS and skeleton.relations[clause] == "acl")
-
-
 class _Heights:
     """Chooses the heights of a word's dependents by its properties, which are looked up once.
 
-    `left` and `right` are its dependents before and after it, the nearest first; `firsts` are the first words
-    of the phrases of all words, as far as they are known, `[words]`.
+    `left` and `right` are its dependents before and after it, the nearest first, whose phrases are known.
     """
 
-    def __init__(
-        self, skeleton: Skeleton, word: int, left: Sequence[int], right: Sequence[int], firsts: Sequence[int]
-    ) -> None:
-        self.skeleton, self.word, self.firsts = skeleton, word, firsts
-        self.left, self.right = left, right
-        self.relations = skeleton.relations
-        self.is_verb = skeleton.upos[word] in CLAUSAL_TAGS
-        self.is_nominal = skeleton.upos[word] in NOMINAL_TAGS
-        self.is_clausal = is_clausal(skeleton, word)
+    def __init__(self, projection: _Projection, word: int, left: Sequence[int], right: Sequence[int]) -> None:
+        self.projection, self.word, self.left, self.right = projection, word, left, right
+        self.relations = projection.relations
+        self.is_verb = projection.upos[word] in CLAUSAL_TAGS
+        self.is_nominal = projection.upos[word] in NOMINAL_TAGS
+        self.is_clausal = projection.is_clausal(word)
         # Auxiliaries nest: those after the verb ("gelesen haben wird") inside those before it.
         inner = [child for child in right if self.relations[child] in _AUXILIARIES]
         outer = [
-            child for child in left if self.relations[child] in _AUXILIARIES or is_particle(skeleton, child)
+            child for child in left if self.relations[child] in _AUXILIARIES or projection.is_particle(child)
         ]
         self.auxiliaries = {child: Height.AUXILIARY + nth for nth, child in enumerate([*inner, *outer])}
         self.first_subject = min(
@@ -226,7 +155,7 @@ class _Heights:
         if child in self.auxiliaries:
             return self.auxiliaries[child]
         may_open = self.is_clausal and child == self.left[-1] and relation in _MAY_BE_WH
-        if may_open and starts_with_wh(self.skeleton, self.firsts[child], self.word):
+        if may_open and self.projection.starts_with_wh(child, self.word):
             return Height.SUBORDINATE
         if relation in _LEFT:
             return _LEFT[relation]
@@ -249,7 +178,7 @@ class _Heights:
         if self.is_verb:
             return Height.VERB_PHRASE
         # A number alone, such as the year of "Nov. 30 , 1989".
-        is_bare_number = self.skeleton.upos[child] == "NUM" and not self.skeleton.children[child]
+        is_bare_number = self.projection.upos[child] == "NUM" and not self.projection.children[child]
         if relation in ("compound", "nummod") or is_bare_number:
             return Height.BASE
         if not self.is_clausal:
@@ -274,7 +203,7 @@ class _Heights:
     def _before_predicate(self, child: int) -> int:
         """Adverbs belong to an adjective, "is very old", but not to a noun, "is still a child"."""
         if auxiliary := self._auxiliary_before(child):
-            is_outside = self.is_nominal or self.skeleton.upos[child] == "PART"
+            is_outside = self.is_nominal or self.projection.upos[child] == "PART"
             return auxiliary if is_outside else Height.BASE
         return Height.CLAUSE if self.first_subject < child else Height.BASE
 
@@ -285,31 +214,24 @@ class _Heights:
 
     def _of_conjunct(self, child: int) -> int:
         """A second clause joins as high as its own parts require: a subject, a conjunction, an auxiliary."""
-        skeleton, below = self.skeleton, self.skeleton.children[child]
-        if is_clausal(skeleton, child):
-            if not self.is_clausal or skeleton.has(child, *_SUBJECTS):
+        projection, below = self.projection, self.projection.children[child]
+        if projection.is_clausal(child):
+            if not self.is_clausal or projection.has(child, *_SUBJECTS):
                 return Height.CLAUSE_COORDINATED
-            if _has_mark(skeleton, child):
-                are_marked = _has_mark(skeleton, self.word)
+            if projection.has_mark(child):
+                are_marked = projection.has_mark(self.word)
                 return Height.SUBORDINATE_COORDINATED if are_marked else Height.CLAUSE_COORDINATED
-            has_auxiliary = skeleton.has(child, *_AUXILIARIES) or any(
-                is_particle(skeleton, word) for word in below
+            has_auxiliary = projection.has(child, *_AUXILIARIES) or any(
+                projection.is_particle(word) for word in below
             )
             return Height.FINITE_COORDINATED if has_auxiliary else Height.VERB_COORDINATED
         if self.is_clausal:
             return Height.COORDINATED
         has_preposition = any(word < child and self.relations[word] == "case" for word in below)
-        if has_preposition and skeleton.has(self.word, "case"):
+        if has_preposition and projection.has(self.word, "case"):
             return Height.CASE_COORDINATED
         is_bare = all(self.relations[word] == "cc" for word in below)
         return Height.BASE if is_bare else Height.COORDINATED
-
-
-def _has_mark(skeleton: Skeleton, word: int) -> bool:
-    return any(
-        skeleton.relations[child] == "mark" and not is_particle(skeleton, child)
-        for child in skeleton.children[word]
-    )
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -542,27 +464,87 @@ def phrases_of_parse(sentence: Sentence) -> Phrase:
             f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got one "
             f"without {', '.join(missing or ['words'])}."
         )
-    return insert_punctuation(_Projection(Skeleton(sentence)).tops(), sentence.words)
+    return insert_punctuation(_Projection(sentence).tops(), sentence.words)
+
+
+def _move_up(
+    word: int, governors: Sequence[int], relations: Sequence[str], is_left_out: Sequence[bool]
+) -> int:
+    """A word's nearest ancestor that may govern it: no auxiliary, a later word of a name only names."""
+    not_above = _AUXILIARIES if relations[word] in _ONE_NAME else _AUXILIARIES | _ONE_NAME
+    governor = governors[word]
+    while governor != ROOT and (
+        is_left_out[governor] or (governors[governor] != ROOT and relations[governor] in not_above)
+    ):
+        governor = governors[governor]
+    return governor
 
 
 class _Projection:
-    """Builds the phrases of all words of a sentence, from the leaves up."""
+    """The words of a sentence without its punctuation, renumbered, and their phrases, from the leaves up.
 
-    def __init__(self, skeleton: Skeleton) -> None:
-        self.skeleton = skeleton
-        n_words = len(skeleton.words)
-        self.phrases: list[Phrase | int] = list(range(n_words))
-        self.firsts = list(range(n_words))
+    The first word of a name or fixed expression governs its other words and their dependents; the dependents
+    of an auxiliary are given to its verb.
+
+    Raises:
+        TreeError: The governors hold a cycle.
+    """
+
+    def __init__(self, sentence: Sentence) -> None:
+        upos, governors, deprels = (getattr(sentence, column) for column in NEEDED_COLUMNS)
+        check_governors(governors, sentence.words)
+        relations = [deprel.partition(":")[0] for deprel in deprels]
+        is_left_out = [
+            tag == "PUNCT" or _ONLY_PUNCTUATION.fullmatch(word) is not None
+            for word, tag in zip(sentence.words, upos, strict=True)
+        ]
+        self.positions = [position for position, left_out in enumerate(is_left_out) if not left_out]
+        self.words = [sentence.words[position].lower() for position in self.positions]
+        self.upos = [upos[position] for position in self.positions]
+        self.relations = [relations[position] for position in self.positions]
+        self.subtypes = [deprels[position].partition(":")[2] for position in self.positions]
+        number_of = {position: number for number, position in enumerate(self.positions)} | {ROOT: ROOT}
+        moved = (_move_up(position, governors, relations, is_left_out) for position in self.positions)
+        self.governors = projective_governors([number_of[governor] for governor in moved])
+        self.children = children_of(self.governors)
+        self.order = top_down(self.governors, self.children)
+        self.phrases: list[Phrase | int] = list(range(len(self.words)))
         # Conjunctions before a conjunct, which stand beside its phrase, not in it.
-        self.beside: list[list[Phrase | int]] = [[] for _ in range(n_words)]
+        self.beside: list[list[Phrase | int]] = [[] for _ in self.words]
+
+    def has(self, word: int, *relations: str) -> bool:
+        """Whether a word governs another one by any of these relations."""
+        return any(self.relations[child] in relations for child in self.children[word])
+
+    def is_clausal(self, word: int) -> bool:
+        """Whether a word is a predicate: a verb, or anything with a subject, a copula or an auxiliary."""
+        return self.upos[word] in CLAUSAL_TAGS or self.has(word, *_SUBJECTS, *_AUXILIARIES)
+
+    def is_particle(self, word: int) -> bool:
+        """Whether a word is an infinitive particle, such as English "to"."""
+        return self.relations[word] == "mark" and self.upos[word] == "PART"
+
+    def starts_with_wh(self, child: int, clause: int) -> bool:
+        """Whether the phrase of a word's child opens a question or relative clause: "who", "to whom"."""
+        first = _first_word(self.phrases[child])
+        if self.relations[first] == "case" and first + 1 < clause:
+            first += 1
+        if self.upos[first] not in _MAY_BE_WH_TAGS:
+            return False
+        word = self.words[first]
+        return word in _QUESTION_WORDS or (word in _RELATIVE_PRONOUNS and self.relations[clause] == "acl")
+
+    def has_mark(self, word: int) -> bool:
+        return any(
+            self.relations[child] == "mark" and not self.is_particle(child) for child in self.children[word]
+        )
 
     def tops(self) -> list[Phrase | int]:
         """Phrases of the roots, with the word numbers of the whole sentence."""
-        for word in reversed(self.skeleton.order):
+        for word in reversed(self.order):
             self._project(word)
-        roots = [word for word, governor in enumerate(self.skeleton.governors) if governor == ROOT]
-        tops = [self._as_phrase(root, self.phrases[root]) for root in roots]
-        positions = self.skeleton.positions
+        roots = [word for word, governor in enumerate(self.governors) if governor == ROOT]
+        tops, positions = [self._as_phrase(root, self.phrases[root]) for root in roots], self.positions
         for phrase in _phrases_below(*tops):
             phrase.start, phrase.end = positions[phrase.start], positions[phrase.end - 1] + 1
             children = phrase.children
@@ -570,16 +552,16 @@ class _Projection:
         return [top if isinstance(top, Phrase) else positions[top] for top in tops]
 
     def _project(self, word: int) -> None:
-        children = self.skeleton.children[word]
+        children = self.children[word]
         if not children:
             return
         left = [child for child in reversed(children) if child < word]
         right = [child for child in children if child > word]
-        is_inner = self.skeleton.governors[word] != ROOT
-        relations, subtypes = self.skeleton.relations, self.skeleton.subtypes
+        is_inner = self.governors[word] != ROOT
+        relations, subtypes = self.relations, self.subtypes
         while left and is_inner and relations[left[-1]] == "cc" and subtypes[left[-1]] != "preconj":
             self.beside[word].append(self.phrases[left.pop()])
-        heights = _Heights(self.skeleton, word, left, right, self.firsts).of_all()
+        heights = _Heights(self, word, left, right).of_all()
         by_height: dict[int, list[int]] = {}
         for child in (*reversed(left), *right):
             by_height.setdefault(heights[child], []).append(child)
@@ -587,7 +569,6 @@ class _Projection:
             self._grow(word, height, by_height[height])
         phrase = self.phrases[word]
         if isinstance(phrase, Phrase):
-            self.firsts[word] = phrase.start
             phrase.is_parenthetical = relations[word] == "parataxis"
 
     def _grow(self, word: int, height: int, children: list[int]) -> None:
@@ -597,8 +578,8 @@ class _Projection:
         core = self._core(word, height, before)  # may take the last part before it
         after = self._after(word, height, [child for child in children if child > word])
         phrase = Phrase(self._label(word, height), [*before, *core, *after])
-        conjuncts = (child for child in children if self.skeleton.relations[child] == "conj")
-        phrase.is_coordination = any(self.skeleton.has(child, "cc") for child in conjuncts)
+        conjuncts = (child for child in children if self.relations[child] == "conj")
+        phrase.is_coordination = any(self.has(child, "cc") for child in conjuncts)
         self.phrases[word] = phrase
 
     def _after(self, word: int, height: int, children: list[int]) -> list[Phrase | int]:
@@ -606,7 +587,7 @@ class _Projection:
         parts: list[Phrase | int] = []
         previous = ""
         for child in children:
-            relation, new = self.skeleton.relations[child], self._parts(word, child, height)
+            relation, new = self.relations[child], self._parts(word, child, height)
             if relation in ("xcomp", "ccomp") and previous in ("obj", "iobj"):
                 has_one_part = len(new) == 1 and len(_parts_of(new[0])) == 1
                 predicate = _parts_of(new[0]) if has_one_part else new
@@ -618,16 +599,13 @@ class _Projection:
 
     def _core(self, word: int, height: int, before: list[Phrase | int]) -> list[Phrase | int]:
         """The phrase so far as a part of the next, or its own parts if they stay on one level."""
-        tag = self.skeleton.upos[word]
+        tag = self.upos[word]
         if height <= Height.BASE or (height == Height.MODIFIED and tag in ("ADJ", "ADV")):
             return _parts_of(self.phrases[word])
         if height == Height.VERB_PHRASE and tag in CLAUSAL_TAGS:
             return [self.phrases[word]]
         phrase = self._as_phrase(word, self.phrases[word])
-        words = [
-            "" if isinstance(constituent, Phrase) else self.skeleton.words[constituent]
-            for constituent in before
-        ]
+        words = ["" if isinstance(constituent, Phrase) else self.words[constituent] for constituent in before]
         if height == Height.CASE and len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED:
             return [Phrase("PP", [before.pop(), phrase])]
         return [_as_clause(phrase) if height >= Height.SUBORDINATE else phrase]
@@ -639,17 +617,16 @@ class _Projection:
             return [*self.beside[child], *phrase.children]
         if height > Height.BASE:
             phrase = self._as_phrase(child, phrase)
-        if self.skeleton.relations[child] in _CLAUSES:
+        if self.relations[child] in _CLAUSES:
             phrase = _as_clause(phrase)
-        opens = height == Height.SUBORDINATE and starts_with_wh(self.skeleton, self.firsts[child], word)
+        opens = height == Height.SUBORDINATE and self.starts_with_wh(child, word)
         if opens and child < word and isinstance(phrase, Phrase):
             phrase.label = _WH_LABELS.get(phrase.label, phrase.label)
         return [*self.beside[child], phrase]
 
     def _dissolves(self, word: int, child: int, height: int) -> bool:
         """Whether a phrase dissolves, as names, compounds and fixed expressions do in a base noun phrase."""
-        skeleton = self.skeleton
-        relation, tags = skeleton.relations[child], skeleton.upos
+        relation, tags = self.relations[child], self.upos
         if relation in _DISSOLVING or height > Height.BASE:
             return relation in _DISSOLVING or relation == "mark"
         is_number = tags[child] in _NUMERIC_TAGS and tags[word] not in _NUMERIC_TAGS
@@ -657,36 +634,35 @@ class _Projection:
             return True
         if relation == "nummod":
             return tags[word] == "SYM"
-        is_flat_list = skeleton.has(child, "conj") and not any(
+        is_flat_list = self.has(child, "conj") and not any(
             isinstance(constituent, Phrase) for constituent in _parts_of(self.phrases[child])
         )
         return (
             (relation in ("amod", "compound") and is_flat_list)
-            or skeleton.subtypes[child] == "desc"
-            or (relation == "advmod" and skeleton.has(child, "fixed"))
+            or self.subtypes[child] == "desc"
+            or (relation == "advmod" and self.has(child, "fixed"))
         )
 
     def _as_phrase(self, word: int, constituent: Phrase | int) -> Phrase | int:
         """Turn a single word into a phrase, unless its relation keeps it a word."""
-        relation = self.skeleton.relations[word]
+        relation = self.relations[word]
         if isinstance(constituent, Phrase) or relation in _BARE:
             return constituent
-        if relation == "compound" and self.skeleton.subtypes[word] == "prt":
+        if relation == "compound" and self.subtypes[word] == "prt":
             return Phrase("PRT", [constituent])
-        label = _OF_TAG.get(self.skeleton.upos[word])
+        label = _OF_TAG.get(self.upos[word])
         return Phrase(label, [constituent]) if label else constituent
 
     def _label(self, word: int, height: int) -> str:
-        skeleton = self.skeleton
         for lowest, label in _OF_HEIGHT.items():
             if height >= lowest:
-                if label == "S" and not is_clausal(skeleton, word):
+                if label == "S" and not self.is_clausal(word):
                     return "FRAG"
-                is_question = label == "SBAR" and skeleton.governors[word] == ROOT
-                return "SBARQ" if is_question and not skeleton.has(word, "mark") else label
-        if skeleton.upos[word] in _NUMERIC_TAGS and skeleton.relations[word] in ("nummod", "compound"):
+                is_question = label == "SBAR" and self.governors[word] == ROOT
+                return "SBARQ" if is_question and not self.has(word, "mark") else label
+        if self.upos[word] in _NUMERIC_TAGS and self.relations[word] in ("nummod", "compound"):
             return "QP"
-        return _OF_TAG.get(skeleton.upos[word], "X")
+        return _OF_TAG.get(self.upos[word], "X")
 
 
 def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:

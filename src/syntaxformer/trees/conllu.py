@@ -119,10 +119,8 @@ def _sentence(block: _Block, path: str | Path | None) -> Sentence:
     if text is None:
         spaced = (row[_FORM] + " " * (NO_SPACE not in row[_MISC].split("|")) for row in block.tokens)
         text = "".join(spaced).removesuffix(" ")
-    columns: dict[str, Any] = {
-        name: tuple(row[index] for row in block.rows) for name, index in _PLACES.items()
-    }
-    columns = {name: values for name, values in columns.items() if {*values} - {"_"}}
+    cells = ((name, tuple(row[index] for row in block.rows)) for name, index in _PLACES.items())
+    columns: dict[str, Any] = {name: values for name, values in cells if values.count("_") < len(values)}
     try:
         if "governors" in columns:
             columns["governors"] = _governors(block)

@@ -71,20 +71,20 @@ def read_treebank(path: str | Path, nlp: Language | None = None) -> list[Sentenc
 
 
 def _in_words_of(nlp: Language | None, sentence: Sentence) -> Sentence:
-    columns, forms_kept, numbers = _row(sentence), list[tuple[int, str]](), dict[int, int]()
+    columns, word_forms, numbers = _row(sentence), list[tuple[int, str]](), dict[int, int]()
     for token in tokens_of(sentence):
         form, forms = surface_of(sentence, token), [sentence.words[word] for word in token]
         if nlp is None or len(token) == 1 or [word.text for word in nlp.make_doc(form)] == forms:
-            numbers |= {word: len(forms_kept) + number for number, word in enumerate(token)}
-            forms_kept += zip(token, forms, strict=True)
+            numbers |= {word: len(word_forms) + number for number, word in enumerate(token)}
+            word_forms += zip(token, forms, strict=True)
         else:
-            numbers |= dict.fromkeys(token, len(forms_kept))
-            forms_kept.append((next(word for word in token if columns["governors"][word] not in token), form))
-    columns = {name: tuple(values[word] for word, _ in forms_kept) for name, values in columns.items()}
+            numbers |= dict.fromkeys(token, len(word_forms))
+            word_forms.append((next(word for word in token if columns["governors"][word] not in token), form))
+    columns = {name: tuple(values[word] for word, _ in word_forms) for name, values in columns.items()}
     columns["governors"] = tuple(numbers.get(governor, ROOT) for governor in columns["governors"])
     # No word of a line has a space in it ("10 000"), but it may have a no-break space.
-    columns["words"] = tuple(form.replace(" ", "\xa0") for _, form in forms_kept)
-    return replace(sentence, **columns, offsets=tuple(sentence.offsets[word] for word, _ in forms_kept))
+    columns["words"] = tuple(form.replace(" ", "\xa0") for _, form in word_forms)
+    return replace(sentence, **columns, offsets=tuple(sentence.offsets[word] for word, _ in word_forms))
 
 
 def _row(sentence: Sentence) -> _Row:

@@ -21,8 +21,8 @@ from syntaxformer.trees.sentence import COLUMNS, Sentence
 
 _N_COLUMNS, _MAX_DIGITS = 10, 9
 _ID, _FORM, _MISC = 0, 1, 9
-_PLACES = {name: column.conllu for name, column in COLUMNS.items() if column.conllu is not None}
-_HEAD = _PLACES["governors"]
+_INDICES = {name: column.conllu for name, column in COLUMNS.items() if column.conllu is not None}
+_HEAD = _INDICES["governors"]
 TEXT_KEY = "# text ="
 CONSTITUENCY_KEY = "# constituency ="
 # Our own key, written only if the words do not simply follow each other in the text.
@@ -119,7 +119,7 @@ def _sentence(block: _Block, path: str | Path | None) -> Sentence:
     if text is None:
         spaced = (row[_FORM] + " " * (NO_SPACE not in row[_MISC].split("|")) for row in block.tokens)
         text = "".join(spaced).removesuffix(" ")
-    cells = ((name, tuple(row[index] for row in block.rows)) for name, index in _PLACES.items())
+    cells = ((name, tuple(row[index] for row in block.rows)) for name, index in _INDICES.items())
     columns: dict[str, Any] = {name: values for name, values in cells if values.count("_") < len(values)}
     try:
         if "governors" in columns:
@@ -178,7 +178,7 @@ def format_conllu(sentence: Sentence) -> str:
     for what, line in (("text", sentence.text), ("constituency", tree or "")):
         if "\n" in line or "\0" in line or line.endswith("\r"):
             raise TreeError(f"{what}: expected one line without NUL, got {line[:60]!r}.")
-    for what in ("words", *(name for name in _PLACES if name != "governors")):
+    for what in ("words", *(name for name in _INDICES if name != "governors")):
         for value in getattr(sentence, what) or ():
             if not value or any(character in value for character in "\t\n\0"):
                 raise TreeError(
@@ -234,7 +234,7 @@ def _misc(sentence: Sentence, token: Sequence[int]) -> str:
 
 def _row(sentence: Sentence, word: int, misc: str) -> str:
     row = [str(word + 1), sentence.words[word], *"_" * 7, misc]
-    for name, index in _PLACES.items():
+    for name, index in _INDICES.items():
         if (column := getattr(sentence, name)) is not None:
             row[index] = str(column[word] + 1) if index == _HEAD else column[word]
     return "\t".join(row)

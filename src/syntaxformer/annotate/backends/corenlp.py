@@ -124,7 +124,6 @@ class CoreNLPParser:
             raise DataError(f"corenlp: analysis of {line[:60]!r}: {error}") from error
 
     def _read(self, text: str, as_words: bool = False) -> list[ParsedSentence]:
-        """The sentences that the server finds in a text."""
         # The server counts UTF-16 code units; this is the character of each.
         units = [at for at, character in enumerate(f"{text} ") for _ in range(1 + (ord(character) > 0xFFFF))]
         try:
@@ -166,7 +165,6 @@ class CoreNLPParser:
         return ParsedSentence(words, spans, tags, governors, tree)
 
     def _ask(self, text: str, as_words: bool) -> list[dict[str, Any]]:
-        """The sentences of the server's JSON."""
         properties = {"annotators": self.annotators, "outputFormat": "json"}
         if as_words:
             text, properties["annotators"] = _CUTS.sub("_", text), self.annotators.replace("mwt,", "")

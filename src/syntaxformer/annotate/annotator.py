@@ -107,9 +107,7 @@ def annotator_for(annotator: Annotator, split: str, rows: Sequence[int] | None =
     Raises:
         DataError: The file of the split is missing.
     """
-    choose = cast(
-        "Callable[[str, Sequence[int] | None], Annotator] | None", getattr(annotator, "for_split", None)
-    )
+    choose: Any = getattr(annotator, "for_split", None)
     return annotator if choose is None else choose(split, rows)
 
 
@@ -394,17 +392,13 @@ def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int
         yield start, line[start:]
 
 
-# What a parser found in a line. It splits the line into its own sentences, each with its own word numbers and
-# trees; they become one sentence with several roots and, if there are trees, one tree over all words.
-
-
 PHRASE = "S"
 """Label of the node over several sentences of a line, the same as in `phrase_structure`."""
 
 
 @dataclass(slots=True)
 class ParsedSentence:
-    """A sentence as a parser found it.
+    """A sentence as a parser found it; those of a line have their own word numbers and trees.
 
     Args:
         spans: Start and end of each word in the line, in characters, `[words]`.
@@ -424,9 +418,7 @@ class ParsedSentence:
 
 
 def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset[str]) -> Sentence:
-    """Join the sentences that a parser found in a line, in order.
-
-    Offsets count from the start of the line.
+    """Join the sentences that a parser found in a line: several roots, and one tree over all words.
 
     Raises:
         TreeError: A governor is out of range, or there is a cycle.
@@ -456,15 +448,3 @@ def _flat_tree(sentence: ParsedSentence) -> Tree:
     """A tree for a sentence that the parser could not parse: all words under one S."""
     pairs = zip(sentence.words, sentence.column("xpos"), strict=True)
     return Tree(PHRASE, tuple(Tree(tag or "X", (leaf_of(word),)) for word, tag in pairs))
-
-
-def read_tree(node: Any, label_of: Callable[[Any], str], children_of: Callable[[Any], Sequence[Any]]) -> Tree:
-    """Copy a tree of another library, whose leaves are the nodes without children."""
-    copies, order = dict[int, Tree | str](), [node]
-    for parent in order:  # grows while it is walked, parents before children
-        order.extend(children_of(parent))
-    for parent in reversed(order):
-        parts = tuple(copies[id(child)] for child in children_of(parent))
-        copies[id(parent)] = Tree(label_of(parent), parts) if parts else label_of(parent)
-    top = copies[id(node)]
-    return top if isinstance(top, Tree) else Tree("", (top,))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, compress, islice, repeat
+from operator import not_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -76,8 +77,8 @@ def annotate_dataset(
             f"dataset: expected one of `datasets`, got {type(dataset).__name__}. Use Dataset.from_list."
         )
     streams = isinstance(dataset, IterableDataset | IterableDatasetDict)
-    names, known = (text,) if isinstance(text, str) else tuple(text), _OF_MAP
-    known = known[:1] if streams else known[:-1] if isinstance(dataset, DatasetDict) else known
+    names = (text,) if isinstance(text, str) else tuple(text)
+    known = _OF_MAP[:1] if streams else _OF_MAP[:-1] if isinstance(dataset, DatasetDict) else _OF_MAP
     unknown = [option for option in map_options if option not in known]
     if unknown or (streams and num_proc is not None):
         option = (*unknown, "num_proc")[0]
@@ -130,7 +131,6 @@ def _texts(
 
 def _stream(rows: Any, names: Sequence[str], split: str, annotator: Annotator, options: Any) -> Any:
     """The stream with its column; each batch is annotated as it is read."""
-    from datasets import Features
 
     def cells(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
         columns = {name: partial(batch.__getitem__, name) for name in batch}
@@ -140,17 +140,17 @@ def _stream(rows: Any, names: Sequence[str], split: str, annotator: Annotator, o
         pairs = [new[at : at + len(names)] for at in range(0, len(new), len(names))]
         return {SYNTAX: new if len(names) == 1 else pairs}
 
-    features = None if rows.features is None else Features({**rows.features, **_feature(len(names))})
+    features = None if rows.features is None else _features(rows, len(names))
     options = {"batch_size": _CHUNK, **options}
     return rows.map(cells, with_indices=True, batched=True, features=features, **options)
 
 
-def _feature(per_row: int) -> Any:
-    """The column's feature, for texts or pairs."""
+def _features(rows: Any, per_row: int) -> Any:
+    """Those of the rows with the column of texts or pairs."""
     from datasets import Features
 
-    schema = pa.schema([pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))])
-    return Features.from_arrow_schema(schema)
+    column = pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))
+    return Features({**rows.features, **Features.from_arrow_schema(pa.schema([column]))})
 
 
 def _column(rows: Dataset, name: str) -> Iterator[Any]:
@@ -165,10 +165,10 @@ def _annotated(
     rows: Dataset, lines: list[str], per_row: int, annotator: Annotator, n_processes: int, options: Any
 ) -> Dataset:
     """The data set with its column; new annotation goes through the cache of annotated text."""
-    from datasets import Dataset, Features
+    from datasets import Dataset
     from datasets.fingerprint import Hasher
 
-    features = Features({**rows.features, **_feature(per_row)})
+    features = _features(rows, per_row)
     if rows.features.get(SYNTAX, features[SYNTAX]) != features[SYNTAX]:
         raise DataError(
             f"column {SYNTAX!r}: expected that of annotate_dataset for "
@@ -186,11 +186,9 @@ def _annotated(
         return Dataset.from_dict({name: [] for name in features}, features, split=rows.split)
     if all(known):
         return rows
-    missing = [
-        text for is_known, texts in zip(known, row_texts, strict=True) if not is_known for text in texts
-    ]
 
     def annotations() -> Iterator[dict[str, Any]]:  # not begun where `map` has the column in its cache
+        missing = list(chain.from_iterable(compress(row_texts, map(not_, known))))
         corpus = annotate_cached(missing, annotator, n_processes=n_processes, progress=True)
         for table in corpus.tables():
             yield from ({ANNOTATOR: by, **row} for row in table.to_pylist())

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from site import getsitepackages, getusersitepackages
 from sysconfig import get_path
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from syntaxformer.annotate.annotator import (
@@ -73,9 +73,9 @@ def prepare(
             `AnnotatedBefore`.
     """
     annotator = load_annotator(name)
-    limit = getattr(annotator, "limited_to", None)
-    if isinstance(name, str) and only is not None and limit is not None:  # the user's own object stays whole
-        annotator = cast("Annotator", limit(only))
+    # The user's own object stays whole.
+    if isinstance(name, str) and only is not None and isinstance(annotator, BatchedAnnotator):
+        annotator = annotator.limited_to(only)
     if "constituency" in needs and "governors" in annotator.provides:
         annotator = with_constituency(annotator)
     annotator = WordsAsGiven(annotator) if words_given else annotator
@@ -151,9 +151,6 @@ def annotator_identity(name: str) -> tuple[str, str]:
     return annotator.name, annotator.version
 
 
-_TRIAL = "A dog barks ."
-
-
 class GivenAnnotator(Annotator):
     """An object of the user's own with `name` and `annotate`; see `load_annotator`."""
 
@@ -164,13 +161,12 @@ class GivenAnnotator(Annotator):
         self.user_annotator, self.name = user_annotator, str(user_annotator.name)
         self.version = str(getattr(user_annotator, "version", f"unversioned-{uuid4().hex[:SHORT_HASH]}"))
         if (provides := getattr(user_annotator, "provides", None)) is None:
+            trial = "A dog barks ."
             try:
-                (sentence,) = self.stream([_TRIAL])
+                (sentence,) = self.stream([trial])
             except DataError as error:
-                problem = (
-                    f"{error} The line was {_TRIAL!r}, which tells what it gives: or give it `provides`."
-                )
-                raise DataError(problem) from error
+                remedy = f"The line was {trial!r}, which tells what it gives: or give it `provides`."
+                raise DataError(f"{error} {remedy}") from error
             provides = [column for column in COLUMNS if getattr(sentence, column) is not None]
         self.provides = frozenset(provides)
 
@@ -197,10 +193,6 @@ class GivenAnnotator(Annotator):
                 expected = f"{len(chunk)} sentences with the texts of their lines, got {len(sentences)}"
                 raise DataError(f"annotator {self.name}: expected {expected} or others.")
             yield from sentences
-
-
-_PHRASES_VERSION = "+phrases1"
-"""Changes with the rules of the conversion."""
 
 
 def with_constituency(annotator: Annotator) -> Annotator:
@@ -234,7 +226,7 @@ class WithPhrases(Annotator):
     def __init__(self, annotator: Annotator) -> None:
         self.annotator = annotator
         self.name = annotator.name + PHRASES
-        self.version = annotator.version + _PHRASES_VERSION
+        self.version = f"{annotator.version}+phrases1"  # changes with the rules of the conversion
         self.provides = annotator.provides | {"constituency"}
 
     def for_split(self, split: str, rows: Sequence[int] | None = None) -> Annotator:
@@ -251,7 +243,6 @@ class WithPhrases(Annotator):
 
 
 def _with_tree(sentence: Sentence) -> Sentence:
-    """Add the tree to a sentence; a line without words has none."""
     return replace(sentence, constituency=brackets_of_parse) if sentence.words else sentence
 
 

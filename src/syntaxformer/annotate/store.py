@@ -175,9 +175,8 @@ class AnnotatedCorpus(Sequence[Sentence]):
     ) -> Columns:
         """Return rows `start` to `stop` (exclusive) as flat arrays, with those named columns that exist."""
         column_names = [name for name in COLUMNS if name in names and name in self.header.columns]
-        table = self.table(
-            start, stop, pa.schema([_CODED.field(name) for name in ("starts", "ends", *column_names)])
-        )
+        schema = pa.schema([_CODED.field(name) for name in ("starts", "ends", *column_names)])
+        table = self.table(start, stop, schema)
         lengths = pc.list_value_length(table["starts"]).to_numpy()
         values: dict[str, Any] = {}
         tags: dict[str, tuple[str, ...]] = {}
@@ -315,8 +314,9 @@ def write_tables(
     ):
         for table in _groups(tables):
             lengths = pc.list_value_length(table["starts"])
-            n_lines, n_words = n_lines + len(table), n_words + (pc.sum(lengths).as_py() or 0)
-            _check_size(_BYTES_OF_A_WORD * (pc.sum(lengths).as_py() or 0), Path(path))
+            n_words_here = pc.sum(lengths).as_py() or 0
+            n_lines, n_words = n_lines + len(table), n_words + n_words_here
+            _check_size(_BYTES_OF_A_WORD * n_words_here, Path(path))
             with_words = pc.greater(lengths, 0)
             for column in COLUMNS:
                 for has, columns in ((pc.is_valid, seen), (pc.is_null, missed)):
@@ -342,15 +342,15 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def sentence_table(sentences: Sequence[Sentence], first: int = 1) -> pa.Table:
     """Turn sentences into rows; the number of the first line is for messages."""
-    for number, sentence in enumerate(sentences, first):
-        if len(sentence) > MAX_WORDS:
-            raise DataError(
-                f"line {number} of the text: expected at most {MAX_WORDS:,} words, got {len(sentence):,}. "
-                "Split the line."
-            )
     names = ("text", "words", *COLUMNS)
     columns: dict[str, Any] = {name: [getattr(sentence, name) for sentence in sentences] for name in names}
-    for row, sentence in enumerate(sentences):  # words that are their characters in the text are not stored
+    for row, sentence in enumerate(sentences):
+        if len(sentence) > MAX_WORDS:
+            raise DataError(
+                f"line {first + row} of the text: expected at most {MAX_WORDS:,} words, got "
+                f"{len(sentence):,}. Split the line."
+            )
+        # Words that are their characters in the text are not stored.
         if sentence.words == tuple(sentence.text[start:end] for start, end in sentence.offsets):
             columns["words"][row] = None
     for side, name in enumerate(("starts", "ends")):
@@ -426,9 +426,8 @@ def annotate_cached(
 
 def cache_folder() -> Path:
     """Return `$SYNTAXFORMER_CACHE`, or else the folder `syntaxformer` in `$XDG_CACHE_HOME` or `~/.cache`."""
-    named = os.environ.get("SYNTAXFORMER_CACHE")
-    if named:
-        return Path(named).expanduser()
+    if folder := os.environ.get("SYNTAXFORMER_CACHE"):
+        return Path(folder).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syntaxformer"
 
 

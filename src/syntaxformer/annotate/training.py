@@ -71,20 +71,20 @@ def read_treebank(path: str | Path, nlp: Language | None = None) -> list[Sentenc
 
 
 def _in_words_of(nlp: Language | None, sentence: Sentence) -> Sentence:
-    columns, forms_kept, numbers = _row(sentence), list[tuple[int, str]](), dict[int, int]()
+    columns, word_forms, numbers = _row(sentence), list[tuple[int, str]](), dict[int, int]()
     for token in tokens_of(sentence):
         form, forms = surface_of(sentence, token), [sentence.words[word] for word in token]
         if nlp is None or len(token) == 1 or [word.text for word in nlp.make_doc(form)] == forms:
-            numbers |= {word: len(forms_kept) + number for number, word in enumerate(token)}
-            forms_kept += zip(token, forms, strict=True)
+            numbers |= {word: len(word_forms) + number for number, word in enumerate(token)}
+            word_forms += zip(token, forms, strict=True)
         else:
-            numbers |= dict.fromkeys(token, len(forms_kept))
-            forms_kept.append((next(word for word in token if columns["governors"][word] not in token), form))
-    columns = {name: tuple(values[word] for word, _ in forms_kept) for name, values in columns.items()}
+            numbers |= dict.fromkeys(token, len(word_forms))
+            word_forms.append((next(word for word in token if columns["governors"][word] not in token), form))
+    columns = {name: tuple(values[word] for word, _ in word_forms) for name, values in columns.items()}
     columns["governors"] = tuple(numbers.get(governor, ROOT) for governor in columns["governors"])
     # No word of a line has a space in it ("10 000"), but it may have a no-break space.
-    columns["words"] = tuple(form.replace(" ", "\xa0") for _, form in forms_kept)
-    return replace(sentence, **columns, offsets=tuple(sentence.offsets[word] for word, _ in forms_kept))
+    columns["words"] = tuple(form.replace(" ", "\xa0") for _, form in word_forms)
+    return replace(sentence, **columns, offsets=tuple(sentence.offsets[word] for word, _ in word_forms))
 
 
 def _row(sentence: Sentence) -> _Row:
@@ -154,11 +154,9 @@ def train_annotator(
         if n_known == len(held_out):
             raise ConfigError(f"dev: expected sentences that are not learned, got: {overlap}. Give others.")
         _log.warning("%s: its scores are too good", overlap)
-    columns = [
-        name
-        for name in ("lemmas", "feats")
-        if all(any(getattr(sentence, name) for sentence in file) for file in files)
-    ]
+    columns = ["lemmas", "feats"]
+    for file in files:
+        columns = [name for name in columns if any(getattr(sentence, name) for sentence in file)]
     steps = steps or min(max(sum(map(len, learned)) // 30, 500), 10_000)
     about = {"sentences": len(learned), "updates": steps}
     _log.info("%s; learned: upos, %s, governors, deprels", about, ", ".join(columns))
@@ -169,13 +167,12 @@ def train_annotator(
         examples = [_example(row, nlp, columns) for row in (*rows, *_altered(rows, random.Random(seed)))]
         best = _fit(nlp, examples, held_out, steps, random.Random(seed))
     nlp.meta["name"] = output.name
-    nlp.meta["performance"] = {
-        **{**best, "words": _agreement(nlp, held_out or learned)},
-        **{"minutes": round((time.monotonic() - start) / 60, 1), **about},
-    }
+    minutes = round((time.monotonic() - start) / 60, 1)
+    scores = {**best, "words": _agreement(nlp, held_out or learned), "minutes": minutes, **about}
+    nlp.meta["performance"] = scores
     with atomic_folder(output) as folder:
         nlp.to_disk(folder)
-    return nlp.meta["performance"]
+    return scores
 
 
 def _blank(language: str) -> Language:
@@ -248,9 +245,8 @@ def _fit(
 def _example(row: _Row, nlp: Language, columns: Sequence[str]) -> Example:
     words, governors, none = list(row["words"]), row["governors"], ("_",) * len(row["words"])
     heads = [at if value == ROOT else value for at, value in enumerate(governors)]
-    labels = [
-        "ROOT" if value == ROOT else name for value, name in zip(governors, row["deprels"], strict=True)
-    ]
+    arcs = zip(governors, row["deprels"], strict=True)
+    labels = ["ROOT" if governor == ROOT else deprel for governor, deprel in arcs]
     lemmas = ["" if value == "_" or "lemmas" not in columns else value for value in row.get("lemmas", none)]
     feats = [value if "feats" in columns else "" for value in row.get("feats", none)]
     tags = {"pos": list(row["upos"]), "lemmas": lemmas, "morphs": feats, "heads": heads, "deps": labels}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from syntaxformer.trees.sentence import COLUMNS, Sentence
 
 _N_COLUMNS, _MAX_DIGITS = 10, 9
 _ID, _FORM, _MISC = 0, 1, 9
-_PLACES = {name: column.conllu for name, column in COLUMNS.items() if column.conllu is not None}
-_HEAD = _PLACES["governors"]
+_INDICES = {name: column.conllu for name, column in COLUMNS.items() if column.conllu is not None}
+_HEAD = _INDICES["governors"]
 TEXT_KEY = "# text ="
 CONSTITUENCY_KEY = "# constituency ="
 # Our own key, written only if the words do not simply follow each other in the text.
@@ -63,15 +63,14 @@ def parse_conllu(lines: Iterable[str], path: str | Path | None = None) -> Iterat
         TreeError: As in `read_conllu`.
     """
     block: _Block | None = None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(chain(lines, [""]), 1):
         if line:
             block = block or _Block(number)
             _read_line(block, line, path, number)
-        elif block:
-            yield from _sentences(block, path)
-            block = None
-    if block:
-        yield from _sentences(block, path)
+        # Comments without text, as some files end with, are no sentence.
+        elif block and (block.rows or block.text is not None):
+            yield _sentence(block, path)
+        block = block if line else None
 
 
 def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -> None:
@@ -112,27 +111,23 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else -1
 
 
-def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
-    """Make the sentence of a block; a block of comments without text, as some files end with, gives none."""
-    if not block.rows and block.text is None:
-        return
+def _sentence(block: _Block, path: str | Path | None) -> Sentence:
     if len(block.rows) < block.multiword_end:
         raise TreeError(f"CoNLL-U: expected word {block.multiword_end}, got the end.", path, block.line)
     words = tuple(row[_FORM] for row in block.rows)
-    text = _joined(block) if block.text is None else block.text
-    columns: dict[str, Any] = {name: _column(block, index) for name, index in _PLACES.items()}
+    text = block.text
+    if text is None:
+        spaced = (row[_FORM] + " " * (NO_SPACE not in row[_MISC].split("|")) for row in block.tokens)
+        text = "".join(spaced).removesuffix(" ")
+    cells = ((name, tuple(row[index] for row in block.rows)) for name, index in _INDICES.items())
+    columns: dict[str, Any] = {name: values for name, values in cells if values.count("_") < len(values)}
     try:
-        if columns["governors"] is not None:
-            columns["governors"] = governors = _governors(block)
-            check_governors(governors, words)
-        yield Sentence(text, words, _offsets(block, text), **columns, constituency=block.constituency)
+        if "governors" in columns:
+            columns["governors"] = _governors(block)
+            check_governors(columns["governors"], words)
+        return Sentence(text, words, _offsets(block, text), **columns, constituency=block.constituency)
     except TreeError as error:
         raise TreeError(str(error), path, block.line) from error
-
-
-def _column(block: _Block, column: int) -> tuple[str, ...] | None:
-    values = tuple(row[column] for row in block.rows)
-    return None if all(value == "_" for value in values) else values
 
 
 def _governors(block: _Block) -> tuple[int, ...]:
@@ -142,11 +137,6 @@ def _governors(block: _Block) -> tuple[int, ...]:
         if not 0 <= _number(row[_HEAD]) <= n_words:
             raise TreeError(f"HEAD of {row[_FORM]!r}: expected 0 to {n_words}, got {row[_HEAD][:40]!r}.")
     return tuple(int(row[_HEAD]) - 1 for row in block.rows)
-
-
-def _joined(block: _Block) -> str:
-    spaced = (row[_FORM] + " " * (NO_SPACE not in row[_MISC].split("|")) for row in block.tokens)
-    return "".join(spaced).removesuffix(" ")
 
 
 def _offsets(block: _Block, text: str) -> tuple[tuple[int, int], ...]:
@@ -185,7 +175,15 @@ def format_conllu(sentence: Sentence) -> str:
         TreeError: The text or a word holds a line end, or a word holds a tab or is empty.
     """
     tree = sentence.constituency
-    _check_writable(sentence, tree)
+    for what, line in (("text", sentence.text), ("constituency", tree or "")):
+        if "\n" in line or "\0" in line or line.endswith("\r"):
+            raise TreeError(f"{what}: expected one line without NUL, got {line[:60]!r}.")
+    for what in ("words", *(name for name in _INDICES if name != "governors")):
+        for value in getattr(sentence, what) or ():
+            if not value or any(character in value for character in "\t\n\0"):
+                raise TreeError(
+                    f"{what}: expected non-empty values without tab, line end or NUL, got {value!r}."
+                )
     lines = [f"{TEXT_KEY} {sentence.text}"]
     if tree is not None:
         lines.append(f"{CONSTITUENCY_KEY} {tree}")
@@ -236,19 +234,7 @@ def _misc(sentence: Sentence, token: Sequence[int]) -> str:
 
 def _row(sentence: Sentence, word: int, misc: str) -> str:
     row = [str(word + 1), sentence.words[word], *"_" * 7, misc]
-    for name, index in _PLACES.items():
+    for name, index in _INDICES.items():
         if (column := getattr(sentence, name)) is not None:
             row[index] = str(column[word] + 1) if index == _HEAD else column[word]
     return "\t".join(row)
-
-
-def _check_writable(sentence: Sentence, tree: str | None) -> None:
-    for what, line in (("text", sentence.text), ("constituency", tree or "")):
-        if "\n" in line or "\0" in line or line.endswith("\r"):
-            raise TreeError(f"{what}: expected one line without NUL, got {line[:60]!r}.")
-    for what in ("words", *(name for name in _PLACES if name != "governors")):
-        for value in getattr(sentence, what) or ():
-            if not value or any(character in value for character in "\t\n\0"):
-                raise TreeError(
-                    f"{what}: expected non-empty values without tab, line end or NUL, got {value!r}."
-                )

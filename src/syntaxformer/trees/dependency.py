@@ -91,21 +91,21 @@ def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
 
     Source: Nivre & Nilsson (2005), lifting; differs: all words are lifted at once, against the given tree.
     """
-    children, places, sizes = children_of(governors), dict[int, int](), [1] * len(governors)
+    children, numbers, sizes = children_of(governors), dict[int, int](), [1] * len(governors)
     waiting = [word for word, governor in enumerate(governors) if governor == ROOT]
     while waiting:
-        places[word := waiting.pop()] = len(places)
+        numbers[word := waiting.pop()] = len(numbers)
         waiting.extend(children[word])
-    # The words below word i are numbered right after it; with its own, these are sizes[i] numbers.
+    # The words below word i are numbered right after it; with i, these are sizes[i] numbers.
     firsts, lasts = list(range(len(governors))), list(range(len(governors)))
-    for word in reversed(places):  # the words below it have been here before
+    for word in reversed(numbers):  # the words below it have been here before
         if governors[word] != ROOT:
             sizes[governors[word]] += sizes[word]
-        below = range(places[word], places[word] + sizes[word])
+        below = range(numbers[word], numbers[word] + sizes[word])
         # The longest stretch around the word with only words below it, made of their stretches.
-        while firsts[word] > 0 and places[firsts[word] - 1] in below:
+        while firsts[word] > 0 and numbers[firsts[word] - 1] in below:
             firsts[word] = firsts[firsts[word] - 1]
-        while lasts[word] + 1 < len(places) and places[lasts[word] + 1] in below:
+        while lasts[word] + 1 < len(numbers) and numbers[lasts[word] + 1] in below:
             lasts[word] = lasts[lasts[word] + 1]
     lifted: list[int] = []
     for word, governor in enumerate(governors):

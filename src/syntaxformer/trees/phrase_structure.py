@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain, pairwise
@@ -25,6 +25,9 @@ from syntaxformer.trees.constituency import (
 from syntaxformer.trees.dependency import check_governors, children_of, projective_governors, top_down
 from syntaxformer.trees.sentence import ROOT, Sentence
 
+NEEDED_COLUMNS = ("upos", "governors", "deprels")
+"""Columns of a `Sentence` that the conversion reads."""
+
 # Taggers that were not trained on the Penn Treebank's quotes take `` for a noun.
 _ONLY_PUNCTUATION = re.compile(r"[`'\"“”‘’«»„‚‹›,;:.!?…()\[\]{}–—-]+")
 _ONE_NAME = frozenset({"flat", "fixed", "goeswith"})
@@ -39,79 +42,18 @@ class Phrase:
     def __init__(self, label: str, children: list[Phrase | int]) -> None:
         self.label = label
         self.children = children
-        self.start = first_word(children[0])
-        self.end = after_word(children[-1])
+        self.start = _first_word(children[0])
+        self.end = _after_word(children[-1])
         self.is_coordination = False
         self.is_parenthetical = False
 
 
-def first_word(constituent: Phrase | int) -> int:
-    """Index of a part's first word."""
+def _first_word(constituent: Phrase | int) -> int:
     return constituent.start if isinstance(constituent, Phrase) else constituent
 
 
-def after_word(constituent: Phrase | int) -> int:
-    """Index after a part's last word."""
+def _after_word(constituent: Phrase | int) -> int:
     return constituent.end if isinstance(constituent, Phrase) else constituent + 1
-
-
-class Skeleton:
-    """The words of a sentence without its punctuation, renumbered.
-
-    The first word of a name or fixed expression governs its other words and their dependents; the dependents
-    of an auxiliary are given to its verb.
-
-    Raises:
-        TreeError: The governors hold a cycle.
-    """
-
-    def __init__(self, sentence: Sentence) -> None:
-        upos, deprels, governors = sentence.upos, sentence.deprels, sentence.governors
-        assert upos is not None
-        assert deprels is not None
-        assert governors is not None
-        relations = [deprel.partition(":")[0] for deprel in deprels]
-        is_left_out = [
-            tag == "PUNCT" or _ONLY_PUNCTUATION.fullmatch(word) is not None
-            for word, tag in zip(sentence.words, upos, strict=True)
-        ]
-        check_governors(governors, sentence.words)
-        self.positions = [position for position, left_out in enumerate(is_left_out) if not left_out]
-        self.words = [sentence.words[position].lower() for position in self.positions]
-        self.upos = [upos[position] for position in self.positions]
-        self.relations = [relations[position] for position in self.positions]
-        self.subtypes = [deprels[position].partition(":")[2] for position in self.positions]
-        moved = _move_up(governors, relations, is_left_out)
-        number_of = {position: number for number, position in enumerate(self.positions)} | {ROOT: ROOT}
-        self.governors = projective_governors([number_of[moved[position]] for position in self.positions])
-        self.children = children_of(self.governors)
-        self.order = top_down(self.governors, self.children)
-
-    def has(self, word: int, *relations: str) -> bool:
-        """Whether a word governs another one by any of these relations."""
-        return any(self.relations[child] in relations for child in self.children[word])
-
-
-def _move_up(
-    governors: Sequence[int], relations: Sequence[str], is_left_out: Sequence[bool]
-) -> dict[int, int]:
-    """Governor of each word after nothing is governed by punctuation or by a later word of a name."""
-    moved: dict[int, int] = {}
-    for word, governor in enumerate(governors):
-        while governor != ROOT and (
-            is_left_out[governor] or _passes_on(governor, word, governors, relations)
-        ):
-            governor = governors[governor]
-        moved[word] = governor
-    return moved
-
-
-def _passes_on(governor: int, word: int, governors: Sequence[int], relations: Sequence[str]) -> bool:
-    """Whether a governor gives up a word: later words of a name govern only names, auxiliaries nothing."""
-    if governors[governor] == ROOT:
-        return False
-    is_later = relations[governor] in _ONE_NAME and relations[word] not in _ONE_NAME
-    return is_later or relations[governor] in _AUXILIARIES
 
 
 class Height(IntEnum):
@@ -168,46 +110,22 @@ _RELATIVE_PRONOUNS = frozenset(_RELATIVES.split())
 _MAY_BE_WH_TAGS = frozenset({"PRON", "DET", "ADV", "SCONJ", "ADJ"})
 
 
-def is_clausal(skeleton: Skeleton, word: int) -> bool:
-    """Whether a word is a predicate: a verb, or anything with a subject, a copula or an auxiliary."""
-    return skeleton.upos[word] in CLAUSAL_TAGS or skeleton.has(word, *_SUBJECTS, *_AUXILIARIES)
-
-
-def is_particle(skeleton: Skeleton, word: int) -> bool:
-    """Whether a word is an infinitive particle, such as English "to"."""
-    return skeleton.relations[word] == "mark" and skeleton.upos[word] == "PART"
-
-
-def starts_with_wh(skeleton: Skeleton, first: int, clause: int) -> bool:
-    """Whether a phrase that starts at word `first` opens a question or relative clause: "who", "to whom"."""
-    if skeleton.relations[first] == "case" and first + 1 < clause:
-        first += 1
-    if skeleton.upos[first] not in _MAY_BE_WH_TAGS:
-        return False
-    word = skeleton.words[first]
-    return word in _QUESTION_WORDS or (word in _RELATIVE_PRONOUNS and skeleton.relations[clause] == "acl")
-
-
 class _Heights:
     """Chooses the heights of a word's dependents by its properties, which are looked up once.
 
-    `left` and `right` are its dependents before and after it, the nearest first; `firsts` are the first words
-    of the phrases of all words, as far as they are known, `[words]`.
+    `left` and `right` are its dependents before and after it, the nearest first, whose phrases are known.
     """
 
-    def __init__(
-        self, skeleton: Skeleton, word: int, left: Sequence[int], right: Sequence[int], firsts: Sequence[int]
-    ) -> None:
-        self.skeleton, self.word, self.firsts = skeleton, word, firsts
-        self.left, self.right = left, right
-        self.relations = skeleton.relations
-        self.is_verb = skeleton.upos[word] in CLAUSAL_TAGS
-        self.is_nominal = skeleton.upos[word] in NOMINAL_TAGS
-        self.is_clausal = is_clausal(skeleton, word)
+    def __init__(self, projection: _Projection, word: int, left: Sequence[int], right: Sequence[int]) -> None:
+        self.projection, self.word, self.left, self.right = projection, word, left, right
+        self.relations = projection.relations
+        self.is_verb = projection.upos[word] in CLAUSAL_TAGS
+        self.is_nominal = projection.upos[word] in NOMINAL_TAGS
+        self.is_clausal = projection.is_clausal(word)
         # Auxiliaries nest: those after the verb ("gelesen haben wird") inside those before it.
         inner = [child for child in right if self.relations[child] in _AUXILIARIES]
         outer = [
-            child for child in left if self.relations[child] in _AUXILIARIES or is_particle(skeleton, child)
+            child for child in left if self.relations[child] in _AUXILIARIES or projection.is_particle(child)
         ]
         self.auxiliaries = {child: Height.AUXILIARY + nth for nth, child in enumerate([*inner, *outer])}
         self.first_subject = min(
@@ -233,12 +151,11 @@ class _Heights:
         return heights
 
     def _of_left(self, child: int) -> int:
-        """Height of a dependent before the word."""
         relation = self.relations[child]
         if child in self.auxiliaries:
             return self.auxiliaries[child]
         may_open = self.is_clausal and child == self.left[-1] and relation in _MAY_BE_WH
-        if may_open and starts_with_wh(self.skeleton, self.firsts[child], self.word):
+        if may_open and self.projection.starts_with_wh(child, self.word):
             return Height.SUBORDINATE
         if relation in _LEFT:
             return _LEFT[relation]
@@ -251,7 +168,6 @@ class _Heights:
         return Height.BASE
 
     def _of_right(self, child: int) -> int:
-        """Height of a dependent after the word."""
         relation = self.relations[child]
         if child in self.auxiliaries:
             return self.auxiliaries[child]
@@ -262,7 +178,7 @@ class _Heights:
         if self.is_verb:
             return Height.VERB_PHRASE
         # A number alone, such as the year of "Nov. 30 , 1989".
-        is_bare_number = self.skeleton.upos[child] == "NUM" and not self.skeleton.children[child]
+        is_bare_number = self.projection.upos[child] == "NUM" and not self.projection.children[child]
         if relation in ("compound", "nummod") or is_bare_number:
             return Height.BASE
         if not self.is_clausal:
@@ -279,17 +195,15 @@ class _Heights:
         relation = self.relations[child]
         if relation in _INSIDE_WORD_GROUP:
             return Height.BASE
-        auxiliary = self._auxiliary_before(child)
-        if auxiliary:
+        if auxiliary := self._auxiliary_before(child):
             return auxiliary if relation == "advmod" else Height.VERB_PHRASE
         follows_subject = relation in _OBJECTS and self.first_subject < child
         return Height.VERB_PHRASE if follows_subject or self.first_object < child else Height.CLAUSE
 
     def _before_predicate(self, child: int) -> int:
         """Adverbs belong to an adjective, "is very old", but not to a noun, "is still a child"."""
-        auxiliary = self._auxiliary_before(child)
-        if auxiliary:
-            is_outside = self.is_nominal or self.skeleton.upos[child] == "PART"
+        if auxiliary := self._auxiliary_before(child):
+            is_outside = self.is_nominal or self.projection.upos[child] == "PART"
             return auxiliary if is_outside else Height.BASE
         return Height.CLAUSE if self.first_subject < child else Height.BASE
 
@@ -299,39 +213,25 @@ class _Heights:
         return self.auxiliaries[max(before)] if before else 0
 
     def _of_conjunct(self, child: int) -> int:
-        child_is_clausal = is_clausal(self.skeleton, child)
-        if self.is_clausal and child_is_clausal:
-            return self._of_clause(child)
-        if child_is_clausal:
-            return Height.CLAUSE_COORDINATED
+        """A second clause joins as high as its own parts require: a subject, a conjunction, an auxiliary."""
+        projection, below = self.projection, self.projection.children[child]
+        if projection.is_clausal(child):
+            if not self.is_clausal or projection.has(child, *_SUBJECTS):
+                return Height.CLAUSE_COORDINATED
+            if projection.has_mark(child):
+                are_marked = projection.has_mark(self.word)
+                return Height.SUBORDINATE_COORDINATED if are_marked else Height.CLAUSE_COORDINATED
+            has_auxiliary = projection.has(child, *_AUXILIARIES) or any(
+                projection.is_particle(word) for word in below
+            )
+            return Height.FINITE_COORDINATED if has_auxiliary else Height.VERB_COORDINATED
         if self.is_clausal:
             return Height.COORDINATED
-        below = self.skeleton.children[child]
         has_preposition = any(word < child and self.relations[word] == "case" for word in below)
-        if has_preposition and self.skeleton.has(self.word, "case"):
+        if has_preposition and projection.has(self.word, "case"):
             return Height.CASE_COORDINATED
         is_bare = all(self.relations[word] == "cc" for word in below)
         return Height.BASE if is_bare else Height.COORDINATED
-
-    def _of_clause(self, child: int) -> int:
-        """A second clause joins as high as its own parts require: a subject, a conjunction, an auxiliary."""
-        if self.skeleton.has(child, *_SUBJECTS):
-            return Height.CLAUSE_COORDINATED
-        if _has_mark(self.skeleton, child):
-            are_marked = _has_mark(self.skeleton, self.word)
-            return Height.SUBORDINATE_COORDINATED if are_marked else Height.CLAUSE_COORDINATED
-        below = self.skeleton.children[child]
-        has_auxiliary = any(
-            self.relations[word] in _AUXILIARIES or is_particle(self.skeleton, word) for word in below
-        )
-        return Height.FINITE_COORDINATED if has_auxiliary else Height.VERB_COORDINATED
-
-
-def _has_mark(skeleton: Skeleton, word: int) -> bool:
-    return any(
-        skeleton.relations[child] == "mark" and not is_particle(skeleton, child)
-        for child in skeleton.children[word]
-    )
 
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -371,8 +271,10 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
     phrases, gaps = _phrases_below(top), list[_Gap]()
     for phrase in phrases:
         for index, (before, child) in enumerate(pairwise(phrase.children), 1):
-            if after_word(before) < first_word(child):
-                gaps.append(_Gap(after_word(before), first_word(child), phrase, index, _ending_with(before)))
+            if _after_word(before) < _first_word(child):
+                gaps.append(
+                    _Gap(_after_word(before), _first_word(child), phrase, index, _ending_with(before))
+                )
     gaps.append(_Gap(top.end, len(words), top, len(top.children), _ending_with(top.children[-1])))
     punctuation = _Punctuation(words)
     for gap in sorted(gaps, key=lambda gap: gap.start):
@@ -402,12 +304,11 @@ def _ending_with(constituent: Phrase | int) -> list[Phrase]:
 
 
 class _Punctuation:
-    """Marks assigned to phrases: before a part (by the phrase's id and the part's index) or after all."""
+    """Marks by the phrase and the part before which they stand (its id, and the index of the part)."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
-        self.before: dict[tuple[int, int], list[int]] = defaultdict(list)
-        self.last: dict[int, list[int]] = defaultdict(list)
+        self.marks: dict[tuple[int, int], list[int]] = defaultdict(list)
         self.openings: dict[str, Phrase] = {}
 
     def assign(self, mark: int, gap: _Gap, is_between_sentences: bool) -> None:
@@ -417,12 +318,12 @@ class _Punctuation:
         if phrase is None and is_between_sentences and word in _SENTENCE_END and gap.ending:
             phrase = gap.ending[0]
         if phrase is not None:
-            self.last[id(phrase)].append(mark)
+            self.marks[id(phrase), len(phrase.children)].append(mark)
             # Later marks in this gap may not go below this phrase, so that the order is kept.
             gap.ending = gap.ending[: 1 + [id(ending) for ending in gap.ending].index(id(phrase))]
             return
         gap.ending = []
-        self.before[id(gap.phrase), gap.index].append(mark)
+        self.marks[id(gap.phrase), gap.index].append(mark)
         if word in _BRACKETS:
             self.openings[_BRACKETS[word]] = gap.phrase
         elif word in _OPENING_QUOTES or word == _EITHER_QUOTE:
@@ -434,7 +335,7 @@ class _Punctuation:
             opened = self.openings.pop(word if word in _CLOSING_BRACKETS else "quote", None)
             return opened if any(phrase is opened for phrase in gap.ending) else None
         for phrase in gap.ending:
-            begun = [self.words[mark] for mark in self.before[id(phrase), len(phrase.children) - 1]]
+            begun = [self.words[mark] for mark in self.marks[id(phrase), len(phrase.children) - 1]]
             is_pair = phrase.label in _PAIRED_COMMA_IN and not phrase.is_coordination
             if word == "," and "," in begun and is_pair:
                 return phrase
@@ -445,10 +346,9 @@ class _Punctuation:
     def fill(self, phrase: Phrase) -> None:
         """Put the marks that were assigned to a phrase between its parts."""
         parts: list[Phrase | int] = []
-        for index, child in enumerate(phrase.children):
-            parts += [*self.before[id(phrase), index], child]
-        after_last = self.before[id(phrase), len(phrase.children)]
-        phrase.children = [*parts, *self.last[id(phrase)], *after_last]
+        for index in range(len(phrase.children) + 1):
+            parts += [*self.marks[id(phrase), index], *phrase.children[index : index + 1]]
+        phrase.children = parts
 
 
 def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
@@ -483,9 +383,6 @@ def _is_word(constituent: Phrase | int, forms: frozenset[str] | set[str], words:
     return not isinstance(constituent, Phrase) and words[constituent] in forms
 
 
-NEEDED_COLUMNS = ("upos", "governors", "deprels")
-"""Columns of a `Sentence` that the conversion reads."""
-
 _OF_TAG = {
     **dict.fromkeys(NOMINAL_TAGS, "NP"),
     **dict.fromkeys(CLAUSAL_TAGS, "VP"),
@@ -495,12 +392,7 @@ _OF_TAG = {
     "CCONJ": "CONJP",
     "INTJ": "INTJ",
 }
-_OF_HEIGHT = (
-    (Height.SUBORDINATE, "SBAR"),
-    (Height.CLAUSE, "S"),
-    (Height.VERB_PHRASE, "VP"),
-    (Height.CASE, "PP"),
-)
+_OF_HEIGHT = {Height.SUBORDINATE: "SBAR", Height.CLAUSE: "S", Height.VERB_PHRASE: "VP", Height.CASE: "PP"}
 _WH_LABELS = {"NP": "WHNP", "PP": "WHPP", "ADVP": "WHADVP", "ADJP": "WHADJP"}
 
 # Words without a phrase of their own: (PP (ADP of) ...), never (PP (PP (ADP of)) ...).
@@ -520,7 +412,7 @@ def brackets_of_parse(sentence: Sentence) -> str:
     Raises:
         ValueError, TreeError: As for `phrase_structure`, or a tag holds a bracket or white space.
     """
-    return format_tree(_finish(phrases_of_parse(sentence), sentence, list(map(leaf_of, sentence.words))))
+    return format_tree(_with_words(phrases_of_parse(sentence), sentence, map(leaf_of, sentence.words)))
 
 
 def phrase_structure(sentence: Sentence) -> Tree:
@@ -538,7 +430,7 @@ def phrase_structure(sentence: Sentence) -> Tree:
         ValueError: The sentence has no words or lacks one of those columns.
         TreeError: The governors hold a cycle.
     """
-    return _finish(phrases_of_parse(sentence), sentence, sentence.words)
+    return _with_words(phrases_of_parse(sentence), sentence, sentence.words)
 
 
 def linearised(tree: Tree | str | Sentence) -> list[str]:
@@ -568,42 +460,108 @@ def phrases_of_parse(sentence: Sentence) -> Phrase:
     """The phrases of a parse over its words' indices: `phrase_structure` without words and tags."""
     missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
     if missing or not sentence.words:
-        problem = f"one without {', '.join(missing)}" if missing else "one without words"
         raise ValueError(
-            f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got {problem}."
+            f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got one "
+            f"without {', '.join(missing or ['words'])}."
         )
-    return insert_punctuation(_Projection(Skeleton(sentence)).tops(), sentence.words)
+    return insert_punctuation(_Projection(sentence).tops(), sentence.words)
+
+
+def _move_up(
+    word: int, governors: Sequence[int], relations: Sequence[str], is_left_out: Sequence[bool]
+) -> int:
+    """A word's nearest ancestor that may govern it: no auxiliary, a later word of a name only names."""
+    not_above = _AUXILIARIES if relations[word] in _ONE_NAME else _AUXILIARIES | _ONE_NAME
+    governor = governors[word]
+    while governor != ROOT and (
+        is_left_out[governor] or (governors[governor] != ROOT and relations[governor] in not_above)
+    ):
+        governor = governors[governor]
+    return governor
 
 
 class _Projection:
-    """Builds the phrases of all words of a sentence, from the leaves up."""
+    """The words of a sentence without its punctuation, renumbered, and their phrases, from the leaves up.
 
-    def __init__(self, skeleton: Skeleton) -> None:
-        self.skeleton = skeleton
-        n_words = len(skeleton.words)
-        self.phrases: list[Phrase | int] = list(range(n_words))
-        self.firsts = list(range(n_words))
+    The first word of a name or fixed expression governs its other words and their dependents; the dependents
+    of an auxiliary are given to its verb.
+
+    Raises:
+        TreeError: The governors hold a cycle.
+    """
+
+    def __init__(self, sentence: Sentence) -> None:
+        upos, governors, deprels = (getattr(sentence, column) for column in NEEDED_COLUMNS)
+        check_governors(governors, sentence.words)
+        relations = [deprel.partition(":")[0] for deprel in deprels]
+        is_left_out = [
+            tag == "PUNCT" or _ONLY_PUNCTUATION.fullmatch(word) is not None
+            for word, tag in zip(sentence.words, upos, strict=True)
+        ]
+        self.positions = [position for position, left_out in enumerate(is_left_out) if not left_out]
+        self.words = [sentence.words[position].lower() for position in self.positions]
+        self.upos = [upos[position] for position in self.positions]
+        self.relations = [relations[position] for position in self.positions]
+        self.subtypes = [deprels[position].partition(":")[2] for position in self.positions]
+        number_of = {position: number for number, position in enumerate(self.positions)} | {ROOT: ROOT}
+        moved = (_move_up(position, governors, relations, is_left_out) for position in self.positions)
+        self.governors = projective_governors([number_of[governor] for governor in moved])
+        self.children = children_of(self.governors)
+        self.order = top_down(self.governors, self.children)
+        self.phrases: list[Phrase | int] = list(range(len(self.words)))
         # Conjunctions before a conjunct, which stand beside its phrase, not in it.
-        self.beside: list[list[Phrase | int]] = [[] for _ in range(n_words)]
+        self.beside: list[list[Phrase | int]] = [[] for _ in self.words]
+
+    def has(self, word: int, *relations: str) -> bool:
+        """Whether a word governs another one by any of these relations."""
+        return any(self.relations[child] in relations for child in self.children[word])
+
+    def is_clausal(self, word: int) -> bool:
+        """Whether a word is a predicate: a verb, or anything with a subject, a copula or an auxiliary."""
+        return self.upos[word] in CLAUSAL_TAGS or self.has(word, *_SUBJECTS, *_AUXILIARIES)
+
+    def is_particle(self, word: int) -> bool:
+        """Whether a word is an infinitive particle, such as English "to"."""
+        return self.relations[word] == "mark" and self.upos[word] == "PART"
+
+    def starts_with_wh(self, child: int, clause: int) -> bool:
+        """Whether the phrase of a word's child opens a question or relative clause: "who", "to whom"."""
+        first = _first_word(self.phrases[child])
+        if self.relations[first] == "case" and first + 1 < clause:
+            first += 1
+        if self.upos[first] not in _MAY_BE_WH_TAGS:
+            return False
+        word = self.words[first]
+        return word in _QUESTION_WORDS or (word in _RELATIVE_PRONOUNS and self.relations[clause] == "acl")
+
+    def has_mark(self, word: int) -> bool:
+        return any(
+            self.relations[child] == "mark" and not self.is_particle(child) for child in self.children[word]
+        )
 
     def tops(self) -> list[Phrase | int]:
         """Phrases of the roots, with the word numbers of the whole sentence."""
-        for word in reversed(self.skeleton.order):
+        for word in reversed(self.order):
             self._project(word)
-        roots = [word for word, governor in enumerate(self.skeleton.governors) if governor == ROOT]
-        tops = [self._as_phrase(root, self.phrases[root]) for root in roots]
-        return [_renumber(top, self.skeleton.positions) for top in tops]
+        roots = [word for word, governor in enumerate(self.governors) if governor == ROOT]
+        tops, positions = [self._as_phrase(root, self.phrases[root]) for root in roots], self.positions
+        for phrase in _phrases_below(*tops):
+            phrase.start, phrase.end = positions[phrase.start], positions[phrase.end - 1] + 1
+            children = phrase.children
+            phrase.children = [child if isinstance(child, Phrase) else positions[child] for child in children]
+        return [top if isinstance(top, Phrase) else positions[top] for top in tops]
 
     def _project(self, word: int) -> None:
-        children = self.skeleton.children[word]
+        children = self.children[word]
         if not children:
             return
         left = [child for child in reversed(children) if child < word]
         right = [child for child in children if child > word]
-        is_inner = self.skeleton.governors[word] != ROOT
-        while left and is_inner and self._is_conjunction(left[-1]):
+        is_inner = self.governors[word] != ROOT
+        relations, subtypes = self.relations, self.subtypes
+        while left and is_inner and relations[left[-1]] == "cc" and subtypes[left[-1]] != "preconj":
             self.beside[word].append(self.phrases[left.pop()])
-        heights = _Heights(self.skeleton, word, left, right, self.firsts).of_all()
+        heights = _Heights(self, word, left, right).of_all()
         by_height: dict[int, list[int]] = {}
         for child in (*reversed(left), *right):
             by_height.setdefault(heights[child], []).append(child)
@@ -611,21 +569,17 @@ class _Projection:
             self._grow(word, height, by_height[height])
         phrase = self.phrases[word]
         if isinstance(phrase, Phrase):
-            self.firsts[word] = phrase.start
-            phrase.is_parenthetical = self.skeleton.relations[word] == "parataxis"
-
-    def _is_conjunction(self, child: int) -> bool:
-        return self.skeleton.relations[child] == "cc" and self.skeleton.subtypes[child] != "preconj"
+            phrase.is_parenthetical = relations[word] == "parataxis"
 
     def _grow(self, word: int, height: int, children: list[int]) -> None:
         """Put the children at one height around the phrase that a word has so far."""
         parts = (self._parts(word, child, height) for child in children if child < word)
         before = list(chain.from_iterable(parts))
-        core, after = self._core(word, height, before), self._after(word, height, children)
+        core = self._core(word, height, before)  # may take the last part before it
+        after = self._after(word, height, [child for child in children if child > word])
         phrase = Phrase(self._label(word, height), [*before, *core, *after])
-        phrase.is_coordination = any(
-            self.skeleton.relations[child] == "conj" and self.skeleton.has(child, "cc") for child in children
-        )
+        conjuncts = (child for child in children if self.relations[child] == "conj")
+        phrase.is_coordination = any(self.has(child, "cc") for child in conjuncts)
         self.phrases[word] = phrase
 
     def _after(self, word: int, height: int, children: list[int]) -> list[Phrase | int]:
@@ -633,11 +587,11 @@ class _Projection:
         parts: list[Phrase | int] = []
         previous = ""
         for child in children:
-            if child < word:
-                continue
-            relation, new = self.skeleton.relations[child], self._parts(word, child, height)
+            relation, new = self.relations[child], self._parts(word, child, height)
             if relation in ("xcomp", "ccomp") and previous in ("obj", "iobj"):
-                parts[-1:] = [Phrase("S", [parts[-1], *_without_clause(new)])]
+                has_one_part = len(new) == 1 and len(_parts_of(new[0])) == 1
+                predicate = _parts_of(new[0]) if has_one_part else new
+                parts[-1:] = [Phrase("S", [parts[-1], *predicate])]
             else:
                 parts += new
             previous = relation
@@ -645,21 +599,16 @@ class _Projection:
 
     def _core(self, word: int, height: int, before: list[Phrase | int]) -> list[Phrase | int]:
         """The phrase so far as a part of the next, or its own parts if they stay on one level."""
-        tag = self.skeleton.upos[word]
+        tag = self.upos[word]
         if height <= Height.BASE or (height == Height.MODIFIED and tag in ("ADJ", "ADV")):
             return _parts_of(self.phrases[word])
         if height == Height.VERB_PHRASE and tag in CLAUSAL_TAGS:
             return [self.phrases[word]]
         phrase = self._as_phrase(word, self.phrases[word])
-        if height == Height.CASE and self._is_governed_twice(before):
+        words = ["" if isinstance(constituent, Phrase) else self.words[constituent] for constituent in before]
+        if height == Height.CASE and len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED:
             return [Phrase("PP", [before.pop(), phrase])]
         return [_as_clause(phrase) if height >= Height.SUBORDINATE else phrase]
-
-    def _is_governed_twice(self, before: list[Phrase | int]) -> bool:
-        words = [
-            self.skeleton.words[constituent] for constituent in before if not isinstance(constituent, Phrase)
-        ]
-        return len(before) == len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED
 
     def _parts(self, word: int, child: int, height: int) -> list[Phrase | int]:
         """What a child adds to its governor's phrase: its phrase, or its parts if that dissolves."""
@@ -668,17 +617,16 @@ class _Projection:
             return [*self.beside[child], *phrase.children]
         if height > Height.BASE:
             phrase = self._as_phrase(child, phrase)
-        if self.skeleton.relations[child] in _CLAUSES:
+        if self.relations[child] in _CLAUSES:
             phrase = _as_clause(phrase)
-        opens = height == Height.SUBORDINATE and starts_with_wh(self.skeleton, self.firsts[child], word)
+        opens = height == Height.SUBORDINATE and self.starts_with_wh(child, word)
         if opens and child < word and isinstance(phrase, Phrase):
             phrase.label = _WH_LABELS.get(phrase.label, phrase.label)
         return [*self.beside[child], phrase]
 
     def _dissolves(self, word: int, child: int, height: int) -> bool:
         """Whether a phrase dissolves, as names, compounds and fixed expressions do in a base noun phrase."""
-        skeleton = self.skeleton
-        relation, tags = skeleton.relations[child], skeleton.upos
+        relation, tags = self.relations[child], self.upos
         if relation in _DISSOLVING or height > Height.BASE:
             return relation in _DISSOLVING or relation == "mark"
         is_number = tags[child] in _NUMERIC_TAGS and tags[word] not in _NUMERIC_TAGS
@@ -686,76 +634,56 @@ class _Projection:
             return True
         if relation == "nummod":
             return tags[word] == "SYM"
-        is_flat_list = skeleton.has(child, "conj") and not any(
+        is_flat_list = self.has(child, "conj") and not any(
             isinstance(constituent, Phrase) for constituent in _parts_of(self.phrases[child])
         )
         return (
             (relation in ("amod", "compound") and is_flat_list)
-            or skeleton.subtypes[child] == "desc"
-            or (relation == "advmod" and skeleton.has(child, "fixed"))
+            or self.subtypes[child] == "desc"
+            or (relation == "advmod" and self.has(child, "fixed"))
         )
 
     def _as_phrase(self, word: int, constituent: Phrase | int) -> Phrase | int:
         """Turn a single word into a phrase, unless its relation keeps it a word."""
-        relation = self.skeleton.relations[word]
+        relation = self.relations[word]
         if isinstance(constituent, Phrase) or relation in _BARE:
             return constituent
-        if relation == "compound" and self.skeleton.subtypes[word] == "prt":
+        if relation == "compound" and self.subtypes[word] == "prt":
             return Phrase("PRT", [constituent])
-        label = _OF_TAG.get(self.skeleton.upos[word])
+        label = _OF_TAG.get(self.upos[word])
         return Phrase(label, [constituent]) if label else constituent
 
     def _label(self, word: int, height: int) -> str:
-        skeleton = self.skeleton
-        for lowest, label in _OF_HEIGHT:
+        for lowest, label in _OF_HEIGHT.items():
             if height >= lowest:
-                if label == "S" and not is_clausal(skeleton, word):
+                if label == "S" and not self.is_clausal(word):
                     return "FRAG"
-                is_question = label == "SBAR" and skeleton.governors[word] == ROOT
-                return "SBARQ" if is_question and not skeleton.has(word, "mark") else label
-        if skeleton.upos[word] in _NUMERIC_TAGS and skeleton.relations[word] in ("nummod", "compound"):
+                is_question = label == "SBAR" and self.governors[word] == ROOT
+                return "SBARQ" if is_question and not self.has(word, "mark") else label
+        if self.upos[word] in _NUMERIC_TAGS and self.relations[word] in ("nummod", "compound"):
             return "QP"
-        return _OF_TAG.get(skeleton.upos[word], "X")
-
-
-def _without_clause(parts: list[Phrase | int]) -> list[Phrase | int]:
-    """Replace a clause that holds only a verb phrase by that phrase."""
-    only = parts[0]
-    is_only = len(parts) == 1 and isinstance(only, Phrase) and len(only.children) == 1
-    return _parts_of(only) if is_only else parts
+        return _OF_TAG.get(self.upos[word], "X")
 
 
 def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:
     return phrase.children if isinstance(phrase, Phrase) else [phrase]
 
 
-def _renumber(top: Phrase | int, positions: list[int]) -> Phrase | int:
-    """Give words their numbers in the sentence, which count punctuation."""
-    if not isinstance(top, Phrase):
-        return positions[top]
-    for phrase in _phrases_below(top):
-        phrase.start, phrase.end = positions[phrase.start], positions[phrase.end - 1] + 1
-        children = phrase.children
-        phrase.children = [child if isinstance(child, Phrase) else positions[child] for child in children]
-    return top
-
-
-def _phrases_below(top: Phrase) -> list[Phrase]:
-    """A phrase and all phrases in it, each before its parts."""
-    phrases = [top]
+def _phrases_below(*tops: Phrase | int) -> list[Phrase]:
+    """These phrases and all phrases in them, each before its parts."""
+    phrases = [top for top in tops if isinstance(top, Phrase)]
     for phrase in phrases:  # grows while it is walked
         phrases.extend(child for child in phrase.children if isinstance(child, Phrase))
     return phrases
 
 
-def _finish(top: Phrase, sentence: Sentence, words: Sequence[str]) -> Tree:
+def _with_words(top: Phrase, sentence: Sentence, words: Iterable[str]) -> Tree:
     """Turn phrases into a `Tree` with a tag over each word."""
-    assert sentence.upos is not None
-    leaves = [Tree(tag, (word,)) for word, tag in zip(words, sentence.upos, strict=True)]
+    leaves = [Tree(tag, (word,)) for word, tag in zip(words, sentence.upos or (), strict=True)]
     trees: dict[int, Tree] = {}
     for phrase in reversed(_phrases_below(top)):
-        parts: Iterator[Tree] = (
+        children = (
             trees[id(child)] if isinstance(child, Phrase) else leaves[child] for child in phrase.children
         )
-        trees[id(phrase)] = Tree(phrase.label, tuple(parts))
+        trees[id(phrase)] = Tree(phrase.label, tuple(children))
     return trees[id(top)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from syntaxformer.annotate.annotator import ParsedSentence, SpacedWords, join_parsed, read_tree
+from syntaxformer.annotate.annotator import ParsedSentence, SpacedWords, join_parsed
 from syntaxformer.annotate.backends.corenlp import upos_of_penn
+from syntaxformer.annotate.backends.stanza import copy_tree
 from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence, format_tree, parse_tree
 from syntaxformer.trees.constituency import tree_over_words
@@ -76,13 +79,11 @@ def test_leaves_become_the_words_even_with_white_space_in_them():
 
 
 def test_trees_of_other_libraries_are_copied_however_deep():
-    node = "leaf"
+    leaf = node = SimpleNamespace(label="word", children=[])
     for _ in range(5000):
-        node = ("P", [node])
-    label = lambda subtree: subtree if isinstance(subtree, str) else subtree[0]  # noqa: E731
-    tree = read_tree(node, label, lambda subtree: () if isinstance(subtree, str) else subtree[1])
-    assert format_tree(tree).count("(P") == 5000
-    assert read_tree("word", label, lambda _: ()).children == ("word",)
+        node = SimpleNamespace(label="P", children=[node])
+    assert format_tree(copy_tree(node)).count("(P") == 5000
+    assert copy_tree(leaf).children == ("word",)
 
 
 def test_penn_tags_become_universal_ones_by_tag_and_relation():

@@ -182,15 +182,12 @@ def test_a_busy_server_is_asked_again(server):
         annotator.annotate(["good"] * 7 + ["some poison here"])
 
 
-def test_no_server():
+def test_no_server_and_one_that_does_not_answer(server):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(BackendMissingError, match=rf"127\.0\.0\.1:{port} .*-port {port} "):
         load_annotator(f"corenlp:http://127.0.0.1:{port}")
-
-
-def test_a_server_that_does_not_answer(server):
     server.answers = [lambda handler: handler.server and server.release.wait(5)] * 2
     with pytest.raises(SyntaxformerError, match=r"in 0\.1 s, got none in 2 attempt\(s\)"):
         load(server, "+timeout=0.1+retries=1")

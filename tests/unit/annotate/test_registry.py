@@ -78,13 +78,10 @@ def test_identity_of_a_bundled_pipeline_needs_no_spacy():
 TYPES = {"batch": positive_int, "timeout": positive_number, "words": str}
 
 
-def test_subject_and_options():
+def test_subject_and_options_and_all_that_is_wrong_with_them():
     subject, options = split_options("x", "http://h/a+b?c=1+batch=3+words=spacy:de", TYPES)
     assert (subject, options) == ("http://h/a+b?c=1", {"batch": 3, "words": "spacy:de"})
     assert split_options("x", "en", TYPES) == ("en", {})
-
-
-def test_all_that_is_wrong_is_said():
     with pytest.raises(ConfigError) as caught:
         split_options("x", "+batch=0+batsh=1+timeout=nan+words=a+words=b", TYPES)
     assert caught.value.problems == [
@@ -128,7 +125,7 @@ def test_phrases_on_request(parsed):
     assert annotator.version != plain.version
     assert plain.annotate(["Dogs bark ."])[0].constituency is None
     assert [sentence.constituency for sentence in annotator.annotate(["", "Dogs bark ."])] == [None, TREE]
-    assert [sentence.constituency for sentence in annotator.annotate_words([["Dogs", "bark", "."]])] == [TREE]
+    assert annotator.annotate_words([["Dogs", "bark", "."]])[0].constituency == TREE
 
 
 def test_a_word_with_a_space_is_one_leaf(tmp_path):
@@ -140,14 +137,9 @@ def test_a_word_with_a_space_is_one_leaf(tmp_path):
     assert leaves_of(parse_tree(sentence.constituency)) == ("10\u00a0000", "men")
 
 
-def test_an_annotator_that_has_trees_keeps_them(tmp_path):
-    path = tmp_path / "dogs.mrg"
-    path.write_text("(S (NP (NNS Dogs)) (VP (VBP bark)))\n", encoding="utf-8")
-    annotator = load_annotator(f"ptb:{path}")
-    assert with_constituency(annotator) is annotator
-
-
-def test_an_annotator_without_parser_is_refused():
+def test_an_annotator_that_has_trees_keeps_them_and_one_without_parser_is_refused():
+    parser = SimpleNamespace(provides=frozenset({"constituency"}))
+    assert with_constituency(parser) is parser
     tagger = SimpleNamespace(name="tagger", version="1", provides=frozenset({"upos"}))
     with pytest.raises(ConfigError, match="'tagger' without governors, deprels"):
         with_constituency(tagger)

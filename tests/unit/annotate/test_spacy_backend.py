@@ -113,9 +113,7 @@ def test_threads_may_share_an_annotator(annotator):
     lines = ["John slipped in front.", "of anyone"] * 20
     expected = annotator.annotate(lines)
     with ThreadPoolExecutor(4) as pool:
-        assert all(
-            sentences == expected for sentences in pool.map(lambda _: annotator.annotate(lines), range(8))
-        )
+        assert list(pool.map(annotator.annotate, [lines] * 8)) == [expected] * 8
 
 
 def test_text_without_spaces_is_cut_behind_its_marks():
@@ -126,12 +124,9 @@ def test_text_without_spaces_is_cut_behind_its_marks():
     assert len(list(segments_of("word " * 5000))) == 1
 
 
-def test_a_pipeline_that_is_not_installed_is_one_line_with_its_command():
+def test_a_pipeline_that_is_not_there_is_named_with_the_command_or_folder(tmp_path):
     with pytest.raises(BackendMissingError, match=r"pipeline 'xx_none_sm' .* Run: "):
         load_annotator("spacy:xx_none_sm")
-
-
-def test_a_folder_without_pipeline_is_named(tmp_path):
     for folder in (tmp_path, "no/such/folder"):
         message = rf"^{folder}: annotator: expected a folder with a spaCy pipeline, got: \[E"
         with pytest.raises(DataError, match=message):

@@ -71,6 +71,7 @@ def test_sentences_come_back_and_merged_files_are_as_one(path, tmp_path, monkeyp
     assert (tmp_path / "merged.parquet").read_bytes() == path.read_bytes()
     annotated = read_annotations(path)
     assert list(annotated) == annotated[:] == list(pickle.loads(pickle.dumps(annotated))) == sentences
+    assert len(annotated.columns().row_offsets) == len(annotated) + 1 == len(sentences) + 1
 
 
 def test_header_and_flat_arrays(path):
@@ -91,6 +92,8 @@ def test_header_and_flat_arrays(path):
     assert columns.tags["upos"] == ("DET", "NOUN", "PRON", "VERB", "PUNCT")
     assert "xpos" not in columns.values
     assert annotated.columns(4).row_offsets.tolist() == [0]
+    with pytest.raises(IndexError, match="line: expected 0 to 3, got 4"):
+        annotated[4]
     write_annotations(path, [CAT, BARE], **ABOUT)
     assert not read_annotations(path).columns().values  # which some sentences lack
 
@@ -111,26 +114,13 @@ def test_columns_over_many_batches(path, monkeypatch):
     assert list(store.sentences_of(annotated.take(rows))) == [sentences[row] for row in rows]
 
 
-def test_no_lines(path):
-    write_annotations(path, [], **ABOUT)
-    annotated = read_annotations(path)
-    assert len(annotated) == len(list(annotated)) == 0
-    assert annotated.columns().row_offsets.tolist() == [0]
-    with pytest.raises(IndexError, match="line: expected 0 to -1, got 0"):
-        annotated[0]
-
-
-def test_a_line_of_5000_words_fits_and_one_of_40000_is_refused(path):
-    words = ["w"] * 5000
-    long = Sentence.from_words(words, governors=tuple(range(-1, 4999)))
+def test_a_line_of_5000_words_fits_and_what_does_not_fit_is_refused(path):
+    long = Sentence.from_words(["w"] * 5000, governors=tuple(range(-1, 4999)))
     write_annotations(path, [long], **ABOUT)
     assert read_annotations(path)[0] == long
     with pytest.raises(DataError, match=r"^line 2 of the text: .* 32,767 words, got 40,000"):
         write_annotations(path, [CAT, Sentence.from_words(["w"] * 40_000)], **ABOUT)
     assert read_annotations(path)[0] == long
-
-
-def test_text_that_is_not_unicode_is_refused(path):
     with pytest.raises(DataError, match=r"text: expected characters that UTF-8 can hold, got '\\ud800'"):
         write_annotations(path, [Sentence.from_words(["\ud800"])], **ABOUT)
 
@@ -253,7 +243,7 @@ def test_two_processes_at_once_annotate_once(tmp_path):
     assert counts == [(0, 2000), (2000, 2000)]
 
 
-def test_a_break_within_a_line_is_no_end_of_a_line(tmp_path):
+def test_a_break_within_a_line_is_no_end_of_a_line():
     """Cells of a table may have breaks: their annotation was once that of two other lines."""
     assert hash_lines(["a\nb"]) != hash_lines(["a", "b"])
     assert hash_lines(["a", "b"]) == hashlib.sha256(b"a\nb\n").hexdigest(), "as that of a file"

@@ -47,26 +47,32 @@ _log = logging.getLogger(__name__)
 # httpx logs the whole address of a request; ours are recognised by the property outputFormat.
 logging.getLogger("httpx").addFilter(lambda record: "outputFormat" not in record.getMessage())
 
-PENN_TO_UPOS = {
-    "#": "SYM", "$": "SYM", "''": "PUNCT", "``": "PUNCT", ",": "PUNCT", ".": "PUNCT", ":": "PUNCT",
-    "-LRB-": "PUNCT", "-RRB-": "PUNCT", "HYPH": "PUNCT", "NFP": "PUNCT", "ADD": "X", "AFX": "X",
-    "CC": "CCONJ", "CD": "NUM", "DT": "DET", "EX": "PRON", "FW": "X", "GW": "X", "IN": "ADP", "JJ": "ADJ",
-    "JJR": "ADJ", "JJS": "ADJ", "LS": "X", "MD": "AUX", "NN": "NOUN", "NNP": "PROPN",
-    "NNPS": "PROPN", "NNS": "NOUN",
-    "PDT": "DET", "POS": "PART", "PRP": "PRON", "PRP$": "PRON", "RB": "ADV", "RBR": "ADV", "RBS": "ADV",
-    "RP": "ADP", "SYM": "SYM", "TO": "PART", "UH": "INTJ", "VB": "VERB", "VBD": "VERB", "VBG": "VERB",
-    "VBN": "VERB", "VBP": "VERB", "VBZ": "VERB", "WDT": "DET", "WP": "PRON", "WP$": "PRON", "WRB": "ADV",
-    "XX": "X",
-}  # fmt: skip
+_PENN_TAGS = {
+    "ADJ": "JJ JJR JJS",
+    "ADP": "IN RP",
+    "ADV": "RB RBR RBS WRB",
+    "AUX": "MD",
+    "CCONJ": "CC",
+    "DET": "DT PDT WDT",
+    "INTJ": "UH",
+    "NOUN": "NN NNS",
+    "NUM": "CD",
+    "PART": "POS TO",
+    "PRON": "EX PRP PRP$ WP WP$",
+    "PROPN": "NNP NNPS",
+    "PUNCT": "'' `` , . : -LRB- -RRB- HYPH NFP",
+    "SYM": "# $ SYM",
+    "VERB": "VB VBD VBG VBN VBP VBZ",
+    "X": "ADD AFX FW GW LS XX",
+}
+PENN_TO_UPOS = {tag: upos for upos, tags in _PENN_TAGS.items() for tag in tags.split()}
 """UD's conversion table for English, for servers that give Penn tags; any other tag becomes X."""
 
 _WITH_RELATION = {
-    **{
-        (tag, deprel): "AUX" for tag in ("VB", "VBD", "VBG", "VBN", "VBP", "VBZ") for deprel in ("aux", "cop")
-    },
+    **{(tag, deprel): "AUX" for tag in _PENN_TAGS["VERB"].split() for deprel in ("aux", "cop")},
+    **{(tag, deprel): "PRON" for tag in ("DT", "WDT") for deprel in ("nsubj", "obj", "obl")},
     ("IN", "mark"): "SCONJ",
     ("TO", "case"): "ADP",
-    **{(tag, deprel): "PRON" for tag in ("DT", "WDT") for deprel in ("nsubj", "obj", "obl")},
     ("RB", "neg"): "PART",
 }
 """Parts of speech that depend on both the tag and the relation (without its subtype)."""
@@ -86,18 +92,17 @@ class CoreNLPParser:
         self.n_skipped, self.provides = 0, frozenset[str]()
         self.client = httpx.Client(timeout=self.timeout_s)  # no redirects: they could leak the password
         weakref.finalize(self, self.client.close)
-        self.example = self._read("The quick dogs (two) can't bark, I said.")
-        example, names = self.example, ("xpos", "lemmas")
+        self.example = example = self._read("The quick dogs (two) can't bark, I said.")
         tags = {tag for sentence in example for tag in sentence.tags["xpos"] if tag}
         self.universal = bool(tags) and tags <= {*PENN_TO_UPOS.values(), "SCONJ"}
-        columns = {name for name in names if any(any(sentence.tags[name]) for sentence in example)}
+        columns = {name for name in ("xpos", "lemmas") if any(any(each.tags[name]) for each in example)}
         columns |= {"upos"} if tags and (self.universal or self.english) else set()
         columns |= {"governors", "deprels"} if any(sentence.governors for sentence in example) else set()
         columns |= {"constituency"} if any(sentence.tree for sentence in example) else set()
         self.provides = frozenset(columns)
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
-        """Return one sentence for each line, with the words and sentences that the server finds in it."""
+        """Return one sentence for each line."""
         return [self._join(line, self._read(line)) for line in lines]
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
@@ -119,7 +124,6 @@ class CoreNLPParser:
             raise DataError(f"corenlp: analysis of {line[:60]!r}: {error}") from error
 
     def _read(self, text: str, as_words: bool = False) -> list[ParsedSentence]:
-        """The sentences that the server finds in a text."""
         # The server counts UTF-16 code units; this is the character of each.
         units = [at for at, character in enumerate(f"{text} ") for _ in range(1 + (ord(character) > 0xFFFF))]
         try:
@@ -161,7 +165,6 @@ class CoreNLPParser:
         return ParsedSentence(words, spans, tags, governors, tree)
 
     def _ask(self, text: str, as_words: bool) -> list[dict[str, Any]]:
-        """The sentences of the server's JSON."""
         properties = {"annotators": self.annotators, "outputFormat": "json"}
         if as_words:
             text, properties["annotators"] = _CUTS.sub("_", text), self.annotators.replace("mwt,", "")

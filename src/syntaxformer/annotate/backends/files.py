@@ -11,12 +11,20 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from syntaxformer.annotate.annotator import SPLIT, Annotator, annotator_for, blank_sentence, short_hash
+from syntaxformer.annotate.annotator import (
+    SHORT_HASH,
+    SPLIT,
+    Annotator,
+    annotator_for,
+    blank_sentence,
+    short_hash,
+)
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
@@ -42,11 +50,10 @@ class PreparsedAnnotator(Annotator):
     """
 
     def __init__(
-        self, name: str, path: Path, read: Callable[[Path], Iterator[Sentence]], *, respelled: bool = False
+        self, scheme: str, read: Callable[[Path], Iterator[Sentence]], file: str, *, respelled: bool = False
     ) -> None:
+        self.name, self.path = f"{scheme}:{file}", (path := Path(file))
         open_bytes(path).close()
-        self.name = name
-        self.path = path
         self.version = f"{short_hash(path)}{_VERSION}"
         self._read = read
         self._respelled = respelled
@@ -61,7 +68,7 @@ class PreparsedAnnotator(Annotator):
         if rows is None:
             return self
         of_rows = copy(self)
-        of_rows.version += f"+{hashlib.sha256(np.asarray(rows, np.int64).tobytes()).hexdigest()[:12]}"
+        of_rows.version += f"+{hashlib.sha256(np.asarray(rows, np.int64).tobytes()).hexdigest()[:SHORT_HASH]}"
         of_rows._rows = rows
         return of_rows
 
@@ -135,15 +142,10 @@ class PreparsedAnnotator(Annotator):
 
 
 class SplitAnnotator(Annotator):
-    """Several parsed files under one path with `{split}`; it cannot annotate until the split is known.
+    """Several parsed files under one path with `{split}`; it cannot annotate until the split is known."""
 
-    Raises:
-        DataError: No file fits the path.
-    """
-
-    def __init__(self, scheme: str, path: str, load: Callable[[str], Annotator]) -> None:
-        self.name = f"{scheme}:{path}"
-        self.path = path
+    def __init__(self, scheme: str, path: str, load: Callable[[str], PreparsedAnnotator]) -> None:
+        self.name, self.path = f"{scheme}:{path}", path
         self._load = load
         # Path.glob refuses absolute patterns.
         files = sorted(glob.glob("*".join(glob.escape(segment) for segment in path.split(SPLIT))))  # noqa: PTH207
@@ -155,25 +157,17 @@ class SplitAnnotator(Annotator):
             )
         self.provides = load(files[0]).provides
         hashes = "\n".join(f"{file}:{short_hash(Path(file))}" for file in files if Path(file).is_file())
-        self.version = hashlib.sha256(hashes.encode()).hexdigest()[:12]
+        self.version = hashlib.sha256(hashes.encode()).hexdigest()[:SHORT_HASH]
 
     def for_split(self, split: str, rows: Sequence[int] | None = None) -> Annotator:
-        """Return the annotator of one split; see `annotator_for`.
-
-        Raises:
-            DataError: Its file is missing or cannot be read.
-        """
+        """Return the annotator of one split; DataError if its file is missing or cannot be read."""
         path = self.path.replace(SPLIT, split)
         if not Path(path).is_file():
             raise DataError(f"expected the parsed file of the split {split!r}, found none.", path)
         return annotator_for(self._load(path), split, rows)
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Refuse, since nothing says which file to read.
-
-        Raises:
-            ConfigError: Always.
-        """
+        """Raise a ConfigError, since nothing says which file to read."""
         raise ConfigError(
             f"annotator: expected one that can annotate any text, got {self.name!r}, which holds the parses "
             f"of its splits only. Give another, or a path without {SPLIT}."
@@ -187,21 +181,14 @@ def load_conllu(path: str) -> PreparsedAnnotator | SplitAnnotator:
         DataError: The file cannot be read.
         TreeError: It is malformed.
     """
-    return _load("conllu", path, read_conllu)
+    load = partial(PreparsedAnnotator, "conllu", read_conllu)
+    return SplitAnnotator("conllu", path, load) if SPLIT in path else load(path)
 
 
 def load_ptb(path: str) -> PreparsedAnnotator | SplitAnnotator:
     """Take tags (`xpos`) and constituency from bracketed trees; path and errors are as in `load_conllu`."""
-    return _load("ptb", path, _sentences_of_trees, respelled=True)
-
-
-def _load(
-    scheme: str, path: str, read: Callable[[Path], Iterator[Sentence]], *, respelled: bool = False
-) -> PreparsedAnnotator | SplitAnnotator:
-    def load(file: str) -> PreparsedAnnotator:
-        return PreparsedAnnotator(f"{scheme}:{file}", Path(file), read, respelled=respelled)
-
-    return SplitAnnotator(scheme, path, load) if SPLIT in path else load(path)
+    load = partial(PreparsedAnnotator, "ptb", _sentences_of_trees, respelled=True)
+    return SplitAnnotator("ptb", path, load) if SPLIT in path else load(path)
 
 
 def _sentences_of_trees(path: Path) -> Iterator[Sentence]:

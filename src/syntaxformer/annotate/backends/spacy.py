@@ -108,23 +108,23 @@ class SpacyParser:
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words."""
-        return self._read([" ".join(words) for words in sentences], self._docs_of_words(sentences))
+        vocab, lines = self.nlp.vocab, [" ".join(words) for words in sentences]
+        docs = (
+            Doc(vocab, words=list(map(encodable, words)), user_data={"position": (number, 0)})
+            for number, words in enumerate(sentences)
+        )
+        return self._read(lines, docs)
 
     def _read(self, lines: Sequence[str], docs: Iterable[Doc]) -> list[Sentence]:
         """Parse the documents of some lines, which are made meanwhile, and join those of each line."""
         parts: list[list[ParsedSentence]] = [[] for _ in lines]
         with self.nlp.memory_zone():  # one for the whole pipeline
             for doc in self._parsed(docs):
-                number, start = doc.user_data["place"]
+                number, start = doc.user_data["position"]
                 parts[number].append(self._reader.read(doc, lines[int(number)], start))
         return [
             join_parsed(line, sentences, self.provides) for line, sentences in zip(lines, parts, strict=True)
         ]
-
-    def _docs_of_words(self, sentences: Sequence[tuple[str, ...]]) -> Iterator[Doc]:
-        for number, words in enumerate(sentences):
-            words = [encodable(word) for word in words]
-            yield Doc(self.nlp.vocab, words=words, user_data={"place": (number, 0)})
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
         """Documents that store the number of their line and their start in it."""
@@ -133,7 +133,7 @@ class SpacyParser:
                 whole = self.nlp.make_doc(encodable("" if segment.isspace() else segment))
                 for first in range(0, len(whole), MAX_WORDS):
                     doc = whole if len(whole) <= MAX_WORDS else whole[first : first + MAX_WORDS].as_doc()
-                    doc.user_data["place"] = (number, start + whole[first].idx)
+                    doc.user_data["position"] = (number, start + whole[first].idx)
                     yield doc
 
     def _parsed(self, docs: Iterable[Doc]) -> Iterator[Doc]:
@@ -204,18 +204,10 @@ def load_spacy(name: str) -> BatchedAnnotator:
 
 
 _FACTORIES = ("tok2vec", "morphologizer", "trainable_lemmatizer", "parser")
-_ARCHITECTURES = (
-    "Tok2Vec.v2",
-    "Tok2VecListener.v1",
-    "MultiHashEmbed.v2",
-    "MaxoutWindowEncoder.v2",
-    "Tagger.v2",
-)
-_SCORERS = ("morphologizer_scorer.v1", "lemmatizer_scorer.v1", "parser_scorer.v1")
-_NAMES = {
-    *_FACTORIES,
-    *(f"spacy.{name}" for name in (*_ARCHITECTURES, "TransitionBasedParser.v2", *_SCORERS)),
-}
+_NETWORKS = "Tok2Vec.v2 Tok2VecListener.v1 MultiHashEmbed.v2 MaxoutWindowEncoder.v2 Tagger.v2"
+_NETWORKS += " TransitionBasedParser.v2"
+_SCORERS = "morphologizer_scorer.v1 lemmatizer_scorer.v1 parser_scorer.v1"
+_NAMES = {*_FACTORIES, *(f"spacy.{name}" for name in f"{_NETWORKS} {_SCORERS}".split())}
 """What `annotator train` and the bundled pipelines name besides the settings of a language."""
 _VARIABLE = r"\$\{(paths\.\w+|system\.\w+|components\.[\w-]+\.model\.encode\.width)\}"
 _LARGEST = {"rows": 100_000, **dict.fromkeys(("depth", "window_size", "maxout_pieces", "top_k"), 16)}
@@ -289,7 +281,7 @@ def _from_folder(folder: Path, name: str) -> BatchedAnnotator:
     return spacy_annotator(nlp, name, pipeline_version(nlp.meta, folder))
 
 
-_PLACE = (IDX, LENGTH, IS_SPACE)
+_SPAN = (IDX, LENGTH, IS_SPACE)
 _TAGS = {"upos": POS, "xpos": TAG, "lemmas": LEMMA, "feats": MORPH, "deprels": DEP, "governors": HEAD}
 
 
@@ -298,7 +290,7 @@ class DocReader:
 
     def __init__(self, strings: Any, provides: frozenset[str]) -> None:
         self._columns = tuple(column for column in _TAGS if column in provides)
-        self._attributes = [*_PLACE, *(_TAGS[column] for column in self._columns)]
+        self._attributes = [*_SPAN, *(_TAGS[column] for column in self._columns)]
         self._strings = strings
         self._tags: dict[int, str] = {}  # spaCy's hashes that were looked up before
 
@@ -308,7 +300,7 @@ class DocReader:
         is_word = values[:, 2] == 0
         starts = values[is_word, 0] + offset
         spans = list(zip(starts.tolist(), (starts + values[is_word, 1]).tolist(), strict=True))
-        by_name = dict(zip(self._columns, values.T[len(_PLACE) :], strict=True))
+        by_name = dict(zip(self._columns, values.T[len(_SPAN) :], strict=True))
         relative = by_name.pop("governors", None)
         governors = None if relative is None else _governors(relative, is_word)
         tags = {column: self._named(column, codes[is_word]) for column, codes in by_name.items()}

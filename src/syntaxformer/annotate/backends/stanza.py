@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.annotate.annotator import (
+    SHORT_HASH,
     BatchedAnnotator,
     ParsedSentence,
     encodable,
     join_parsed,
-    read_tree,
     segments_of,
     short_hash,
 )
@@ -29,7 +29,7 @@ from syntaxformer.annotate.backends import positive_int, split_options
 from syntaxformer.base.config import nearest
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError, one_line
-from syntaxformer.trees import ROOT, Sentence
+from syntaxformer.trees import ROOT, Sentence, Tree
 from syntaxformer.trees.constituency import tree_over_words
 
 OPTIONS = {"package": str, "dir": str, "device": str, "batch": positive_int, "max_words": positive_int}
@@ -65,16 +65,12 @@ class StanzaParser:
         )
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
-        """Return one sentence for each line, with the words and sentences that Stanza finds in it.
-
-        Raises:
-            SyntaxformerError: Stanza failed.
-        """
+        """Return one sentence for each line; SyntaxformerError if Stanza failed."""
         segments = [
             (number, start, segment)
             for number, line in enumerate(lines)
             for start, segment in segments_of(line)
-            if segment and not segment.isspace()
+            if segment.strip()
         ]
         texts = [encodable(segment) for _, _, segment in segments]
         documents = self._run(self.pipeline.bulk_process, texts, _TOKENIZERS)
@@ -86,11 +82,7 @@ class StanzaParser:
         return self._parse(lines, parsed)
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words.
-
-        Raises:
-            SyntaxformerError: Stanza failed.
-        """
+        """Return one sentence for each list of words; SyntaxformerError if Stanza failed."""
         bare = [Sentence.from_words(words) for words in sentences]
         parsed = [list(self._parts(list(line.words), list(line.offsets))) for line in bare]
         return self._parse([line.text for line in bare], parsed)
@@ -143,8 +135,19 @@ def _fill(sentence: ParsedSentence, parse: Any, provides: frozenset[str]) -> Non
     if "governors" in provides:
         sentence.governors = [ROOT if not word.head else int(word.head) - 1 for word in parse.words]
     if "constituency" in provides and parse.constituency is not None:
-        tree = read_tree(parse.constituency, lambda node: str(node.label or ""), lambda node: node.children)
-        sentence.tree = tree_over_words(tree, sentence.words)
+        sentence.tree = tree_over_words(copy_tree(parse.constituency), sentence.words)
+
+
+def copy_tree(top: Any) -> Tree:
+    """Copy a tree of Stanza's, whose leaves are the nodes without children."""
+    copies, order = dict[int, Tree | str](), [top]
+    for node in order:  # grows while it is walked, parents before children
+        order.extend(node.children)
+    for node in reversed(order):
+        label, parts = str(node.label or ""), tuple(copies[id(child)] for child in node.children)
+        copies[id(node)] = Tree(label, parts) if parts else label
+    tree = copies[id(top)]
+    return tree if isinstance(tree, Tree) else Tree("", (tree,))
 
 
 def load_stanza(argument: str) -> BatchedAnnotator:
@@ -164,13 +167,12 @@ def load_stanza(argument: str) -> BatchedAnnotator:
         raise BackendMissingError("the package stanza", "python -m pip install stanza") from error
     pipeline = _pipeline(stanza, language, options)
     parser = StanzaParser(pipeline, stanza.Document, options.get("max_words", MAX_WORDS))
-    return BatchedAnnotator(
-        parser,
-        f"stanza:{argument}",
-        f"stanza-{stanza.__version__}+{language}-{_hash_models(pipeline.config)}+w{parser.max_words}",
-        parser.provides,
-        batch_lines=options.get("batch", BATCH_LINES),
-    )
+    models = {Path(value) for value in pipeline.config.values() if str(value).endswith(".pt")}
+    hashes = sorted(f"{path.parent.name}/{path.name}:{short_hash(path)}" for path in models if path.is_file())
+    digest = hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:SHORT_HASH]
+    version = f"stanza-{stanza.__version__}+{language}-{digest}+w{parser.max_words}"
+    batch_lines = options.get("batch", BATCH_LINES)
+    return BatchedAnnotator(parser, f"stanza:{argument}", version, parser.provides, batch_lines=batch_lines)
 
 
 def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
@@ -219,9 +221,3 @@ def _offered(listed: dict[str, Any], language: str, package: str) -> list[str]:
     names = ["tokenize", *_OTHERS.split(",")]
     of_package = models.get("packages", {}).get(package, {})
     return [name for name in names if name in of_package or package in models.get(name, {})] or names
-
-
-def _hash_models(config: dict[str, Any]) -> str:
-    files = {Path(value) for value in config.values() if isinstance(value, str) and value.endswith(".pt")}
-    hashes = sorted(f"{path.parent.name}/{path.name}:{short_hash(path)}" for path in files if path.is_file())
-    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:12]

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from syntaxformer.trees import Sentence
 
-TAGS = {
-    "the": "DET",
-    "cat": "NOUN",
-    "cats": "NOUN",
-    "sat": "VERB",
-    "sit": "VERB",
-    "purrs": "VERB",
-    ".": "PUNCT",
-}
+TAGS = {"the": "DET", ".": "PUNCT", **dict.fromkeys(("cat", "cats"), "NOUN")}
+TAGS |= dict.fromkeys(("sat", "sit", "purrs"), "VERB")
 
 
 class TableAnnotator:

@@ -33,6 +33,11 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    def ok(self) -> Result:
+        """Itself, if the command succeeded."""
+        assert self.code == 0, self.err
+        return self
+
 
 def run(*arguments: object, stdin: bytes = b"") -> Result:
     """Run the command line in this process: importing torch anew for each command would take minutes."""

@@ -99,8 +99,8 @@ def test_annotate_takes_300_megabytes_at_most(tmp_path, n_words, n_lines):
         source.write_text(text)
         command = [
             sys.executable,
-            "-c",
-            "from syntaxformer.cli.main import main; main()",
+            "-m",
+            "syntaxformer",
             "annotate",
             source,
             "-o",

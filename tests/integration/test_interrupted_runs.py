@@ -27,8 +27,7 @@ def test_a_run_that_met_a_full_disk_when_resumed_can_still_be_resumed(
     assert done.returncode == 2, done.stderr
     assert "checkpoint-3: expected to write the folder, got: File too large" in done.stderr
     assert {name: (run / name).read_bytes() for name in kept} == before
-    done = train("training.max_steps=3", flags=("--resume",))
-    assert done.code == 0, done.err
+    done = train("training.max_steps=3", flags=("--resume",)).ok()
     assert f"resuming from {run / 'checkpoints' / 'checkpoint-2'}" in done.err
 
 
@@ -57,8 +56,7 @@ def test_a_run_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_before(t
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     (checkpoint, partial) = sorted((run / "checkpoints").iterdir(), reverse=True)
     assert partial.name.startswith(".checkpoint-2.")
-    done = train(flags=("--resume",))
-    assert done.code == 0, done.err
+    done = train(flags=("--resume",)).ok()
     assert f"resuming from {checkpoint}" in done.err
     assert checkpoint.name == "checkpoint-1"
     assert not partial.exists()
@@ -98,8 +96,7 @@ def test_where_the_best_checkpoint_is_lost_the_model_and_its_metrics_are_those_o
         log["eval_loss"] for log in state["log_history"] if log["step"] == 4 and "eval_loss" in log
     )
     damage(best / "model.safetensors")
-    done = train(*settings, flags=("--resume",))
-    assert done.code == 0
+    done = train(*settings, flags=("--resume",)).ok()
     assert f"skipping a checkpoint: {best / 'model.safetensors'}: " in done.err
     assert reason in done.err
     assert (

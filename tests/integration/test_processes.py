@@ -86,15 +86,8 @@ def unbroken(digits, tmp_path_factory):
     """What one process trains in 45 updates, without a launcher."""
     folder = tmp_path_factory.mktemp("processes") / "unbroken"
     where = (f"data.dir={digits.corpus}", f"data.cache={folder.parent / 'cache'}", f"output={folder}")
-    done = own_process.run(
-        own_process.COMMAND_LINE,
-        "train",
-        "tiny",
-        *where,
-        *SMALL,
-        "training.max_steps=45",
-        CUDA_VISIBLE_DEVICES="",
-    )
+    command = ("train", "tiny", *where, *SMALL, "training.max_steps=45")
+    done = own_process.run(own_process.COMMAND_LINE, *command, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr[-9000:]
     return folder
 
@@ -115,10 +108,8 @@ def train(digits, tmp_path):
             team = own_process.run_team(n_processes, own_process.COMMAND_LINE, *verb)
         said = "".join(done.stderr for done in team)
         assert any(done.returncode for done in team) == (fails or bool(dies)), said[-9000:]
-        printed = "".join(done.stdout for done in team)
-        assert printed == (
-            "" if fails or dies else f"{tmp_path / name}\n"
-        )  # the first process speaks for all
+        printed = "".join(done.stdout for done in team)  # the first process speaks for all
+        assert printed == ("" if fails or dies else f"{tmp_path / name}\n")
         return said
 
     return run

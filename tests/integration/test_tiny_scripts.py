@@ -113,9 +113,8 @@ def names(cli, tmp_path_factory):
         "classifier": ("finetune", "--task", "cola", "--data", data / "CoLA", "--model", bert, "--epochs", 1,
             "--infuse", "masks", "-o", data / "classifier"),
     }  # fmt: skip
-    for name, command in commands.items():
-        done = cli("--quiet", *command)
-        assert done.code == 0, (name, done.err[-2000:])
+    for command in commands.values():
+        cli("--quiet", *command).ok()
     return {"data": data, "bert": bert, **{name: data / name for name in commands}}
 
 

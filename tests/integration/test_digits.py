@@ -162,8 +162,7 @@ def test_evaluate_as_json(digits, cli):
 
 def test_attend_draws_a_figure(digits, cli, tmp_path):
     figure = tmp_path / "figures" / "attention.png"
-    done = cli("attend", digits.sum_then_concat, "3 1 7", "-o", figure, "--beside", digits.none)
-    assert (done.code, done.err) == (0, "")
+    done = cli("attend", digits.sum_then_concat, "3 1 7", "-o", figure, "--beside", digits.none).silent()
     assert done.out.splitlines() == [f"{digits.none}: 7 1 3", f"{digits.sum_then_concat}: 7 1 3", str(figure)]
     assert figure.read_bytes().startswith(b"\x89PNG")
 
@@ -230,8 +229,7 @@ def test_stopped_and_resumed(digits, cli, tmp_path, setting):
 
     def train(name: str, max_steps: int, *flags: str) -> None:
         where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
-        done = cli("--quiet", "train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags)
-        assert (done.code, done.err) == (0, "")
+        cli("--quiet", "train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags).silent()
 
     train("unbroken", 30, *always)
     train("stopped", 17, setting)

@@ -10,6 +10,8 @@ import shutil
 import pytest
 import spacy
 
+from parallel_files import write_sides
+
 NOUNS = {"Hund": "Masc", "Katze": "Fem", "Pferd": "Neut"}
 ARTICLES = {"Masc": "Der", "Fem": "Die", "Neut": "Das"}
 VERBS = {"schläft": "schlafen", "läuft": "laufen", "singt": "singen", "lacht": "lachen"}
@@ -92,8 +94,7 @@ def test_what_is_no_treebank_is_refused(cli, tmp_path, treebank, dev, message):
     file = tmp_path / "de_x.conllu"
     file.write_text(treebank)
     options = ("--dev", file) if dev else ()
-    done = cli("annotator", "train", file, *options, "-o", tmp_path / "out")
-    assert done.code == 2
+    done = cli("annotator", "train", file, *options, "-o", tmp_path / "out").refused()
     assert message in done.err
     assert "Traceback" not in done.err
     assert not (tmp_path / "out").exists()
@@ -103,8 +104,7 @@ def test_the_language_must_be_told_and_the_folder_be_new(cli, tmp_path):
     (tmp_path / "my.conllu").write_text(sentence("Hund", "singt") * 2)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    done = cli("annotator", "train", tmp_path / "my.conllu", "-o", tmp_path / "out")
-    assert done.code == 2
+    done = cli("annotator", "train", tmp_path / "my.conllu", "-o", tmp_path / "out").refused()
     first, second = done.err.splitlines()
     assert first.endswith("which holds other files.")
     assert second == "error: --language: expected a code, as my.conllu begins with none, got none."
@@ -117,11 +117,9 @@ def test_the_language_must_be_told_and_the_folder_be_new(cli, tmp_path):
 def model(own, cli, tiny, tmp_path_factory):
     """A translator with lemma and feats as factors, trained with the annotator, which is then deleted."""
     folder, work = own[0], tmp_path_factory.mktemp("model")
-    corpus, ours = work / "corpus", work / "ours"
-    corpus.mkdir()
-    lines = [f"{ARTICLES[NOUNS[noun]]} {noun} {verb} sehr ." for noun in NOUNS for verb in VERBS]
-    for side in ("de", "en"):
-        (corpus / f"train.{side}").write_text("".join(f"{line}{' x' * (side == 'en')}\n" for line in lines))
+    ours = work / "ours"
+    german = [f"{ARTICLES[NOUNS[noun]]} {noun} {verb} sehr ." for noun in NOUNS for verb in VERBS]
+    corpus = write_sides(work / "corpus", [f"{line} x" for line in german], german)
     shutil.copytree(folder / "ours", ours)
     factors = (
         "infusion.kind=concat",
@@ -152,8 +150,7 @@ def test_another_annotator_in_the_folder_is_refused(model, cli, tmp_path, change
     shutil.copytree(model, tmp_path / "run")
     file = tmp_path / "run" / "annotator" / ("meta.json" if change == "altered" else "more.json")
     file.write_text("{}")
-    done = cli("translate", tmp_path / "run", stdin=b"Die Katze lacht sehr .\n")
-    assert done.code == 2
+    done = cli("translate", tmp_path / "run", stdin=b"Die Katze lacht sehr .\n").refused()
     assert ("truncated" if change == "altered" else "got none for annotator/more.json") in done.err
 
 
@@ -194,8 +191,7 @@ def test_no_annotator_is_asked_for_or_loaded_where_no_tag_is_needed(cli, tiny, c
 
 def test_an_annotator_is_asked_for_where_a_tag_is_needed(cli, tiny, czech):
     factors = ("infusion.factors=[ner, pos]", "infusion.widths={ner: 3, pos: 2}")
-    done = cli("train", "tiny", *tiny, *czech, *factors)
-    assert done.code == 2
+    done = cli("train", "tiny", *tiny, *czech, *factors).refused()
     assert "annotation.annotator=stanza:cs" in done.err
 
 

@@ -135,7 +135,7 @@ def continued_text(
                 file.seek(0)
                 with atomic_text(path) as target:
                     shutil.copyfileobj(file, target.buffer)
-                partial.unlink()  # before another command can lock it
+                partial.unlink(missing_ok=True)  # before another command can lock it
     except (OSError, SyntaxformerError) as error:  # after other errors, too, there is something to go on with
         if is_ours:
             partial.unlink(missing_ok=True)

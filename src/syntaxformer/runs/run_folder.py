@@ -81,22 +81,15 @@ Settings = TypeVar("Settings", bound=RunConfig)
 
 @dataclass
 class Run(Generic[Settings]):
-    """A run in one of its processes.
+    """A run in one of its processes."""
 
-    Args:
-        settings: Its settings, with the precision decided.
-        start: When this process began, by `time.monotonic`.
-        resources: What ends with the run: the lock of its folder and its stopwatch.
-        watch: Measures the run's time; only in the process that writes, once the folder is open.
-    """
-
-    settings: Settings
+    settings: Settings  # with the precision decided
     resume: bool
     overwrite: bool
     team: PartialState
-    start: float
-    resources: ExitStack
-    watch: Stopwatch | None = None
+    start: float  # of this process, by `time.monotonic`
+    resources: ExitStack  # what ends with the run: the lock of its folder and its stopwatch
+    watch: Stopwatch | None = None  # only in the process that writes, once the folder is open
 
     @property
     def writes(self) -> bool:

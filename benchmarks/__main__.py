@@ -50,30 +50,27 @@ def rows(results: dict[str, dict]) -> list[tuple[str, str, str]]:
     table = []
     for precision in ("fp32", "bf16"):
         if precision in training:
-            one = training[precision]
+            measured = training[precision]
             table += [
-                (f"training {precision}, target pieces/s", "", f"{one['ours_pieces_per_s']:,}"),
-                (f"training {precision}, against the bare loop", ">= 0.90", f"{one['ratio']:.2f}x"),
+                (f"training {precision}, target pieces/s", "", f"{measured['ours_pieces_per_s']:,}"),
+                (f"training {precision}, against the bare loop", ">= 0.90", f"{measured['ratio']:.2f}x"),
             ]
     table += [
         ("padding, share of all cells", "< 5 %", f"{100 * training['padding_share']['both']:.1f} %"),
         ("annotation, words/s", "", f"{annotation['words_per_s']:,}"),
         ("annotation, against bare spaCy", ">= 0.90", f"{annotation['ratio']:.2f}x"),
         ("alignment, tokenizer output to words, pieces/s", ">= 200,000", f"{alignment['pieces_per_s']:,}"),
-        *_syntax_rows(results["relations"], results["syntax_attention"]),
     ]
-    return table
-
-
-def _syntax_rows(relations: dict, attention: dict) -> list[tuple[str, str, str]]:
+    attention, n_sentences = results["syntax_attention"], results["relations"]["sentences_per_s"]
     step, memory = attention["step_ratio"]["preserving"], attention["memory_ratio"]["preserving"]
     return [
-        ("relations of both trees, sentences/s", ">= 20,000", f"{relations['sentences_per_s']:,}"),
+        *table,
+        ("relations of both trees, sentences/s", ">= 20,000", f"{n_sentences:,}"),
         ("infused BERT, fine-tuning step, time against vanilla", "<= 1.15", f"{step:.2f}x"),
         ("infused BERT, fine-tuning step, memory against vanilla", "<= 1.30", f"{memory:.2f}x"),
         *(
-            (f"infused BERT, time against vanilla at {n_pieces} pieces", "", f"{one['ratio']:.2f}x")
-            for n_pieces, one in attention["step_by_pieces"].items()
+            (f"infused BERT, time against vanilla at {n_pieces} pieces", "", f"{steps['ratio']:.2f}x")
+            for n_pieces, steps in attention["step_by_pieces"].items()
         ),
         (
             "syntax attention against the loop over masks",

@@ -13,10 +13,13 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+import timeit
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from timing import turns
 
 from syntaxformer.annotate import load_annotator, write_annotations
 from syntaxformer.annotate.backends.spacy import BATCH_SIZE, SpacyParser
@@ -49,11 +52,8 @@ def annotation_speed(lines: list[str], annotator: str = "en", rounds: int = 5) -
         for _ in loaded.parser.nlp.pipe(lines, batch_size=BATCH_SIZE):
             pass
 
-    loaded.annotate(lines[:BATCH_SIZE])
-    seconds: dict[str, list[float]] = {"bare": [], "ours": []}
-    for _ in range(rounds):
-        seconds["bare"].append(_time(bare))
-        seconds["ours"].append(_time(lambda: loaded.annotate(lines)))
+    works = {"bare": bare, "ours": partial(loaded.annotate, lines)}
+    seconds = turns(works, rounds, time.perf_counter)
     sentences = loaded.annotate(lines)
     n_words = sum(map(len, sentences))
     medians = {name: statistics.median(values) for name, values in seconds.items()}
@@ -75,18 +75,12 @@ def sample_lines(path: str | None, n_lines: int) -> list[str]:
     return [_SENTENCES[number % len(_SENTENCES)] for number in range(n_lines)]
 
 
-def _time(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def _time_writing(sentences: list[Any]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.parquet"
         about = {"annotator": "benchmark", "version": "0", "content_hash": ""}
         write_annotations(path, sentences[:1], **about)  # the first write loads Arrow's compute kernels
-        return _time(lambda: write_annotations(path, sentences, **about))
+        return timeit.timeit(lambda: write_annotations(path, sentences, **about), number=1)
 
 
 def main() -> None:

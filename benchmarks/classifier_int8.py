@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from timing import turns
 
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.export_onnx import GRAPH, export_classifier
@@ -23,12 +25,14 @@ from syntaxformer.encoders.prediction import read_split_for
 KINDS = ("float32", "int8")
 
 
-def seconds(network, batches):
-    """Of the processor and of the clock."""
-    start = np.array([time.process_time(), time.perf_counter()])
+def clocks():
+    """Seconds of the processor and of the clock."""
+    return np.array([time.process_time(), time.perf_counter()])
+
+
+def read(network, batches):
     for batch in batches:
         network(**batch)
-    return np.array([time.process_time(), time.perf_counter()]) - start
 
 
 def main():
@@ -55,11 +59,9 @@ def main():
             for size, n in ((32, len(examples)), (1, 200)):
                 some = examples[:: len(examples) // n]
                 batches = [first.collator(some[start : start + size]) for start in range(0, len(some), size)]
-                rounds = {kind: [] for kind in KINDS}
-                for _ in range(settings.rounds):
-                    for kind, classifier in classifiers.items():
-                        rounds[kind].append(seconds(classifier.model, batches))
-                medians = [np.median(rounds[kind], axis=0) * 1000 / len(some) for kind in KINDS]
+                works = {kind: partial(read, classifiers[kind].model, batches) for kind in KINDS}
+                taken = turns(works, settings.rounds, clocks).values()
+                medians = [np.median(seconds, axis=0) * 1000 / len(some) for seconds in taken]
                 print(f"{size} at a time, {torch.get_num_threads()} threads; ms of the processor (clock):")
                 for kind, values in zip(KINDS, medians, strict=True):
                     print(f"  {kind} {values[0]:.2f} ({values[1]:.2f})")

@@ -14,8 +14,11 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
+
+from timing import turns
 
 from syntaxformer.nn import INFUSION_KINDS
 from syntaxformer.translation.recipe import load_recipe
@@ -48,15 +51,11 @@ def main(corpus: str, infusion: str, precision: str) -> None:
             update(trainer, models[name], batches)
             spent = time.process_time() - start[0], time.perf_counter() - start[1]
             print(f"{name}: {BATCHES} first updates: {spent[0]:.1f} s of processor, {spent[1]:.0f} s in all")
-        seconds = {name: [] for name in trainers}
-        for _ in range(TURNS):
-            for name, trainer in trainers.items():
-                start = time.process_time()
-                update(trainer, models[name], batches)
-                seconds[name].append((time.process_time() - start) / BATCHES)
+        works = {name: partial(update, trainer, models[name], batches) for name, trainer in trainers.items()}
+        seconds = {name: [s / BATCHES for s in taken] for name, taken in turns(works, TURNS).items()}
     plain, compiled = (statistics.median(seconds[name]) for name in ("plain", "compiled"))
     print(f"{infusion} {precision}: {plain:.3f} s, compiled {compiled:.3f} s, gain {plain / compiled:.2f}")
-    print({name: [round(one, 3) for one in values] for name, values in seconds.items()})
+    print({name: [round(s, 3) for s in taken] for name, taken in seconds.items()})
 
 
 def update(trainer: SyntaxTrainer, model, batches) -> None:

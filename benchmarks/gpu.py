@@ -132,12 +132,8 @@ class Sizes:
             model = self.encoder(names, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
             yield f"BERT, {names}", _opened(model), 2 if self.is_test else 8, self.lengths[0]
         for name in translators:
-            yield (
-                f"translator, {name}",
-                _opened(self.own(name, dropout=0.0, attention_dropout=0.0)),
-                2 if self.is_test else 8,
-                self.line,
-            )
+            model = self.own(name, dropout=0.0, attention_dropout=0.0)
+            yield f"translator, {name}", _opened(model), 2 if self.is_test else 8, self.line
 
 
 def _opened(model: Any) -> Any:
@@ -174,19 +170,8 @@ def device_tests(sizes: Sizes, device: torch.device) -> Rows:
     """The suite's tests of devices."""
     if MISSING or sizes.is_test:
         raise Skipped(f"{' and '.join(MISSING)} not installed" if MISSING else "this is a test itself")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-o",
-        "addopts=",
-        "-o",
-        "filterwarnings=",
-        "-p",
-        "no:cacheprovider",
-    ]
-    command += ["--import-mode=importlib", "tests/contract/test_devices.py"]
+    options = ("-o", "addopts=", "-o", "filterwarnings=", "-p", "no:cacheprovider", "--import-mode=importlib")
+    command = [sys.executable, "-m", "pytest", "-q", *options, "tests/contract/test_devices.py"]
     paths = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     given = {**os.environ, "PYTHONPATH": paths, "SYNTAXFORMER_DEVICE": str(device)}
     done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True)
@@ -231,14 +216,8 @@ def _where(error: BaseException) -> str:
 
 def losses(sizes: Sizes, device: torch.device) -> Rows:
     """A batch without dropout: loss and gradients by the processor and the device, each tensor for itself."""
-    yield (
-        "model",
-        "loss on the processor",
-        "on the device, fp32",
-        "bf16",
-        "bf16 − fp32",
-        "largest gradient difference",
-    )
+    of_losses = ("loss on the processor", "on the device, fp32", "bf16", "bf16 − fp32")
+    yield "model", *of_losses, "largest gradient difference"
     worst = 0.0
     for name, model, n_rows, n_pieces in sizes.subjects():
         batch, found, gradients = _padded(model, n_rows, n_pieces), [], []
@@ -278,20 +257,8 @@ def encoders(sizes: Sizes, device: torch.device) -> Rows:
     """BERT beside its infused forms: all take turns, times are medians, ratios are to the plain model."""
     names = ("none", "masks") if sizes.is_test else ("none", *INFUSIONS)
     models = {name: sizes.encoder(name).to(device) for name in names}
-    yield (
-        "pieces",
-        "lines",
-        "type",
-        "infused with",
-        "step, ms",
-        "ratio",
-        "pass, ms",
-        "ratio",
-        "peak, MiB",
-        "ratio",
-        "recorded step, ms",
-        "ratio",
-    )
+    measures = ("step, ms", "ratio", "pass, ms", "ratio", "peak, MiB", "ratio", "recorded step, ms", "ratio")
+    yield "pieces", "lines", "type", "infused with", *measures
     for n_pieces in sizes.lengths:
         n_rows = max(1, sizes.cells // n_pieces)
         for dtype in (FP32, BF16):
@@ -343,15 +310,8 @@ def translators(sizes: Sizes, device: torch.device) -> Rows:
     n_rows = max(1, sizes.cells // sizes.line // 2)
     models = {name: sizes.own(name).to(device) for name in names}
     batches = {name: random_batch(model, n_rows, sizes.line) for name, model in models.items()}
-    yield (
-        "infused with",
-        "trained, fp32",
-        "trained, bf16",
-        "trained by recorded steps, fp32",
-        "bf16",
-        "written by beam search, fp32",
-        "bf16",
-    )
+    of_steps = ("trained, fp32", "trained, bf16", "trained by recorded steps, fp32", "bf16")
+    yield "infused with", *of_steps, "written by beam search, fp32", "bf16"
     speeds: dict[str, list[float]] = {name: [] for name in names}
     for dtype in (FP32, BF16):
         steps = {name: Work(models[name], batches[name], dtype).step for name in names}
@@ -409,14 +369,8 @@ def flex_attention(sizes: Sizes, device: torch.device) -> Rows:
             )
             taken = medians(works, device, sizes.rounds)
             times = [f"{1000 * one:.2f}" for one in taken.values()]
-            yield (
-                n_pieces,
-                n_rows,
-                _short(dtype),
-                *times,
-                f"{taken['flex'] / taken['sdpa']:.2f}",
-                f"{apart:.1e}",
-            )
+            ratio = f"{taken['flex'] / taken['sdpa']:.2f}"
+            yield n_pieces, n_rows, _short(dtype), *times, ratio, f"{apart:.1e}"
 
 
 def _sdpa(states: list[Tensor], table: Tensor, ids: Tensor) -> Tensor:
@@ -465,10 +419,9 @@ _SIDES = [(split, side) for split in ("train", "dev") for side in ("src", "tgt")
 
 def _two_epochs(content: dict[str, Any], sizes: Sizes, device: torch.device) -> tuple[list[float], float]:
     """Dev losses after each epoch, and the seconds of both."""
+    arrays = ("pieces", "splits", "factors")
     texts = {
-        (split, side): EncodedText(
-            *(content[f"{split}_{side}_{part}"] for part in ("pieces", "splits", "factors"))
-        )
+        (split, side): EncodedText(*(content[f"{split}_{side}_{array}"] for array in arrays))
         for split, side in _SIDES
     }
     train, dev = (EncodedPairs(texts[split, "src"], texts[split, "tgt"]) for split in ("train", "dev"))
@@ -520,10 +473,8 @@ def _random_pairs(vocab: int, n_pairs: int) -> dict[str, Any]:
     random, content = np.random.default_rng(1), {"vocab_size": np.array(vocab)}
     for split, n in (("train", n_pairs), ("dev", n_pairs // 4)):
         lengths = random.integers(3, 8, n)
-        splits, lines = (
-            np.concatenate([[0], np.cumsum(lengths)]),
-            [random.integers(4, 20, one) for one in lengths],
-        )
+        splits = np.concatenate([[0], np.cumsum(lengths)])
+        lines = [random.integers(4, 20, length) for length in lengths]
         for side, step in (("src", 1), ("tgt", -1)):
             pieces = np.concatenate([np.append(line[:-1][::step], 2) for line in lines]).astype(np.int32)
             factors = np.zeros((len(pieces), len(FACTORS) * (side == "src")), np.int32)
@@ -579,11 +530,8 @@ def checkpoint(sizes: Sizes, device: torch.device) -> Rows:
     for place in (torch.device("cpu"), device):
         given = {key: one.to(place) for key, one in batch.items()}
         loss = model.to(place).eval()(**given, labels=labels.to(place)).loss
-        written = (
-            _write(model, given, 12, FP32, 2)
-            if sizes.is_test
-            else model.generate(**given, num_beams=5, max_new_tokens=32)
-        )
+        search = {"num_beams": 5, "max_new_tokens": 32}
+        written = _write(model, given, 12, FP32, 2) if sizes.is_test else model.generate(**given, **search)
         texts = ["".join(names[row] for row in line if row not in (pad, end)) for line in written.tolist()]
         found.append([f"{float(loss):.5f}", *(text.replace("▁", " ").strip() for text in texts)])
     yield from zip(["loss of copying", *SENTENCES], *found, strict=True)
@@ -722,12 +670,8 @@ def main() -> None:
         sys.exit(f"error: DEVICE: expected a device of this machine, got {device}. PyTorch says: {reason}")
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     slug = "".join(one if one.isalnum() else "-" for one in card.lower()).strip("-")
-    to = (
-        ROOT / "runs" / "gpu" / "cpu.md"
-        if device.type == "cpu"
-        else ROOT / f"docs/measurements/gpu-{slug}.md"
-    )
-    to = given.output or to
+    name = "runs/gpu/cpu.md" if device.type == "cpu" else f"docs/measurements/gpu-{slug}.md"
+    to = given.output or ROOT / name
     text, is_well = page(Sizes(device.type == "cpu", given.smallest), device, given.pairs, only)
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, "utf-8")

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from timing import turns
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.demo.corpus import read_pairs
@@ -36,8 +37,8 @@ SMALL = {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 3, "decod
 N_LINES, LENGTH, BEAM = 8, 24, 5
 
 
-def build(shape: dict[str, int], settings: dict[str, Any]) -> tuple[SyntaxTransformer, dict[str, Any]]:
-    """A model and what makes its batch."""
+def build(shape: dict[str, int], settings: dict[str, Any]) -> tuple[SyntaxTransformer, Any]:
+    """A model and its encoded text."""
     lines = [source for source, _ in read_pairs()["train"][:2000]]
     tokenizer = train_subwords(lines, SubwordConfig(vocab_size=2000))
     kind = settings.get("kind", "none")
@@ -51,19 +52,19 @@ def build(shape: dict[str, int], settings: dict[str, Any]) -> tuple[SyntaxTransf
         prepend="interleaved" if kind == "prepend" else None,
         syntax=SyntaxInputs(trees=None if section is None else TreeOptions(**section)),
     )
-    given = {name: settings[name] for name in ("lisa", "masks", "relation_bias") if name in settings}
+    sections = {name: settings[name] for name in ("lisa", "masks", "relation_bias") if name in settings}
     torch.manual_seed(1)
     config = SyntaxTransformerConfig(
         **shape,
         vocab_size=10_000,
         infusion=plan.as_dict(),
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
-        **given,
+        **sections,
     )
     encoded = encoder.encode(lines[:N_LINES], words if encoder.needs_words else None)
     if kind == "prepend":  # its tags stand behind the vocabulary of the model
         encoded.pieces[encoded.pieces >= len(tokenizer)] += 10_000 - len(tokenizer)
-    return SyntaxTransformer(config).eval(), {"text": encoded}
+    return SyntaxTransformer(config).eval(), encoded
 
 
 @torch.inference_mode()
@@ -82,13 +83,9 @@ def run(small: bool = False, rounds: int = 5) -> dict[str, dict[str, float]]:
     """Parameters, seconds of processor time, and both against the baseline."""
     shape = SMALL if small else IWSLT
     built = {name: build(shape, settings) for name, settings in SYSTEMS.items()}
-    times: dict[str, list[float]] = {name: [] for name in built}
-    for turn in range(rounds + 1):
-        for name, (model, batch) in built.items():
-            start = time.process_time()
-            translate(model, **batch)
-            if turn:  # the first warms up
-                times[name].append(time.process_time() - start)
+    times = turns(
+        {name: partial(translate, *model_and_text) for name, model_and_text in built.items()}, rounds
+    )
     base = np.array(times["none"])
     report = {}
     for name, (model, _) in built.items():

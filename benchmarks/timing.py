@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import timeit
+from collections.abc import Callable, Mapping
 from typing import Any
-
-REPEATS = 5
 
 
 def best_seconds(work: Callable[[], Any]) -> float:
     """Shortest of five runs."""
-    times: list[float] = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
+    return min(timeit.repeat(work, number=1, repeat=5))
+
+
+def turns(
+    works: Mapping[str, Callable[[], Any]], rounds: int, clock: Callable[[], Any] = time.process_time
+) -> dict[str, list[Any]]:
+    """What each takes in each round, by default of the processor; they take turns, after one to warm up."""
+    taken: dict[str, list[Any]] = {name: [] for name in works}
+    for name, work in list(works.items()) * (rounds + 1):
+        start = clock()
         work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        taken[name].append(clock() - start)
+    return {name: values[1:] for name, values in taken.items()}

@@ -10,6 +10,7 @@ import json
 import statistics
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +82,8 @@ def _recipe(folder: str, updates: int, precision: str) -> Recipe:
         "schedule": "constant", "learning_rate": 1e-4, "warmup_steps": 0, "log_every": 10_000,
         "tensorboard": False,
     }  # fmt: skip
-    return Recipe.model_validate(
-        {
-            "output": folder,
-            "data": {"dir": "."},
-            "training": training,
-            "infusion": {"kind": "sum_then_concat"},
-        }
-        | {"model": SHAPE | {"attention_dropout": 0.0}}
-    )
+    sections = {"data": {"dir": "."}, "training": training, "infusion": {"kind": "sum_then_concat"}}
+    return Recipe.model_validate({"output": folder, **sections, "model": SHAPE | {"attention_dropout": 0.0}})
 
 
 def seconds_of_ours(pairs: EncodedPairs, updates: int, precision: str) -> float:
@@ -114,11 +108,9 @@ def _first_pieces(text: EncodedText, n_pieces: int) -> EncodedText:
 
 
 def _bare(pairs: EncodedPairs, updates: int, precision: str) -> float:
-    collate = TranslationCollator(pairs, 0)
-    batches = [collate(rows) for rows, _ in zip(_batches(pairs), range(updates), strict=False)]
-    return seconds_per_run(
-        BareTransformer(VOCAB, SHAPE, list(FACTOR_ROWS.values()), WIDTH), batches, WARM_UP, precision
-    )
+    batches = list(map(TranslationCollator(pairs, 0), islice(_batches(pairs), updates)))
+    model = BareTransformer(VOCAB, SHAPE, list(FACTOR_ROWS.values()), WIDTH)
+    return seconds_per_run(model, batches, WARM_UP, precision)
 
 
 def _batches(pairs: EncodedPairs) -> TokenBudgetBatches:
@@ -128,7 +120,7 @@ def _batches(pairs: EncodedPairs) -> TokenBudgetBatches:
 def run(data: Path | None = None, rounds: int = 3, updates: int = 20) -> dict[str, Any]:
     """Target pieces a second of both, their ratio, and the share of padding."""
     pairs = pairs_like_multi30k(data)
-    timed = [rows for rows, _ in zip(_batches(pairs), range(updates), strict=False)][WARM_UP:]
+    timed = list(islice(_batches(pairs), WARM_UP, updates))
     pieces = int(sum(pairs.tgt.lengths[rows].sum() for rows in timed))
     result: dict[str, Any] = {"threads": torch.get_num_threads(), "updates": updates - WARM_UP}
     for precision in dict.fromkeys(("fp32", pick_precision("auto"))):

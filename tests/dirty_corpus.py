@@ -10,27 +10,9 @@ import sys
 from pathlib import Path
 
 NAMES = [
-    "Anna",
-    "Ben",
-    "Clara",
-    "David",
-    "Emma",
-    "Felix",
-    "Greta",
-    "Hans",
-    "Ida",
-    "Jonas",
-    "Karla",
-    "Leo",
-    "Mia",
-    "Noah",
-    "Olga",
-    "Paul",
-    "Rosa",
-    "Simon",
-    "Tina",
-    "Uwe",
-]
+    "Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hans", "Ida", "Jonas", "Karla", "Leo", "Mia",
+    "Noah", "Olga", "Paul", "Rosa", "Simon", "Tina", "Uwe",
+]  # fmt: skip
 THINGS = [
     ("the old book", "das alte Buch"), ("a red apple", "einen roten Apfel"), ("the small dog", "den kleinen Hund"),
     ("my new bicycle", "mein neues Fahrrad"), ("the green door", "die grüne Tür"), ("our garden", "unseren Garten"),

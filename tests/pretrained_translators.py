@@ -32,17 +32,13 @@ from transformers.convert_slow_tokenizer import generate_merges
 
 from syntaxformer.demo.corpus import read_pairs
 
-SHAPE = {
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": 128,
-}
+SIDE_SHAPE = {"layers": 2, "attention_heads": 2, "ffn_dim": 48}
+SHAPE = {"d_model": 32, "max_position_embeddings": 128}
+SHAPE |= {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in SIDE_SHAPE.items()}
 N_PAIRS, N_PIECES = 600, 300
+
+
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
 
 def everyday_pairs(n_pairs: int = N_PAIRS) -> list[tuple[str, str]]:
@@ -89,7 +85,7 @@ def _marian(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
 def m2m100(folder: Path, sides: tuple[list[str], list[str]], pieces: str = "bpe") -> Any:
     model = sentencepieces([*sides[0], *sides[1]], pieces)
     (folder / "sentencepiece.bpe.model").write_bytes(model)
-    ids = {name: place for place, name in enumerate(("<s>", "<pad>", "</s>", "<unk>", *_scores(model)))}
+    ids = {name: place for place, name in enumerate((*SPECIALS, *_scores(model)))}
     (folder / "vocab.json").write_text(json.dumps(ids), "utf-8")
     tokenizer = M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model"))
     tokenizer.save_pretrained(folder)
@@ -99,7 +95,7 @@ def m2m100(folder: Path, sides: tuple[list[str], list[str]], pieces: str = "bpe"
 
 def _nllb(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
     scores = _scores(sentencepieces([*sides[0], *sides[1]], "bpe"))
-    ids = {name: place for place, name in enumerate(("<s>", "<pad>", "</s>", "<unk>", *scores))}
+    ids = {name: place for place, name in enumerate((*SPECIALS, *scores))}
     merges = generate_merges({name: place for place, name in enumerate(scores)}, scores)
     codes = ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "srd_Latn"]
     tokenizer = NllbTokenizer(vocab=ids, merges=merges, extra_special_tokens=codes)
@@ -110,8 +106,7 @@ def _nllb(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
 
 def _mbart(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
     scores = _scores(sentencepieces([*sides[0], *sides[1]]))
-    table = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *scores.items()]
-    tokenizer = MBartTokenizer(vocab=table)
+    tokenizer = MBartTokenizer(vocab=[*((name, 0.0) for name in SPECIALS), *scores.items()])
     tokenizer.save_pretrained(folder)
     config = MBartConfig(vocab_size=len(tokenizer), **SHAPE, pad_token_id=1, eos_token_id=2)
     config.decoder_start_token_id = None
@@ -134,9 +129,8 @@ def _t5(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
 def _bart(folder: Path, sides: tuple[list[str], list[str]]) -> Any:
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-    ids = {name: place for place, name in enumerate(("<s>", "<pad>", "</s>", "<unk>", "<mask>"))}
-    for character in bytes_to_unicode().values():
-        ids[character] = len(ids)
+    pieces = (*SPECIALS, "<mask>", *bytes_to_unicode().values())
+    ids = {piece: place for place, piece in enumerate(pieces)}
     tokenizer = BartTokenizer(vocab=ids, merges=[])
     tokenizer.save_pretrained(folder)
     config = BartConfig(vocab_size=len(ids), **SHAPE, decoder_start_token_id=2, forced_bos_token_id=0)

@@ -38,15 +38,8 @@ _PAIRS = [
 _TRANSLATORS = ["none", "sum_then_concat", "lisa"]
 _MORE_TRANSLATORS = [
     *(kind for kind in INFUSION_KINDS if kind not in _TRANSLATORS),
-    *(
-        "masks",
-        "relation_bias",
-        "masks+head_gates",
-        "target_pos",
-        "source_vocabulary",
-        "narrow_table",
-        "post_norm",
-    ),
+    *("masks", "relation_bias", "masks+head_gates", "target_pos", "source_vocabulary", "narrow_table"),
+    "post_norm",
 ]
 
 
@@ -190,16 +183,8 @@ def _translator(kind: str) -> Subject:
             inputs["target_tags"] = numbers(0, 4, BATCH, TARGETS)
         return inputs
 
-    return Subject(
-        f"translator-{kind}",
-        config,
-        build,
-        batch,
-        hf.AutoModelForSeq2SeqLM,
-        _of_pieces(batch()),
-        True,
-        kind == "lisa",
-    )
+    auto, pieces = hf.AutoModelForSeq2SeqLM, _of_pieces(batch())
+    return Subject(f"translator-{kind}", config, build, batch, auto, pieces, True, kind == "lisa")
 
 
 # Infused encoders

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from syntaxformer.trees import Sentence
 
-TAGS = {
-    "the": "DET",
-    "cat": "NOUN",
-    "cats": "NOUN",
-    "sat": "VERB",
-    "sit": "VERB",
-    "purrs": "VERB",
-    ".": "PUNCT",
-}
+TAGS = {"the": "DET", ".": "PUNCT", **dict.fromkeys(("cat", "cats"), "NOUN")}
+TAGS |= dict.fromkeys(("sat", "sit", "purrs"), "VERB")
 
 
 class TableAnnotator:
@@ -23,16 +18,12 @@ class TableAnnotator:
 
     def stream(self, lines, *, n_processes=1):
         for line in lines:
-            words = line.split()
-            offsets, end = [], 0
-            for word in words:
-                start = line.index(word, end)
-                end = start + len(word)
-                offsets.append((start, end))
+            offsets = tuple(match.span() for match in re.finditer(r"\S+", line))
+            words = tuple(line[start:end] for start, end in offsets)
             yield Sentence(
                 line,
-                tuple(words),
-                tuple(offsets),
+                words,
+                offsets,
                 upos=tuple(TAGS.get(word.lower(), "X") for word in words),
                 governors=tuple(0 if place else -1 for place in range(len(words))),
                 deprels=tuple("dep" if place else "root" for place in range(len(words))),

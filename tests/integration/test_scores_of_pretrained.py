@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from parallel_files import write_sides
 from pretrained_translators import everyday_pairs, make_translator
 from syntaxformer.translation.model import shift_right
 from syntaxformer.translation.recipe import load_recipe
@@ -23,10 +24,7 @@ SETTINGS = (
 @pytest.mark.parametrize("kind", ["marian", "mbart", "bart", "t5", "nllb"])
 def test_scores_are_those_of_labels_and_of_the_search(tmp_path, kind):
     for split, pairs in (("train", everyday_pairs(24)), ("dev", everyday_pairs(32)[24:])):
-        for side, language in enumerate(("en", "de")):
-            (tmp_path / f"{split}.{language}").write_text(
-                "".join(f"{pair[side]}\n" for pair in pairs), "utf-8"
-            )
+        write_sides(tmp_path, *zip(*pairs, strict=True), split)
     start = make_translator(kind, tmp_path / "start")
     where = (f"model.init_from={start}", f"data.dir={tmp_path}", f"output={tmp_path / 'run'}")
     train_translator(load_recipe("finetune_translator", [*where, *SETTINGS]))

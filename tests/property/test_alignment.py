@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import pairwise
 from unicodedata import combining
@@ -100,25 +101,12 @@ LINES = st.one_of(
 )
 
 
-def whitespace_words(text: str) -> list[tuple[int, int]]:
-    """Offsets of the runs of characters that are not white space."""
-    words, start = [], None
-    for position, character in enumerate([*text, " "]):
-        if character.isspace():
-            if start is not None:
-                words.append((start, position))
-            start = None
-        elif start is None:
-            start = position
-    return words
-
-
 @st.composite
 def lines_and_words(draw) -> tuple[str, list[tuple[int, int]]]:
     """A line and words of it: the whitespace words, some cut further, some doubled (as in zum = zu dem)."""
     text = draw(LINES)
     words = []
-    for start, end in whitespace_words(text):
+    for start, end in (match.span() for match in re.finditer(r"\S+", text)):
         cuts = draw(st.sets(st.integers(start, end), max_size=2)) if draw(st.booleans()) else set()
         bounds = sorted({start, end, *cuts})
         for cut in pairwise(bounds):

@@ -22,8 +22,7 @@ from syntaxformer.base.files import read_lines
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
-MAX_SEED = 2**32 - 1
-"""The largest seed that NumPy takes."""
+MAX_SEED = 2**32 - 1  # the largest that NumPy takes
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

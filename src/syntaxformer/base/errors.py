@@ -16,10 +16,7 @@ NOT_FINITE = (
     "model: expected finite outputs, got NaN or infinity. Its weights are too large for its precision: use "
     "it without :bf16, or train it again with a lower training.learning_rate."
 )
-
-
-MOST_BAD_ROWS = 20
-"""So many bad rows are shown."""
+MOST_BAD_ROWS = 20  # that are shown
 
 
 class SyntaxformerError(Exception):

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from io import BufferedReader, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeVar, cast
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -52,10 +52,8 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
-        is_open_ended = not is_plain_output(path)
-        if is_open_ended:  # a pipe or a device, which no file may replace; /dev/stdout is a link to one
-            folder = Path(tempfile.gettempdir())
-        else:
+        is_plain, folder = is_plain_output(path), Path(tempfile.gettempdir())
+        if is_plain:  # and no pipe or device, which no file may replace; /dev/stdout is a link to one
             path = Path(os.path.realpath(path))
             folder = path.parent
             folder.mkdir(parents=True, exist_ok=True)
@@ -64,19 +62,23 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
         temporary = Path(name)
         make_readable(temporary)
         yield temporary
-        if is_open_ended:
-            with temporary.open("rb") as content, path.open("wb") as target:
-                shutil.copyfileobj(content, target)
-        else:
+        if is_plain:
             sync(temporary)
             temporary.replace(path)
             sync(path.parent)
+        else:
+            with temporary.open("rb") as content, path.open("wb") as target:
+                shutil.copyfileobj(content, target)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise DataError(f"expected to write the file, got: {reason}. Nothing was written.", path) from error
+        raise _not_written(error, path) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _not_written(error: OSError, path: Path) -> DataError:
+    reason = error.strerror or str(error)
+    return DataError(f"expected to write the file, got: {reason}. Nothing was written.", path)
 
 
 @contextmanager
@@ -133,21 +135,18 @@ def continued_text(
                 file.seek(0)
                 with atomic_text(path) as target:
                     shutil.copyfileobj(file, target.buffer)
-                partial.unlink()  # before another command can lock it
+                partial.unlink(missing_ok=True)  # before another command can lock it
     except (OSError, SyntaxformerError) as error:  # after other errors, too, there is something to go on with
         if is_ours:
             partial.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
-            raise
-        reason = error.strerror or str(error)
-        raise DataError(f"expected to write the file, got: {reason}. Nothing was written.", path) from error
+        if isinstance(error, OSError):
+            raise _not_written(error, path) from error
+        raise
 
 
 PACKED = (".gz", ".xz", ".zst", ".bz2")
 """Endings of compressed files that are read and written as plain ones are."""
-
-MAX_XZ_BYTES = 2**28
-"""Memory in which an xz file must be unpacked; `xz -9` asks for a quarter of it."""
+MAX_XZ_BYTES = 2**28  # memory in which an xz file must be unpacked; `xz -9` asks for a quarter of it
 
 
 def without_packing(name: str | Path) -> str:
@@ -167,26 +166,13 @@ def pack(file: BinaryIO, suffix: str) -> Any:
     return {".xz": lzma.open, ".bz2": bz2.open}[suffix](file, "wb") if suffix in PACKED else file
 
 
-def _unpack(path: Path) -> Any:
-    """A stream of a file's unpacked bytes."""
-    if path.suffix == ".zst":
-        from pyarrow import CompressedInputStream
-
-        return BufferedReader(CompressedInputStream(path.open("rb"), "zstd"))
-    if path.suffix == ".xz" and path.is_file():
-        with path.open("rb") as file:
-            lzma.LZMADecompressor(memlimit=MAX_XZ_BYTES).decompress(file.read(4096), max_length=1)
-    return {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)(path, "rb")
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a whole UTF-8 file, or nothing; see `atomic_file`."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, "utf-8")
 
 
-_UMASK = threading.Lock()
-"""Held while the umask, which all threads share, is set to be read."""
+_UMASK = threading.Lock()  # held while the umask, which all threads share, is set to be read
 
 
 def make_readable(path: Path) -> None:
@@ -206,19 +192,14 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-LOCK = ".lock"
-"""The file that a command locks while it works in a folder."""
-
-CARD = "README.md"
-"""The model card, which may change: no manifest lists it."""
-
+LOCK = ".lock"  # that a command locks while it works in a folder
+CARD = "README.md"  # the model card, which may change: no manifest lists it
 HELD_OUT, TRAINED_ON, BAD_ROWS = "held_out.csv", "trained_on.txt", "bad_rows.csv"
 """Rows that were held out, hashes of those trained on, and rows that could not be used; no manifest lists
 what may be removed."""
 
 MANIFEST = "manifest.json"
-INFUSION_FILE = "infusion.json"
-"""The file beside `config.json` that describes an infusion."""
+INFUSION_FILE = "infusion.json"  # beside `config.json`
 PARTIAL = ".partial"  # ending of files and folders that are being written
 ASIDE = f".old{PARTIAL}"  # of a folder that is being replaced
 
@@ -514,7 +495,15 @@ def open_bytes(path: str | Path) -> BinaryIO:
     """
     path = Path(path)
     try:
-        return cast(BinaryIO, _unpack(path))
+        if path.suffix == ".zst":
+            from pyarrow import CompressedInputStream
+
+            return BufferedReader(CompressedInputStream(path.open("rb"), "zstd"))
+        if path.suffix == ".xz" and path.is_file():
+            with path.open("rb") as file:
+                lzma.LZMADecompressor(memlimit=MAX_XZ_BYTES).decompress(file.read(4096), max_length=1)
+        unpack: Any = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)
+        return unpack(path, "rb")
     except lzma.LZMAError as error:
         problem = f"expected an xz file that unpacks in {MAX_XZ_BYTES:,} bytes of memory, got: {error}."
         raise DataError(f"{problem} Copy or pack it again.", path) from error
@@ -590,30 +579,24 @@ def raw_lines(
 
 
 def _decode(line: bytes, path: str | Path, number: int, position: int) -> str:
+    def wrong(problem: str, place: int, remedy: str = "") -> DataError:
+        location = f"byte {place + 1} of the line ({position + place + 1} of the file)"
+        return DataError(f"expected {problem} at {location}.{remedy}", path, number)
+
     if (nul := line.find(b"\0")) >= 0:
-        raise DataError(
-            f"expected text, got a NUL at byte {nul + 1} of the line ({position + nul + 1} of the file).",
-            path,
-            number,
-        )
+        raise wrong("text, got a NUL", nul)
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"expected UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line "
-            f"({position + error.start + 1} of the file). Convert the file to UTF-8.",
-            path,
-            number,
-        ) from error
+        problem = f"UTF-8, got byte 0x{line[error.start]:02x}"
+        raise wrong(problem, error.start, " Convert the file to UTF-8.") from error
 
 
 # What a model folder may not ask for. It is checked before anything is built: a stranger may have made it.
 
 _SETTINGS = ("tokenizer_config", "config", "generation_config", "infusion", "collator")
-_LARGEST_NUMBER, _MOST_LAYERS, _MOST_COMPUTED = 2**20, 1024, 5_000_000
-_LONGEST_TEXT = 4096
-MOST_PIECES = 4096
-"""Pieces that a tokenizer may have besides those of its vocabulary."""
+_LARGEST_NUMBER, _MOST_LAYERS, _MOST_COMPUTED, _LONGEST_TEXT = 2**20, 1024, 5_000_000, 4096
+MOST_PIECES = 4096  # that a tokenizer may have besides those of its vocabulary
 _SIZES = re.compile(r"(\w+_)?(layers?|heads?)|(vocab|hidden|intermediate|embedding)_size|d_\w+|(hidden_)?dim")
 _ELSEWHERE = re.compile(
     r"auto_map|(attn|experts)_implementation|kernel|quantization|transformers_weights|distributed|gguf"
@@ -652,10 +635,8 @@ def check_settings(folder: Path, is_checkpoint: bool = False) -> None:
         most = MAX_PIECES_BYTES if re.search("token|vocab", path.name) else MAX_JSON_BYTES
         content = read_json(path, most, dict if path.stem in _SETTINGS else object)
         if path.stem in _SETTINGS:
-            vocabulary_sizes = [
-                n for key, n in content.items() if key.endswith("vocab_size") and isinstance(n, int)
-            ]
-            sizes = vocabulary_sizes or sizes
+            counts = [n for key, n in content.items() if key.endswith("vocab_size") and isinstance(n, int)]
+            sizes = counts or sizes
             for key, value, is_top in values_of(content):
                 if expected := _expected(key, value, max(sizes), is_top):
                     raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")

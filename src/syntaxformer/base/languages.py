@@ -18,8 +18,7 @@ from syntaxformer.base.errors import ConfigError
 BUNDLED = ("de", "de_lower", "en")
 """Pipelines that come with the package: a language code, and a suffix for a variant."""
 
-SPACES = "spaces"
-"""The annotator that only cuts lines at spaces."""
+SPACES = "spaces"  # the annotator that only cuts lines at spaces
 
 PHRASES = "+phrases"
 """The ending of an annotator's name that asks for its parses to be converted to phrases."""

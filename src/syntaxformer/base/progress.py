@@ -34,8 +34,7 @@ from rich.text import Text
 from syntaxformer.base.errors import DataError
 from syntaxformer.base.files import decode_lines, max_line_bytes
 
-LOG_EVERY_S = 10.0
-"""Seconds between two log lines if there is no terminal."""
+LOG_EVERY_S = 10.0  # if there is no terminal
 
 MAX_CHARACTERS = 20_000_000
 """About the most text that is held at once where lines are worked on many at a time."""
@@ -94,14 +93,9 @@ def _line(description: str, n_done: int, total: int | None, unit: str, elapsed_s
 
 def terminal_bar(unit: str) -> Progress:
     """A bar on stderr that disappears when it is done, for loops inside other libraries."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _RateColumn(unit),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    ends = (_RateColumn(unit), TimeRemainingColumn())
+    return Progress(*columns, *ends, console=Console(stderr=True), transient=True)
 
 
 class _RateColumn(ProgressColumn):

@@ -21,12 +21,8 @@ from syntaxformer.base.files import (
 )
 from syntaxformer.runs.tokenizer_rules import check_tokenizer
 
-TRANSLATOR = "syntaxformer.json"
-"""File in the folder of every translator."""
-
-CLASSIFIER = "classifier.json"
-"""File in the folder of every fine-tuned model."""
-
+TRANSLATOR = "syntaxformer.json"  # in the folder of every translator
+CLASSIFIER = "classifier.json"  # in the folder of every fine-tuned model
 TARGET_TOKENIZER = "target_tokenizer.json"
 """File in the folder of a translator whose target side has other pieces than its source side."""
 
@@ -50,8 +46,6 @@ _NO_PRODUCTS = {
     "finetune_translator` (model.init_from) and `syntaxformer finetune` (--model) train it on.",
 }
 """File → what a folder that has it and is no product is; the first counts."""
-
-_MOST_SHOWN = 5
 
 
 def kind_of(folder: Path) -> str | None:
@@ -81,7 +75,7 @@ def _refuse_no_model(folder: Path) -> None:
         return
     models = sorted(path.name for path in folder.iterdir() if path.name[0] != "." and kind_of(path))
     if models and not (folder / MANIFEST).exists():
-        shown = ", ".join(models[:_MOST_SHOWN]) + (", …" if len(models) > _MOST_SHOWN else "")
+        shown = ", ".join(models[:5]) + (", …" if len(models) > 5 else "")
         raise CheckpointError(
             f"{folder}: expected a model folder, got one that holds models: {shown}. "
             f"Give one of them, such as {folder / models[0]}."

@@ -115,11 +115,9 @@ def one_device(arguments: TrainingArguments) -> TrainingArguments:
     transformers would copy the network to all GPUs with `torch.nn.DataParallel`, and the copies would not see
     the relations of their batches.
     """
-    if arguments.n_gpu > 1:
-        _log.warning(
-            "training on one of %d GPUs; `accelerate launch` uses them all, see docs/guides/processes.md",
-            arguments.n_gpu,
-        )
+    if (n_gpus := arguments.n_gpu) > 1:
+        remedy = "`accelerate launch` uses them all, see docs/guides/processes.md"
+        _log.warning("training on one of %d GPUs; %s", n_gpus, remedy)
         arguments._n_gpu = 1
     return arguments
 

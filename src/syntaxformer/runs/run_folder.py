@@ -64,17 +64,9 @@ OWN = (
 """Files that a run writes, which `--overwrite` may delete."""
 
 NO_EFFECT = {
-    "output",
-    "training.log_every",
-    "training.tensorboard",
-    "training.keep_checkpoints",
-    "training.sharded",
-    "training.workers",
+    *("output", "data.cache", "data.dir", "annotation.processes", "annotation.force", "training.log_every"),
+    *("training.tensorboard", "training.keep_checkpoints", "training.sharded", "training.workers"),
     "training.activation_checkpointing",
-    "annotation.processes",
-    "annotation.force",
-    "data.cache",
-    "data.dir",
 }
 """Settings that do not change results: places of files, and how work is shown and distributed."""
 
@@ -84,28 +76,20 @@ FREE_ON_RESUME = NO_EFFECT | {
 }
 """Settings that may change between an interruption and its resumption."""
 
-
 Settings = TypeVar("Settings", bound=RunConfig)
 
 
 @dataclass
 class Run(Generic[Settings]):
-    """A run in one of its processes.
+    """A run in one of its processes."""
 
-    Args:
-        settings: Its settings, with the precision decided.
-        start: When this process began, by `time.monotonic`.
-        resources: What ends with the run: the lock of its folder and its stopwatch.
-        watch: Measures the run's time; only in the process that writes, once the folder is open.
-    """
-
-    settings: Settings
+    settings: Settings  # with the precision decided
     resume: bool
     overwrite: bool
     team: PartialState
-    start: float
-    resources: ExitStack
-    watch: Stopwatch | None = None
+    start: float  # of this process, by `time.monotonic`
+    resources: ExitStack  # what ends with the run: the lock of its folder and its stopwatch
+    watch: Stopwatch | None = None  # only in the process that writes, once the folder is open
 
     @property
     def writes(self) -> bool:
@@ -163,8 +147,7 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     hf_logging.disable_progress_bar()
     bound_kernel_cache()
     team = process_team()
-    n_processes = team.num_processes
-    shares_batches = hasattr(settings.training, "batch_size")
+    n_processes, shares_batches = team.num_processes, hasattr(settings.training, "batch_size")
     key, what = ("batch_size", "examples") if shares_batches else ("accumulate", "batches")
     if (value := getattr(settings.training, key)) % n_processes:
         raise ConfigError(
@@ -396,8 +379,10 @@ def same_data(hashes: Mapping[str, str], stored: Mapping[str, str]) -> None:
     Raises:
         ConfigError: A part differs.
     """
+    words = {"train": "train text", "dev": "dev text"}
+    words["annotation"] = "annotation (annotator, its files, factor files)"
     problems = [
-        f"resume: expected the {_DATA[name]} of the interrupted run, got another: its sha256 differs."
+        f"resume: expected the {words[name]} of the interrupted run, got another: its sha256 differs."
         for name, sha256 in hashes.items()
         if stored.get(name, sha256) != sha256
     ]
@@ -405,30 +390,20 @@ def same_data(hashes: Mapping[str, str], stored: Mapping[str, str]) -> None:
         raise ConfigError(problems)
 
 
-_DATA = {
-    "train": "train text",
-    "dev": "dev text",
-    "annotation": "annotation (annotator, its files, factor files)",
-}
-
-
-# The total time of a run, which may take several processes one after the other if it is interrupted. Each
-# process adds its own time to a file in the folder.
-
 SECONDS = "seconds.json"
 EVERY_S = 5.0
 """Seconds between two writes, which is the most that is lost if a process is killed."""
 
 
 class Stopwatch:
-    """Measures time while it is entered, continuing from the last process of this run."""
+    """Measures time while it is entered, continuing from the last process of a run that was interrupted."""
 
     def __init__(self, folder: Path, every_s: float = EVERY_S, start: float | None = None) -> None:
         self.folder, self.every_s = folder, every_s
         self._before = counted_seconds(folder)
         self._start = time.monotonic() if start is None else start
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._keep_writing, daemon=True)
+        self._thread = threading.Thread(target=self._write, daemon=True)
 
     @property
     def seconds(self) -> float:
@@ -444,22 +419,19 @@ class Stopwatch:
 
     def stop(self) -> float:
         """Stop measuring and return the seconds of all processes."""
-        if not self._ended.is_set():
-            self._ended.set()
-            self._thread.join()
-            self._write()
+        self._ended.set()
+        self._thread.join()
         return self.seconds
 
-    def _keep_writing(self) -> None:
-        while not self._ended.wait(self.every_s):
-            self._write()
-
     def _write(self) -> None:
-        """Store the seconds. If the disk is full, the run itself reports the error."""
-        try:
-            write_json(self.folder / SECONDS, {"seconds": self.seconds})
-        except DataError as error:
-            _log.warning("the time of this run was not stored: %s", error)
+        """Store the seconds again and again, and at the end. The run itself reports that a disk is full."""
+        is_over = False
+        while not is_over:
+            is_over = self._ended.wait(self.every_s)
+            try:
+                write_json(self.folder / SECONDS, {"seconds": self.seconds})
+            except DataError as error:
+                _log.warning("the time of this run was not stored: %s", error)
 
 
 def counted_seconds(folder: Path) -> float:

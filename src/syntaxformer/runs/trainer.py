@@ -345,12 +345,8 @@ class RunCallback(TrainerCallback):
     At Ctrl-C it writes a checkpoint after the update and leaves; a second Ctrl-C leaves at once. Several
     processes leave at once, since they would not stop after the same update.
 
-    Args:
-        batches: As in `RunTrainer`.
-        max_steps: Updates of the run.
-        patience: Evaluations without a better score after which training stops; None for any number.
-        best_by: The key of `JUDGED_BY` for the patience.
-        curves: Folder for TensorBoard; None for none.
+    `patience` is the number of evaluations without a better score, by this key of `JUDGED_BY`, after which
+    training stops; None for any number. Without `curves` there is no TensorBoard.
     """
 
     def __init__(

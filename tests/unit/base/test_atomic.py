@@ -19,28 +19,31 @@ def test_the_file_appears_whole(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["a.txt"]
 
 
+def fail_halfway(open_atomic, path, error):
+    with open_atomic(path) as temporary:
+        (temporary if open_atomic is atomic_file else temporary / "weights").write_text("half")
+        raise error
+
+
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-
-    def fail_halfway():
-        with atomic_file(path) as temporary:
-            temporary.write_text("half")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail_halfway()
+    for open_atomic, name in ((atomic_file, "a.txt"), (atomic_folder, "b")):
+        with pytest.raises(KeyError):
+            fail_halfway(open_atomic, tmp_path / name, KeyError())
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_is_one_clear_error_and_leaves_nothing(tmp_path):
-    path = tmp_path / "a.txt"
-    with pytest.raises(DataError) as caught, atomic_file(path):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert str(caught.value) == (
-        f"{path}: expected to write the file, got: No space left on device. Nothing was written."
-    )
+@pytest.mark.parametrize(
+    ("open_atomic", "kind", "end"),
+    [(atomic_file, "file", "Nothing was written."), (atomic_folder, "folder", "Nothing of it was kept.")],
+)
+def test_a_full_disk_is_one_clear_error_and_leaves_nothing(tmp_path, open_atomic, kind, end):
+    with pytest.raises(DataError) as caught:
+        fail_halfway(open_atomic, tmp_path / "a", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    problem = f"expected to write the {kind}, got: No space left on device. {end}"
+    assert str(caught.value) == f"{tmp_path / 'a'}: {problem}"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -29,7 +29,6 @@ from syntaxformer.encoders.examples import (
     in_place,
     text_set,
 )
-from syntaxformer.encoders.multi_output_tasks import WordTags, spans_of
 from syntaxformer.encoders.tables import (
     BadRows,
     Row,
@@ -45,7 +44,7 @@ from syntaxformer.encoders.tables import (
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_types import OneLabel, Score, TaskType
+from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WordTags, spans_of
 from syntaxformer.encoders.tasks import USUAL
 
 _log = logging.getLogger("syntaxformer.finetune")
@@ -223,12 +222,7 @@ class _TaggedSentence:
 def read_words(
     path: Source, task_type: WordTags, columns: TableColumns, name: str, labelled: bool, bad: BadRows
 ) -> tuple[TextSet, TableColumns, TaskType]:
-    """Read sentences in CoNLL columns, or with lists of words and tags in the rows of a table.
-
-    Raises:
-        DataError: Rows have too few or too many cells, a tag is missing, or unknown in training, or nothing
-            is there.
-    """
+    """Read sentences in CoNLL columns, or with lists of words and tags in the rows of a table."""
     if table_format(path) == "csv" or has_lists(path, columns.text):
         sentences, columns = _listed_words(task_type.labels, path, columns, labelled, bad)
     else:
@@ -348,11 +342,7 @@ def _conll_words(
 
 
 def read_questions(path: Source, name: str, labelled: bool, bad: BadRows) -> TextSet:
-    """Read questions in SQuAD's JSON, version 1.1 or 2, or in the rows of a table, as on the Hub.
-
-    Raises:
-        DataError: It is neither, an answer does not stand at its place, or an id occurs twice.
-    """
+    """Read questions in SQuAD's JSON, version 1.1 or 2, or in the rows of a table, as on the Hub."""
     examples, table, columns = dict[str, TextExample](), None, ("question", "context")
     if table_format(path) == "csv" or has_questions(path):
         table = read_table(path, quoted=csv_quoted(path)[0])

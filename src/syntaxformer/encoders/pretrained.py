@@ -30,12 +30,7 @@ from syntaxformer.runs.loading import (
 
 
 def load_tokenizer(path: str, max_length: int) -> Any:
-    """The tokenizer of a checkpoint.
-
-    Raises:
-        ConfigError: The tokenizer cannot be loaded or is not fast, so that it gives no character offsets.
-            Or the checkpoint has fewer positions, is a translator, or is infused.
-    """
+    """The tokenizer of a checkpoint."""
     _refuse_own_models(Path(path))
     with checkpoint_errors(path, "model: expected a checkpoint with a tokenizer"):
         say_download(path)
@@ -52,11 +47,7 @@ def load_tokenizer(path: str, max_length: int) -> Any:
 
 
 def has_decoder(path: str) -> bool:
-    """Whether a checkpoint can write labels as text.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """Whether a checkpoint can write labels as text."""
     with checkpoint_errors(path):
         return bool(AutoConfig.from_pretrained(path, trust_remote_code=False).is_encoder_decoder)
 
@@ -111,11 +102,7 @@ def new_parameters(model: PreTrainedModel) -> dict[str, torch.nn.Parameter]:
 
 
 def load_collator(folder: Path, task_type: TaskType) -> SyntaxCollator:
-    """Load the collator, which makes batches for a fine-tuned model whose folder has been verified.
-
-    Raises:
-        CheckpointError: It cannot be read.
-    """
+    """Load the collator, which makes batches for a fine-tuned model whose folder has been verified."""
     with folder_errors(folder, "a tokenizer"):
         collator = SyntaxCollator.from_pretrained(folder, trust_tokenizer=True)
     collator.separate = task_type.separate

@@ -14,17 +14,8 @@ from syntaxformer.base.config import nearest, read_yaml
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
-from syntaxformer.encoders.multi_output_tasks import AnswerSpan, SeveralLabels, SeveralScores, WordTags
-from syntaxformer.encoders.task_types import OneLabel, Score, Similarity, TaskType, WrittenLabel
+from syntaxformer.encoders.task_types import TYPES, TaskType
 from syntaxformer.runs.loading import CLASSIFIER
-
-TYPES: dict[str, type[TaskType]] = {
-    kind.name: kind
-    for kind in (
-        *(OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan, Similarity),
-    )
-}
-"""The kinds of answer, each a class."""
 
 FORMAT_VERSION = 1
 
@@ -117,12 +108,11 @@ def find_task(name: str) -> Task:
     """
     key = name.lower().replace("-", "").replace("_", "")
     if name in OWN_TASKS:
-        raise ConfigError(
-            f"task: expected one with official files, got {name!r}, which is for your own tables."
-        )
+        problem = f"expected one with official files, got {name!r}, which is for your own tables."
+        raise ConfigError(f"task: {problem}")
     if key not in _NAMES:
-        known = [*TASKS, *OWN_TASKS]
-        raise ConfigError(f"task: expected a known task, got {name!r}. {nearest(name.lower(), known)}")
+        hint = nearest(name.lower(), [*TASKS, *OWN_TASKS])
+        raise ConfigError(f"task: expected a known task, got {name!r}. {hint}")
     return _NAMES[key]
 
 
@@ -140,32 +130,23 @@ class ClassifierInfo(BaseModel):
 
     format_version: int = FORMAT_VERSION
     task: str
-    type: str
-    """One of `TYPES`."""
+    type: str  # one of `TYPES`
     labels: tuple[str, ...] | None = None
-    words: tuple[str, ...] | None = None
-    """Words that a text-to-text model writes for each label; None for a model with a classifier."""
+    words: tuple[str, ...] | None = None  # that a text-to-text model writes for each label
     metrics: tuple[str, ...]
     n_texts: int = Field(ge=1, le=2)
     score_range: tuple[float, float] | None = None
-    score_scale: tuple[float, ...] | None = None
-    """Means of the training scores, then their standard deviations, if the output is standardised."""
-    longest_answer: int = 0
-    """Characters of the longest answer to a question in training."""
-    unanswerable: bool = False
-    """Whether some questions had no answer in training."""
-    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
-    """The annotator of texts that come without trees."""
+    score_scale: tuple[float, ...] | None = None  # as in `Score`
+    longest_answer: int = 0  # characters, in training
+    unanswerable: bool = False  # some questions had no answer in training
+    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")  # of texts without trees
     annotator_version: str | None
-    needs: tuple[str, ...] = ()
-    """Columns of a sentence that the model reads; a loaded model has those that its collator needs."""
-    gold_trees: bool = False
-    """Whether trees in the data replace those of the annotator."""
+    needs: tuple[str, ...] = ()  # columns of a sentence; a loaded model has those that its collator needs
+    gold_trees: bool = False  # trees in the data replace those of the annotator
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
-    quotes: str = "auto"
-    """How quotes in a TSV are read; see `data.quotes`."""
+    quotes: str = "auto"  # as `data.quotes`
     eval_batch_size: int = Field(default=64, ge=1, le=2**20)
 
     @model_validator(mode="after")

@@ -14,11 +14,10 @@ from syntaxformer.base.errors import BadRowsError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetuning import finetune
-from syntaxformer.encoders.label_report import report_labels
-from syntaxformer.encoders.multi_output_tasks import SeveralLabels, WordTags
 from syntaxformer.encoders.own_tables import read_own_table
 from syntaxformer.encoders.tables import BadRows, TableColumns
-from syntaxformer.encoders.task_types import OneLabel
+from syntaxformer.encoders.task_data import report_labels
+from syntaxformer.encoders.task_types import OneLabel, SeveralLabels, WordTags
 from syntaxformer.encoders.tasks import OWN_TASKS
 
 

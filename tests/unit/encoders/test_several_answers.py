@@ -20,19 +20,19 @@ from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import _metrics, _write_rows
-from syntaxformer.encoders.multi_output_tasks import (
-    AnswerSpan,
-    SeveralLabels,
-    SeveralScores,
-    WordTags,
-    spans_of,
-)
 from syntaxformer.encoders.own_tables import read_own_table
 from syntaxformer.encoders.prediction import predictions_beside, read_texts_for
 from syntaxformer.encoders.pretrained import load_tokenizer
 from syntaxformer.encoders.tables import TableColumns
 from syntaxformer.encoders.task_data import read_finetune_data
-from syntaxformer.encoders.task_types import Predictions
+from syntaxformer.encoders.task_types import (
+    AnswerSpan,
+    Predictions,
+    SeveralLabels,
+    SeveralScores,
+    WordTags,
+    spans_of,
+)
 from syntaxformer.encoders.tasks import OWN_TASKS
 from syntaxformer.serve.engines import ClassifierEngine, load_engine
 from syntaxformer.trees import Sentence

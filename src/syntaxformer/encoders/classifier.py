@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 Text = str | tuple[str, str]
 
 _SPACE = re.compile(r"\s")
+# A word where no annotator says what one is: what spaces separate, without the marks at its ends.
 _WORD = re.compile(r"\w(?:\S*\w)?|\S")
-"""A word where no annotator says what one is: what spaces separate, without the marks at its ends."""
-
 _BATCHES_AHEAD = 2
 
 

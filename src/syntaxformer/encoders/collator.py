@@ -54,19 +54,16 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.data")
 
 COLLATOR_FILE = "collator.json"
+# Arguments that a folder may give; `text` and `annotator` are the user's.
 _STORED = {"max_length", "pad_to_multiple_of", "split_special_tokens", "stride", "tags"}
-"""Arguments that a folder may give; `text` and `annotator` are the user's."""
-
-LABELS = ("label", "labels", "label_ids")
-"""Columns of a row that can hold its label."""
+LABELS = ("label", "labels", "label_ids")  # columns of a row that can hold its label
 _NOTHING = Sentence("", (), ())
 _SPACED = "words with single spaces"
 _OF_SPECIALS = (
     "texts hold %r, a special token of the tokenizer, which is read as text. In Python, "
     "SyntaxCollator(split_special_tokens=False) reads it as one piece, such as the mark of an entity."
 )
-_ENCODED = 1000
-"""Examples whose windows are counted at once."""
+_ENCODED = 1000  # examples whose windows are counted at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,36 +24,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text or pair of texts.
-
-    Args:
-        label: Class number or score, or what `TaskType.read` of another type gives; None if unknown.
-        trees: The bracketed constituency tree of each text, if the corpus has one.
-        index: The example's id in the corpus, which is the first column of a submission.
-        line: 1-based line in the file; of a question, the number of its paragraph.
-        words: The words of the text, with single spaces between them, if the file gives words.
-    """
+    """One text or pair of texts."""
 
     texts: tuple[str, ...]
-    label: Any = None
-    trees: tuple[str | None, ...] = ()
-    index: str = ""
-    line: int = 0
-    words: tuple[str, ...] = ()
+    label: Any = None  # class number or score, or what `TaskType.read` of another type gives; None if unknown
+    trees: tuple[str | None, ...] = ()  # the bracketed constituency tree of each text, if there are some
+    index: str = ""  # the id in the corpus, which is the first column of a submission
+    line: int = 0  # from 1, in the file; of a question, the number of its paragraph
+    words: tuple[str, ...] = ()  # of the text, with single spaces between them, if the file gives words
 
 
 @dataclass(frozen=True)
 class TextSet:
-    """The examples of one split; `left_out` counts the rows that became none, by reason.
-
-    `rows` are the numbers of these examples among all of the split; None if they are all.
-    """
+    """The examples of one split."""
 
     name: str
     source: str
     examples: Sequence[TextExample]
-    left_out: dict[str, int] = field(default_factory=dict)
-    rows: Sequence[int] | None = None
+    left_out: dict[str, int] = field(default_factory=dict)  # reason → number of rows that became no example
+    rows: Sequence[int] | None = None  # numbers of the examples among all of the split, if there are others
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -193,8 +182,7 @@ def fingerprints(examples: Iterable[TextExample]) -> list[str]:
     return [hashlib.blake2b(text, digest_size=6).hexdigest() for text in texts]
 
 
-_MOST_FINGERPRINTS = 2**28
-"""Bytes of the largest list of fingerprints that is read, of 20 million texts."""
+_MOST_FINGERPRINTS = 2**28  # bytes of the largest list of fingerprints that is read, of 20 million texts
 
 
 def n_trained_on(folder: Path, texts: TextSet) -> int:

@@ -43,19 +43,14 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.export")
 
 GRAPH, ONNX = "model.onnx", "onnx.json"
-
-LARGEST_DIFFERENCE = 1e-4
-"""Largest accepted difference of a logit in float32; measured differences are below 1e-5."""
-
+LARGEST_DIFFERENCE = 1e-4  # of a logit in float32; measured differences are below 1e-5
 OPSET = 18
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+# Files of a model folder that an export omits or writes itself.
 LEFT_OUT = ("infusion.json", "generation_config.json", MANIFEST, "*.safetensors", "*.tsv")
-"""Files of a model folder that an export omits or writes itself."""
-
 PAIRWISE, PIECEWISE = "syntax", ("input_ids", "attention_mask", "token_type_ids", "factor_ids")
+# Words of the texts in each batch on which the graph is compared with the model.
 CHECKED_LENGTHS = ((1,), (2, 7), (3, 11, 23, 5))
-"""Lengths, in words, of the texts in each batch on which the graph is compared with the model."""
-
 Quantization = Literal["float32", "int8"]
 """Type of a graph's weights."""
 
@@ -232,8 +227,7 @@ _OPERATORS = re.compile(
 )
 """Operators of the encoders' graphs: none of them repeats others."""
 
-_MOST_BYTES = 2**29
-"""Of all tensors between the nodes of a graph: a short graph can ask for any number."""
+_MOST_BYTES = 2**29  # of all tensors between the nodes of a graph: a short one can ask for any number
 
 
 @cache

@@ -69,14 +69,11 @@ from syntaxformer.runs.trainer import RunTrainer, TallyBook, exponential, linear
 _log = logging.getLogger("syntaxformer.finetune")
 
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scipy")
-DATA = "data.json"
-"""File with hashes of the data, in the folder of the checkpoints."""
-
-TRIAL = "trial.json"
-"""File with the result of one learning rate, next to its checkpoints; written when it is finished."""
-
-_N_IDENTIFIED = 500
-"""Most examples whose language is looked at."""
+DATA = "data.json"  # hashes of the data, in the folder of the checkpoints
+TRIAL = "trial.json"  # the result of one learning rate, next to its checkpoints, when it is finished
+CLOSED = 0.05  # a gate below this lets so little syntax in that the model is nearly the plain one
+POOL_BATCHES = 50  # are sorted by length together: enough to save padding, few enough to vary epochs
+_N_IDENTIFIED = 500  # most examples whose language is looked at
 
 
 @dataclass(frozen=True)
@@ -318,10 +315,6 @@ def _write_csv(path: Path, rows: Iterable[Sequence[str]]) -> None:
         csv.writer(file, lineterminator="\n").writerows(map(for_spreadsheet, row) for row in rows)
 
 
-CLOSED = 0.05
-"""A gate below this lets so little of the syntax in that the model is nearly the plain one."""
-
-
 def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -> str:
     """One line about the run: data, model, annotator, precision, learning rates."""
     n_new = sum(parameter.numel() for parameter in new_parameters(model).values())
@@ -470,10 +463,6 @@ def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int],
         remedy = "Raise training.max_length to keep more of them."
         _log.warning("%s and are cut to that (longest: %d). %s", problem, max(lengths), remedy)
     return [min(length, longest) for length in lengths], n_long
-
-
-POOL_BATCHES = 50
-"""Number of batches that are sorted by length together: enough to save padding, few enough to vary epochs."""
 
 
 class FinetuneTrainer(RunTrainer, Trainer):

@@ -25,9 +25,7 @@ from syntaxformer.encoders.tasks import Task
 from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
 from syntaxformer.trees.constituency import subtrees_of
 
-SHORTEST_PHRASE = 4
-"""Shortest phrase of a treebank, in words, that is trained on; sentences may have any length."""
-
+SHORTEST_PHRASE = 4  # in words, of a treebank, that is trained on; sentences may have any length
 NO_LABEL = "-"
 
 

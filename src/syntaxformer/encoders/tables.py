@@ -25,8 +25,7 @@ from syntaxformer.runs.loading import checkpoint_errors
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
 _UNREAD = (".arrow", ".xlsx", ".xls", ".ods", ".pkl")
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_BROKEN = "cells"
-"""The column of a broken row that holds it as it stands in the file."""
+_BROKEN = "cells"  # the column of a broken row that holds it as it stands in the file
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
@@ -328,17 +327,14 @@ def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: S
     raise DataError(f"{what}: expected a column {expected}, got {got}.", path)
 
 
-HUB = "hub:"
-"""Prefix of a name on the Hub: "hub:nyu-mll/glue:cola"."""
-
-_SPLITS = {
+HUB = "hub:"  # before a name on the Hub: "hub:nyu-mll/glue:cola"
+_SPLITS = {  # our name for a split → its names in data sets
     "train": ("train",),
     "dev": ("validation", "validation_matched", "dev", "trial"),
     "dev_mismatched": ("validation_mismatched",),
     "test": ("test", "test_matched"),
     "test_mismatched": ("test_mismatched",),
 }
-"""Our name for a split → its names in data sets."""
 
 
 @dataclass(frozen=True)

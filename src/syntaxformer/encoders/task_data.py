@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("syntaxformer.finetune")
 
-
-HELD_OUT = 0.1
-"""Share of the training rows that is held out if there is no development file."""
+HELD_OUT = 0.1  # share of the training rows, if there is no development file
+FEW = 5  # a class with fewer examples is warned of
+DUPLICATES, CONTRARY = "duplicates of an earlier row", "with the text of a row that has another label"
+_MOST_SHOWN = 12
 
 
 class LabelledData(Section):
@@ -91,12 +92,9 @@ class FinetuneData:
     train: TextSet
     dev: TextSet
     columns: TableColumns = field(default_factory=TableColumns)
-    held_out: tuple[list[str], ...] = ()
-    """Rows of the user's table that became the development set, with all cells, and its header."""
-    bad_rows: tuple[BadRows, ...] = ()
-    """Rows that were left out by `data.skip_bad_rows`, of each file."""
-    is_held_out: bool = False
-    """Whether the development set was taken from the training rows."""
+    held_out: tuple[list[str], ...] = ()  # whole rows of the user's table for development, and its header
+    bad_rows: tuple[BadRows, ...] = ()  # that were left out by `data.skip_bad_rows`, of each file
+    is_held_out: bool = False  # the development set was taken from the training rows
 
 
 def read_early(content: Mapping[str, Any], overrides: Sequence[str]) -> FinetuneData | None:
@@ -254,13 +252,6 @@ def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
             left -= of_group
             held.update(groups[group])
     return held
-
-
-FEW = 5
-"""A class with fewer examples is warned of."""
-
-DUPLICATES, CONTRARY = "duplicates of an earlier row", "with the text of a row that has another label"
-_MOST_SHOWN = 12
 
 
 def report_labels(

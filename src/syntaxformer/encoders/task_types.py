@@ -48,20 +48,12 @@ Scorer = Callable[[Any, dict[str, "Tensor"]], "Tensor"]
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a model, one for each text.
+    """The predictions of a model, one for each text."""
 
-    Args:
-        labels: Label names, or scores; or for each text a tuple of them, or what `decide` of its type gives.
-        probabilities: For each text, the probability of each label, in the order of the model's labels;
-            None for types without.
-        n_truncated: Number of texts that were cut to the model's length.
-        ids: The id of each text in its file.
-    """
-
-    labels: list[Any]
-    probabilities: list[list[float]] | None
-    n_truncated: int = 0
-    ids: Sequence[str] = ()
+    labels: list[Any]  # names, or scores; or of each text a tuple of them, or what `decide` of its type gives
+    probabilities: list[list[float]] | None  # `[texts, labels]`; None for types without
+    n_truncated: int = 0  # texts that were cut to the model's length
+    ids: Sequence[str] = ()  # of each text in its file
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -217,13 +209,11 @@ class TaskType:
 class Score(TaskType):
     """A number: one output, trained with squared error.
 
-    Args:
-        score_range: Smallest and largest score; predictions are clipped to it.
-        score_scale: Mean and standard deviation of the training scores, if outputs are standardised. Several
-            scores have their means first, then their standard deviations.
+    `score_scale` are mean and standard deviation of the training scores, if outputs are standardised; several
+    scores have their means first, then their standard deviations.
     """
 
-    score_range: tuple[float, float] | None = None
+    score_range: tuple[float, float] | None = None  # predictions are clipped to it
     score_scale: tuple[float, ...] | None = None
 
     name: ClassVar[str] = "score"
@@ -588,13 +578,9 @@ def _listed(cell: Any) -> list[Any] | Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class SeveralScores(Score):
-    """Several scores, a tuple: an output for each, trained with squared error.
+    """Several scores, a tuple: an output for each, trained with squared error."""
 
-    Args:
-        labels: Names of the scores: those of their columns, or their places in the list, from 1.
-    """
-
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # of the scores: those of their columns, or their places in the list, from 1
 
     name: ClassVar[str] = "scores"
     takes_lists: ClassVar[bool] = True
@@ -806,15 +792,10 @@ def spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class AnswerSpan(TaskType):
-    """The span of a text that answers a question; a label is all right answers, as (start, text).
+    """The span of a text that answers a question; a label is all right answers, as (start, text)."""
 
-    Args:
-        longest_answer: Characters of the longest answer in training; no longer one is given.
-        unanswerable: Whether training had questions without an answer, so that the model may give none.
-    """
-
-    longest_answer: int = 0
-    unanswerable: bool = False
+    longest_answer: int = 0  # characters, in training; no longer one is given
+    unanswerable: bool = False  # training had questions without an answer, so that the model may give none
 
     name: ClassVar[str] = "answer"
     auto_class: ClassVar[str] = "AutoModelForQuestionAnswering"

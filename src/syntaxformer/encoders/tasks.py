@@ -24,51 +24,31 @@ Names = tuple[str, ...]
 
 
 class Task(BaseModel):
-    """A task.
-
-    Args:
-        name: Name on the command line.
-        title: Name in papers, and of the folder in the GLUE distribution.
-        type: One of `TYPES`.
-        labels: Label names as in the files, in the order of their numbers; None for scores.
-        metrics: Official metrics; their mean chooses the best epoch.
-        texts: Possible names of the column of each text; there are one or two texts.
-        files: Split → possible names of its file, plain or packed.
-        label: Possible names of the label column.
-        trees: Possible names of the tree column of each text, if there is one.
-        index: Possible names of the column that numbers the examples of a test set.
-        headerless: Split → columns, for files without a header line.
-        no_label: Labels that mean "no label"; such rows are left out and counted.
-        score_range: Smallest and largest score; predicted scores are clipped to it.
-        tolerant: Leave out and count rows with too many cells or an empty text instead of refusing them,
-            because the official file has some.
-        treebank: Label of a node → number of the label, for files of sentiment trees, one on each line; nodes
-            with other labels are left out.
-        submission: Split → name of the file that the GLUE server expects.
-        aliases: Further names on the command line.
-        own: The task has no files: the user gives a table.
-    """
+    """A task, an entry of `tasks.yaml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    name: str
-    title: str
-    type: str = "label"
-    labels: Names | None = None
-    metrics: Names
-    texts: tuple[Names, ...]
-    files: Mapping[str, Names] = {}
+    name: str  # on the command line
+    title: str  # in papers, and of the folder in the GLUE distribution
+    type: str = "label"  # one of `TYPES`
+    labels: Names | None = None  # as in the files, in the order of their numbers; None for scores
+    metrics: Names  # official ones; their mean chooses the best epoch
+    texts: tuple[Names, ...]  # the columns of one text or of two
+    files: Mapping[str, Names] = {}  # of each split, plain or packed
     label: Names = ("label",)
-    trees: tuple[Names, ...] = ()
-    index: Names = ("index", "id", "idx", "pairID", "pair_ID")
-    headerless: Mapping[str, Names] = {}
-    no_label: Names = ()
-    score_range: tuple[float, float] | None = None
+    trees: tuple[Names, ...] = ()  # the column of each text's tree, if there is one
+    index: Names = ("index", "id", "idx", "pairID", "pair_ID")  # numbers the examples of a test set
+    headerless: Mapping[str, Names] = {}  # split → columns, for files without a header line
+    no_label: Names = ()  # labels that mean "no label"; such rows are left out and counted
+    score_range: tuple[float, float] | None = None  # predicted scores are clipped to it
+    # Rows with too many cells or an empty text are left out and counted, as the official file has some.
     tolerant: bool = False
+    # Label of a node → number of the label, for files of sentiment trees, one on each line; nodes with other
+    # labels are left out.
     treebank: Mapping[str, int] = {}
-    submission: Mapping[str, str] = {}
-    aliases: Names = ()
-    own: bool = False
+    submission: Mapping[str, str] = {}  # split → name of the file that the GLUE server expects
+    aliases: Names = ()  # further names on the command line
+    own: bool = False  # the task has no files: the user gives a table
 
     @property
     def task_type(self) -> TaskType:

@@ -71,8 +71,8 @@ class TaskType:
     takes_lists: ClassVar[bool] = False  # a label is a list in JSON, or several columns
     same_as: ClassVar[str] = ""  # name of the type whose answers are the same, if another's are
     parts: ClassVar[str] = ""  # "words" or "span" if not the text gets an answer: long texts have windows
-    names: ClassVar[tuple[str, ...]] = ()  # of the classes, if there are classes
-    choosing: ClassVar[tuple[str, ...]] = ()  # own scores that can choose the best epoch; more is better
+    names: ClassVar[Any] = ()  # of the classes, a tuple; empty if there are none
+    choosing: ClassVar[Any] = ()  # own scores that can choose the best epoch, a tuple; more is better
 
     @classmethod
     def of(cls, settings: Any) -> TaskType:

@@ -276,7 +276,9 @@ def annotator_name(needed: frozenset[str], chosen: str | None = None) -> str | N
     Trees in the data replace those of the annotator. It is needed all the same: heads of their phrases come
     from its dependencies, and texts to predict for have no trees.
     """
-    return (chosen or ("en+phrases" if "constituency" in needed else "en")) if needed else None
+    if not needed:
+        return None
+    return chosen or ("en+phrases" if "constituency" in needed else "en")
 
 
 def load_for(name: str | Annotator | None, needed: frozenset[str]) -> Annotator | None:

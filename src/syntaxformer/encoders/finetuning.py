@@ -208,7 +208,8 @@ def _checkpoints(folder: Path, trial: Mapping[str, Any]) -> list[Path]:
 def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend only on the seed."""
     set_seed(config.seed)
-    infusion, longest = inputs.collator.config, config.training.max_length
+    infusion = inputs.collator.config  # with the values of its factors
+    longest = config.training.max_length
     model = load_pretrained(config.model, inputs.info.task_type, infusion, longest, config.head_width)
     if inputs.info.task_type.separate and not is_base_model(model):
         raise ConfigError("infusion.embedding.kind: expected add or concat for vectors of texts, got let.")

@@ -152,19 +152,19 @@ def _own_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
     unread = ["text_pair_column", "quotes", *["text_column", "label_column"] * (task_type.parts == "span")]
     options = [f"data.{name}" for name in unread if getattr(data, name) not in (None, "auto")]
     if task_type.parts and options:
-        raise ConfigError(
-            f"--task {config.task}: expected no option of tables, got {', '.join(options)}. Leave it out."
-        )
+        problem = f"expected no option of tables, got {', '.join(options)}. Leave it out."
+        raise ConfigError(f"--task {config.task}: {problem}")
 
     def find(name: str, split: str) -> Source:
         path = Path(corpus_path(name))
         is_below = data.dir is not None and not path.exists() and not is_dataset(path)
         return find_rows(data.dir / path if data.dir is not None and is_below else path, split)
 
-    path = None if data.train is None else find(data.train, "train")
-    if path is None and data.dir is not None and is_dataset(data.dir):
+    if data.train is not None:
+        path = find(data.train, "train")
+    elif data.dir is not None and is_dataset(data.dir):
         path = find_rows(data.dir, "train")
-    if path is None:
+    else:
         raise ConfigError(
             f"train: expected --train, a table of texts and labels, for --task {config.task}, or --data with "
             f"a saved data set, got none. Known tasks: {', '.join(TASKS)}."
@@ -230,10 +230,8 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
         held = singly
         _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
     if not held:
-        problem = (
-            "expected a label with two rows, one of which can be held out, got none. Give a file with --dev."
-        )
-        raise DataError(problem, train.source)
+        problem = "expected a label with two rows, one of which can be held out, got none."
+        raise DataError(f"{problem} Give a file with --dev.", train.source)
     rest = train.at([row for row in range(len(train)) if row not in held])
     return rest, replace(train.at(sorted(held)), name="dev", left_out={})
 

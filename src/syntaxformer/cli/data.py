@@ -77,9 +77,9 @@ def report(
 
 
 def _report_tables(files: list[Path], task: str, columns: tuple[str | None, ...]) -> Any:
-    from syntaxformer.encoders.label_report import report_labels
     from syntaxformer.encoders.own_tables import read_own_table
     from syntaxformer.encoders.tables import BadRows, TableColumns, find_rows
+    from syntaxformer.encoders.task_data import report_labels
     from syntaxformer.encoders.tasks import OWN_TASKS
     from syntaxformer.translation.data_report import DataReport
 

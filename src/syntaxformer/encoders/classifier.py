@@ -28,9 +28,8 @@ from syntaxformer.base.progress import map_ahead
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.examples import TextExample, TextSet, raw_example
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
-from syntaxformer.encoders.multi_output_tasks import WordTags
 from syntaxformer.encoders.pretrained import load_collator
-from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Similarity, TaskType
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Similarity, TaskType, WordTags
 from syntaxformer.encoders.tasks import OWN_TASKS, TYPES, ClassifierInfo, read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.model_card import write_card
@@ -52,9 +51,8 @@ if TYPE_CHECKING:
 Text = str | tuple[str, str]
 
 _SPACE = re.compile(r"\s")
+# A word where no annotator says what one is: what spaces separate, without the marks at its ends.
 _WORD = re.compile(r"\w(?:\S*\w)?|\S")
-"""A word where no annotator says what one is: what spaces separate, without the marks at its ends."""
-
 _BATCHES_AHEAD = 2
 
 
@@ -102,11 +100,9 @@ class Classifier:
         name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if reads else None
         parser = load_for(name, frozenset(info.needs))
         if parser is not None and info.needs and parser.version != info.annotator_version:
-            warnings.warn(
-                f"annotator: the model was trained with {info.annotator} {info.annotator_version}, this is "
-                f"{parser.name} {parser.version}; trees may differ.",
-                stacklevel=2,
-            )
+            trained = f"the model was trained with {info.annotator} {info.annotator_version}"
+            differs = f"this is {parser.name} {parser.version}; trees may differ."
+            warnings.warn(f"annotator: {trained}, {differs}", stacklevel=2)
         if (folder / ONNX).is_file():
             return cls(OnnxNetwork.load(folder, device), collator, info, parser)
         model = load_written(folder, info.task_type.loader)
@@ -144,10 +140,9 @@ class Classifier:
 
     def cut_note(self, predictions: Predictions) -> str:
         """A message about texts that were cut."""
-        return (
-            f"{predictions.n_truncated} of {len(predictions)} texts were cut to {self.collator.max_length} "
-            "pieces: the rest was not read. Split them, or fine-tune with a larger training.max_length."
-        )
+        n_cut, longest = f"{predictions.n_truncated} of {len(predictions)}", self.collator.max_length
+        remedy = "Split them, or fine-tune with a larger training.max_length."
+        return f"{n_cut} texts were cut to {longest} pieces: the rest was not read. {remedy}"
 
     def predict_set(
         self, texts: TextSet, batch_size: int | None = None, cache: Path | None = None, cached: bool = True
@@ -239,13 +234,9 @@ def _takes_any_order(annotator: Annotator | None) -> bool:
 def batch_outputs(
     model: Any, collate: Any, examples: Sequence[Any], batch_size: int, task_type: TaskType
 ) -> Any:
-    """Compute outputs for examples, longest first to save padding; the batches depend only on the texts.
+    """What `task_type.joined` makes of the outputs for examples: `[examples, labels]`, fp32, on the CPU.
 
-    Returns:
-        What `task_type.joined` makes of them: `[examples, labels]`, fp32, on the CPU.
-
-    Raises:
-        CheckpointError: They are not finite.
+    The longest come first to save padding; the batches depend only on the texts.
     """
     was_training = model.training
     model.eval()
@@ -291,22 +282,15 @@ def annotator_name(needed: frozenset[str], chosen: str | None = None) -> str | N
 
 
 def load_for(name: str | Annotator | None, needed: frozenset[str]) -> Annotator | None:
-    """Load an annotator and check that it gives what is needed.
-
-    Raises:
-        ConfigError: It does not.
-        BackendMissingError: It is not installed.
-    """
+    """Load an annotator and check that it gives what is needed."""
     if name is None:
         return None
     from syntaxformer.annotate import prepare
 
     annotator = prepare(name, needs=needed)
     if missing := needed - annotator.provides:
-        raise ConfigError(
-            f"annotation.annotator: expected one that gives {', '.join(sorted(missing))}, got "
-            f"{annotator.name}. Try {annotator_name(needed)}."
-        )
+        problem = f"expected one that gives {', '.join(sorted(missing))}, got {annotator.name}."
+        raise ConfigError(f"annotation.annotator: {problem} Try {annotator_name(needed)}.")
     return annotator
 
 
@@ -355,11 +339,9 @@ def save(
     of_rows = annotators[0].rpartition(" ")[0] if len(annotators) == 1 else None
     named = annotator or collator.annotator or of_rows
     if needed and named is None:
-        raise ConfigError(
-            "annotator: expected one for raw texts, got none, and rows by "
-            f"{', '.join(annotators) or 'nobody'}. "
-            'Give annotator="en+phrases", or the one that annotated the training data.'
-        )
+        got = f"got none, and rows by {', '.join(annotators) or 'nobody'}."
+        remedy = 'Give annotator="en+phrases", or the one that annotated the training data.'
+        raise ConfigError(f"annotator: expected one for raw texts, {got} {remedy}")
     reads = needed or task["type"] == WordTags.name  # an annotator finds words, too
     parser = load_for(named if reads else None, needed)
     if parser is not None and annotators and f"{parser.name} {parser.version}" not in annotators:
@@ -418,17 +400,12 @@ def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
     by_output = sorted(config.id2label.items(), key=lambda item: int(item[0]))
     names = tuple(labels or (str(name) for _, name in by_output))
     problem = config.problem_type or ("regression" if config.num_labels == 1 else OneLabel.problem_type)
-    kinds = [
-        kind
-        for kind in TYPES.values()
-        if kind.single_pass and kind.problem_type == problem and _is_of(model, kind.auto_class)
-    ]
+    likely = (kind for kind in TYPES.values() if kind.single_pass and kind.problem_type == problem)
+    kinds = [kind for kind in likely if _is_of(model, kind.auto_class)]
     if not kinds or len(names) != config.num_labels:
-        raise ConfigError(
-            "model: expected a head for classes, scores or tags, as of AutoModelForSequenceClassification, "
-            f"got {type(model).__name__}, {problem}, with {len(names)} labels for {config.num_labels} "
-            "outputs."
-        )
+        expected = "a head for classes, scores or tags, as of AutoModelForSequenceClassification"
+        labels_of = f"with {len(names)} labels for {config.num_labels} outputs"
+        raise ConfigError(f"model: expected {expected}, got {type(model).__name__}, {problem}, {labels_of}.")
     kind = kinds[0 if config.num_labels == 1 else -1]  # one score, or several
     task = next(task for task in OWN_TASKS.values() if task.type == kind.name)
     named = {} if kind is Score else {"labels": names}
@@ -447,10 +424,6 @@ def annotate_examples(
 
     With `use_trees`, the words are those of the constituency trees, which all examples then have. If not
     `cached`, texts are parsed without the cache, as suits short lists that occur only once.
-
-    Raises:
-        TreeError: A tree of the data does not fit its text; with the line.
-        DataError: The cache cannot be written.
     """
     from syntaxformer.annotate import WordsAsGiven, annotate_cached
     from syntaxformer.annotate.controls import Control

@@ -54,19 +54,16 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.data")
 
 COLLATOR_FILE = "collator.json"
+# Arguments that a folder may give; `text` and `annotator` are the user's.
 _STORED = {"max_length", "pad_to_multiple_of", "split_special_tokens", "stride", "tags"}
-"""Arguments that a folder may give; `text` and `annotator` are the user's."""
-
-LABELS = ("label", "labels", "label_ids")
-"""Columns of a row that can hold its label."""
+LABELS = ("label", "labels", "label_ids")  # columns of a row that can hold its label
 _NOTHING = Sentence("", (), ())
 _SPACED = "words with single spaces"
 _OF_SPECIALS = (
     "texts hold %r, a special token of the tokenizer, which is read as text. In Python, "
     "SyntaxCollator(split_special_tokens=False) reads it as one piece, such as the mark of an entity."
 )
-_ENCODED = 1000
-"""Examples whose windows are counted at once."""
+_ENCODED = 1000  # examples whose windows are counted at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +247,10 @@ class SyntaxCollator:
         if names <= self._annotators:
             return
         self._annotators |= names | self.annotators
-        if len(self._annotators) > 1:
-            _log.warning(
-                "rows were annotated by %s: trees may differ", " and ".join(sorted(self._annotators))
-            )
-        text = "\n".join(sorted(self._annotators)).encode()[:512]
+        known = sorted(self._annotators)
+        if len(known) > 1:
+            _log.warning("rows were annotated by %s: trees may differ", " and ".join(known))
+        text = "\n".join(known).encode()[:512]
         self._names[_worker(), : len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
     def aligned(self, device: torch.device) -> SyntaxCollator:
@@ -435,21 +431,20 @@ class SyntaxCollator:
         if len(n_segments) > 1:
             raise DataError("segments: expected single sentences or pairs in a batch, got both.")
         self._n_texts.fill_(max([*n_segments, int(self._n_texts)]))
-        texts = [
-            [segment.text for segment in side] for side in zip(*(e.segments for e in examples), strict=True)
-        ]
+        sides = zip(*(example.segments for example in examples), strict=True)
+        texts = [[segment.text for segment in side] for side in sides]
         if self._specials is not None and (special := self._specials.search("\n".join(chain(*texts)))):
             self._specials = None
             if not _worker():
                 _log.warning(_OF_SPECIALS, special[0])
-        options: dict[str, Any] = {"split_special_tokens": self.split_special_tokens}
+        options: dict[str, Any] = {"truncation": True}
         if self.stride is not None:
             self._check_room(texts)
-            options |= {"stride": self.stride}
+            options = {"stride": self.stride, "truncation": "only_second" if len(texts) > 1 else True}
         encoded = self.tokenizer(
             *texts,
             **options,
-            truncation="only_second" if self.stride is not None and len(texts) > 1 else True,
+            split_special_tokens=self.split_special_tokens,
             max_length=self.max_length,
             padding="longest",
             pad_to_multiple_of=self.pad_to_multiple_of,
@@ -463,8 +458,7 @@ class SyntaxCollator:
             for example, encoding in zip(examples, encoded.encodings, strict=True)
         ]
         names = {"input_ids": "ids", "token_type_ids": "type_ids"}
-        columns = {name: names.get(name, name) for name in encoded}
-        data = {name: np.array([getattr(w, column) for w in windows]) for name, column in columns.items()}
+        data = {name: np.array([getattr(w, names.get(name, name)) for w in windows]) for name in encoded}
         return BatchEncoding(data, windows)
 
     def _check_room(self, texts: list[list[str]]) -> None:
@@ -554,8 +548,8 @@ class SyntaxCollator:
         written = self.tokenizer(text_target=labels, padding="longest", truncation=True, return_tensors="pt")
         if not self._warned_of_labels and any(encoding.overflowing for encoding in written.encodings or ()):
             self._warned_of_labels = True
-            n = self.tokenizer.model_max_length
-            _log.warning("labels: some texts are cut to model_max_length, %d", n)
+            longest = self.tokenizer.model_max_length
+            _log.warning("labels: some texts are cut to model_max_length, %d", longest)
         return written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)
 
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:

@@ -24,36 +24,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """One text or pair of texts.
-
-    Args:
-        label: Class number or score, or what `TaskType.read` of another type gives; None if unknown.
-        trees: The bracketed constituency tree of each text, if the corpus has one.
-        index: The example's id in the corpus, which is the first column of a submission.
-        line: 1-based line in the file; of a question, the number of its paragraph.
-        words: The words of the text, with single spaces between them, if the file gives words.
-    """
+    """One text or pair of texts."""
 
     texts: tuple[str, ...]
-    label: Any = None
-    trees: tuple[str | None, ...] = ()
-    index: str = ""
-    line: int = 0
-    words: tuple[str, ...] = ()
+    label: Any = None  # class number or score, or what `TaskType.read` of another type gives; None if unknown
+    trees: tuple[str | None, ...] = ()  # the bracketed constituency tree of each text, if there are some
+    index: str = ""  # the id in the corpus, which is the first column of a submission
+    line: int = 0  # from 1, in the file; of a question, the number of its paragraph
+    words: tuple[str, ...] = ()  # of the text, with single spaces between them, if the file gives words
 
 
 @dataclass(frozen=True)
 class TextSet:
-    """The examples of one split; `left_out` counts the rows that became none, by reason.
-
-    `rows` are the numbers of these examples among all of the split; None if they are all.
-    """
+    """The examples of one split."""
 
     name: str
     source: str
     examples: Sequence[TextExample]
-    left_out: dict[str, int] = field(default_factory=dict)
-    rows: Sequence[int] | None = None
+    left_out: dict[str, int] = field(default_factory=dict)  # reason → number of rows that became no example
+    rows: Sequence[int] | None = None  # numbers of the examples among all of the split, if there are others
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -98,11 +87,7 @@ def in_place(text: str) -> str:
 def raw_example(
     texts: Sequence[str], line: int, source: str | None = None, index: str = "", keep_places: bool = False
 ) -> TextExample:
-    """Make an example of raw texts, with single spaces for white space, unless characters keep their places.
-
-    Raises:
-        DataError: A text is empty.
-    """
+    """An example of raw texts, with single spaces for white space unless characters keep their places."""
     cleaned = tuple(in_place(text) if keep_places else " ".join(text.split()) for text in texts)
     if not all(map(str.strip, cleaned)):
         raise DataError("text: expected one that is not empty, got ''.", source, line)
@@ -111,35 +96,32 @@ def raw_example(
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """The columns of a table for the roles that a `Task` names, and how their cells are read.
-
-    Args:
-        label: None if there is none, as in a test set.
-        index: None counts the examples from 0.
-        unlabelled: Cells of the label column that mean "no label", as in test sets.
-        fold_case: Ignore the case of labels.
-    """
+    """The columns of a table for the roles that a `Task` names, and how their cells are read."""
 
     texts: Sequence[str]
-    label: str | None
+    label: str | None  # None in a test set without them
     task_type: TaskType
     trees: Sequence[str] = ()
-    index: str | None = None
+    index: str | None = None  # None counts the examples from 0
     no_label: Sequence[str] = ()
     tolerant: bool = False
-    unlabelled: Sequence[str] = ()
-    fold_case: bool = False
+    unlabelled: Sequence[str] = ()  # cells of the label column that mean "no label" in test sets
+    fold_case: bool = False  # of labels
 
 
 def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, bad: BadRows) -> TextSet:
-    """Make examples from rows.
-
-    Raises:
-        DataError: No row is left, or more rows than `bad` allows are broken, have an empty text, an unknown
-            label, or a score that is not a number or out of range.
-    """
+    """Make examples from rows."""
     examples: list[TextExample] = []
     left_out: Counter[str] = Counter()
+
+    def read_label(row: Row) -> Any:
+        if binding.label is None:
+            return None
+        takes_lists = binding.task_type.takes_lists
+        cell = row.cells.get(binding.label) if takes_lists else row.label(binding.label)
+        if binding.unlabelled and cell in (None, *binding.unlabelled):
+            return None
+        return binding.task_type.read(cell, binding.fold_case)
 
     def read(row: Row) -> TextExample | str:
         if row.problem and binding.tolerant:
@@ -152,13 +134,13 @@ def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, bad: Ba
             return "empty text"
         trees = tuple(row.text(column) or None for column in binding.trees)
         index = str(len(examples)) if binding.index is None else row.text(binding.index)
-        return TextExample(texts, _label(row, binding), trees, index, row.number)
+        return TextExample(texts, read_label(row), trees, index, row.number)
 
     for _, example in bad.whole(rows, read):
-        if isinstance(example, str):
-            left_out[example] += 1
-        else:
+        if isinstance(example, TextExample):
             examples.append(example)
+        else:
+            left_out[example] += 1
     return text_set(examples, left_out, name, bad)
 
 
@@ -172,16 +154,6 @@ def _text(row: Row, column: str, may_be_empty: bool) -> str:
     if not text and not may_be_empty:
         raise ValueError(f"{what} a text, got an empty one. Remove the row.")
     return text
-
-
-def _label(row: Row, binding: Binding) -> Any:
-    if binding.label is None:
-        return None
-    takes_lists = binding.task_type.takes_lists
-    cell = row.cells.get(binding.label) if takes_lists else row.label(binding.label)
-    if binding.unlabelled and cell in (None, *binding.unlabelled):
-        return None
-    return binding.task_type.read(cell, binding.fold_case)
 
 
 def text_set(examples: list[TextExample], left_out: Mapping[str, int], name: str, bad: BadRows) -> TextSet:
@@ -210,8 +182,7 @@ def fingerprints(examples: Iterable[TextExample]) -> list[str]:
     return [hashlib.blake2b(text, digest_size=6).hexdigest() for text in texts]
 
 
-_MOST_FINGERPRINTS = 2**28
-"""Bytes of the largest list of fingerprints that is read, of 20 million texts."""
+_MOST_FINGERPRINTS = 2**28  # bytes of the largest list of fingerprints that is read, of 20 million texts
 
 
 def n_trained_on(folder: Path, texts: TextSet) -> int:

@@ -43,19 +43,14 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.export")
 
 GRAPH, ONNX = "model.onnx", "onnx.json"
-
-LARGEST_DIFFERENCE = 1e-4
-"""Largest accepted difference of a logit in float32; measured differences are below 1e-5."""
-
+LARGEST_DIFFERENCE = 1e-4  # of a logit in float32; measured differences are below 1e-5
 OPSET = 18
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+# Files of a model folder that an export omits or writes itself.
 LEFT_OUT = ("infusion.json", "generation_config.json", MANIFEST, "*.safetensors", "*.tsv")
-"""Files of a model folder that an export omits or writes itself."""
-
 PAIRWISE, PIECEWISE = "syntax", ("input_ids", "attention_mask", "token_type_ids", "factor_ids")
+# Words of the texts in each batch on which the graph is compared with the model.
 CHECKED_LENGTHS = ((1,), (2, 7), (3, 11, 23, 5))
-"""Lengths, in words, of the texts in each batch on which the graph is compared with the model."""
-
 Quantization = Literal["float32", "int8"]
 """Type of a graph's weights."""
 
@@ -126,16 +121,13 @@ def _refuse(folder: Path, info: ClassifierInfo, collator: SyntaxCollator) -> Non
     lisa, problems = collator.config.lisa, []
     if (folder / ONNX).exists():
         problems.append(f"model: expected a folder that `finetune` wrote, got an export, {folder}.")
+    remedy = "Predict with the trained folder."
     if not info.task_type.single_pass:
-        problems.append(
-            f"type: expected answers that one pass over a text gives, got those of the type {info.type!r}, "
-            "which take more than one. Predict with the trained folder."
-        )
+        got = f"those of the type {info.type!r}, which take more than one"
+        problems.append(f"type: expected answers that one pass over a text gives, got {got}. {remedy}")
     if lisa is not None and lisa.inject == "gold":
-        problems.append(
-            "lisa.inject: expected a head that finds governors itself, got gold governors, which the graph "
-            "does not take. Predict with the trained folder."
-        )
+        got = "gold governors, which the graph does not take"
+        problems.append(f"lisa.inject: expected a head that finds governors itself, got {got}. {remedy}")
     if not (folder / "model.safetensors").exists():
         problems.append(f"model: expected one file of weights in {folder}, got several or none.")
     if problems:
@@ -161,26 +153,24 @@ def _write_graph(
     import onnx
     from onnxscript.optimizer import optimize
 
-    names = [name for name in (*PIECEWISE, PAIRWISE) if name in batch]
     # All inputs share one symbol for the batch size and one for the length, which the model compares.
     rows = torch.export.Dim("rows", min=1, max=1 << 14)
     pieces = torch.export.Dim("pieces", min=shortest, max=longest)
-    shapes = tuple(
-        {0: rows, 2: pieces, 3: pieces} if name == PAIRWISE else {0: rows, 1: pieces} for name in names
-    )
+    shapes = {name: {0: rows, 1: pieces} for name in PIECEWISE if name in batch}
+    shapes |= {PAIRWISE: {0: rows, 2: pieces, 3: pieces}} if PAIRWISE in batch else {}
+    names = [*shapes]
     arguments = tuple(batch[name] for name in names)
     with _quietly(), torch.no_grad():
         try:
-            program = torch.export.export(
-                _Logits(model, scorer, names).eval(), arguments, dynamic_shapes=(shapes,), strict=False
-            )
+            logits = _Logits(model, scorer, names).eval()
+            dynamic = (tuple(shapes.values()),)
+            program = torch.export.export(logits, arguments, dynamic_shapes=dynamic, strict=False)
             exported: Any = torch.onnx.export(
                 program, (), input_names=names, output_names=["logits"], opset_version=OPSET, verbose=False
             )
             # What does not depend on the text, such as W_V W_O, is computed now, however large it is.
-            proto = optimize(
-                exported.model_proto, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize
-            )
+            limits = {"input_size_limit": sys.maxsize, "output_size_limit": sys.maxsize}
+            proto = optimize(exported.model_proto, **limits)
             del proto.graph.value_info[:]  # repeats shapes, also of weights, which quantizers transpose
             onnx.save(proto, path)
         except Exception as error:  # the exporter raises many classes
@@ -237,8 +227,7 @@ _OPERATORS = re.compile(
 )
 """Operators of the encoders' graphs: none of them repeats others."""
 
-_MOST_BYTES = 2**29
-"""Of all tensors between the nodes of a graph: a short graph can ask for any number."""
+_MOST_BYTES = 2**29  # of all tensors between the nodes of a graph: a short one can ask for any number
 
 
 @cache
@@ -266,18 +255,11 @@ class OnnxNetwork(nn.Module):
     def __init__(self, session: Any, inputs: list[str]) -> None:
         super().__init__()
         self.session, self.inputs = session, inputs
-        self.too_many = sys.maxsize
-        """Pieces of a batch that did not fit into memory."""
+        self.too_many = sys.maxsize  # pieces of a batch that did not fit into memory
 
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> OnnxNetwork:
-        """Load the graph of a folder.
-
-        Raises:
-            CheckpointError: The file is not a graph.
-            BackendMissingError: ONNX Runtime is not installed.
-            ConfigError: The device is not the CPU.
-        """
+        """Load the graph of a folder."""
         try:
             import onnx
             import onnxruntime
@@ -301,11 +283,7 @@ class OnnxNetwork(nn.Module):
         return cls(session, [node.name for node in session.get_inputs()])
 
     def forward(self, **batch: Tensor) -> SimpleNamespace:
-        """Return an object whose `logits` are those of the batch, `[batch, labels]`.
-
-        Raises:
-            CheckpointError: The graph cannot compute one text, such as in the memory that it may take.
-        """
+        """Return an object whose `logits` are those of the batch, `[batch, labels]`."""
         inputs = {name: batch[name].numpy() for name in self.inputs}
         n_rows, n_pieces = batch["input_ids"].shape
         if n_rows == 1 or n_rows * n_pieces < self.too_many:

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,14 +69,11 @@ from syntaxformer.runs.trainer import RunTrainer, TallyBook, exponential, linear
 _log = logging.getLogger("syntaxformer.finetune")
 
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scipy")
-DATA = "data.json"
-"""File with hashes of the data, in the folder of the checkpoints."""
-
-TRIAL = "trial.json"
-"""File with the result of one learning rate, next to its checkpoints; written when it is finished."""
-
-_N_IDENTIFIED = 500
-"""Most examples whose language is looked at."""
+DATA = "data.json"  # hashes of the data, in the folder of the checkpoints
+TRIAL = "trial.json"  # the result of one learning rate, next to its checkpoints, when it is finished
+CLOSED = 0.05  # a gate below this lets so little syntax in that the model is nearly the plain one
+POOL_BATCHES = 50  # are sorted by length together: enough to save padding, few enough to vary epochs
+_N_IDENTIFIED = 500  # most examples whose language is looked at
 
 
 @dataclass(frozen=True)
@@ -193,19 +190,14 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
         ]
         _write_csv(run.settings.output / BAD_ROWS, [("file", "line", "reason", "row"), *rows])
         _log.warning("%s: left out %d rows that cannot be used", run.settings.output / BAD_ROWS, len(rows))
-    _discard_lost_trials(stored.parent)
-    write_json(stored, inputs.sha256)
-
-
-def _discard_lost_trials(checkpoints: Path) -> None:
-    """Discard the results of learning rates whose best checkpoint is lost; they are trained again."""
-    for record in sorted(checkpoints.glob(f"*/{TRIAL}")):
+    for record in sorted(stored.parent.glob(f"*/{TRIAL}")):
         try:
             for checkpoint in _checkpoints(record.parent, read_json(record)):
                 verify_manifest(checkpoint)
-        except CheckpointError as error:
+        except CheckpointError as error:  # the best checkpoint of this rate is lost
             _log.warning("training learning rate %s again: %s", record.parent.name, error)
             record.unlink()
+    write_json(stored, inputs.sha256)
 
 
 def _checkpoints(folder: Path, trial: Mapping[str, Any]) -> list[Path]:
@@ -232,11 +224,8 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> dict[str,
     trainer = FinetuneTrainer(_build(config, inputs), config, rate, inputs, folder)
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
-    epochs = [
-        {key.removeprefix("eval_"): value for key, value in log.items()}
-        for log in state.log_history
-        if "eval_score" in log
-    ]
+    logs = (log for log in state.log_history if "eval_score" in log)
+    epochs = [{key.removeprefix("eval_"): value for key, value in log.items()} for log in logs]
     result = {"learning_rate": rate, "score": float(state.best_metric or 0.0), "epochs": epochs}
     result["checkpoint"] = f"checkpoint-{state.best_global_step}"
     if config.training.average > 1:
@@ -260,17 +249,6 @@ def _last_checkpoint(folder: Path) -> Path | None:
     return checkpoint
 
 
-def _counting_governors(model: Any, tally: TallyBook) -> AbstractContextManager[Any]:
-    """Count the words whose annotated governor the last LISA head points at; their share is the UAS."""
-    infusion = getattr(model, "infusion", None)
-
-    def count(*_: Any) -> None:
-        hits = infusion.seen.governor_hits()
-        tally.add({"governor_accuracy": hits[max(hits)]} if hits else None)
-
-    return nullcontext() if infusion is None else model.register_forward_hook(count)
-
-
 def _scores(model: Any, inputs: _Inputs) -> tuple[dict[str, float], dict[str, Any]]:
     """Official metrics on dev, and of dev for the report: classes, those never predicted, and predictions."""
     size, task_type, collator = inputs.info.eval_batch_size, inputs.info.task_type, inputs.collator
@@ -282,10 +260,8 @@ def _scores(model: Any, inputs: _Inputs) -> tuple[dict[str, float], dict[str, An
         "never_predicted": task_type.never_predicted(gold, predicted),
     }
     if isinstance(gold[0], int | float):
-        sides = {"gold": gold, "found": predicted}
-        of_dev["dev_predictions"] = {
-            name: " ".join(f"{value:.6g}" for value in side) for name, side in sides.items()
-        }
+        sides = (" ".join(f"{value:.6g}" for value in side) for side in (gold, predicted))
+        of_dev["dev_predictions"] = dict(zip(("gold", "found"), sides, strict=True))
     return task_type.score(inputs.info.metrics, gold, predicted), of_dev
 
 
@@ -299,7 +275,9 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, An
     weights = average_weights(chosen) if len(chosen) > 1 else load_tensors(chosen[0] / WEIGHTS)
     load_weights(model, weights, chosen[0])
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    (scores, of_dev), gates = _scores(model, inputs), _open_gates(model)
+    scores, of_dev = _scores(model, inputs)
+    gated = model.infusion.gates.values() if hasattr(model, "infusion") else ()  # |g|, a mean over heads
+    gates = [round(gate().abs().mean().item(), 4) for gate in gated]
     report, missed = _report(inputs, trials, best, scores) | of_dev, of_dev["never_predicted"]
 
     def save(folder: Path) -> None:
@@ -311,17 +289,14 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[dict[str, An
     if not config.training.keep_checkpoints:
         shutil.rmtree(config.output / "checkpoints", ignore_errors=True)
     if gates:
-        _log.info(
-            "gates of the masks, each from 0.000 (closed) to 1.000 (open): %s",
-            "  ".join(f"{gate:.3f}" for gate in gates),
-        )
+        shown = "  ".join(f"{gate:.3f}" for gate in gates)
+        _log.info("gates of the masks, each from 0.000 (closed) to 1.000 (open): %s", shown)
     if gates and max(gates) < CLOSED:
         remedy = "Set training.infusion_learning_rate, for example to 1e-3."
         if (config.training.infusion_learning_rate or 0) >= 1e-3:
             remedy = "Train longer, or raise training.infusion_learning_rate."
-        _log.warning(
-            "%s: the gates stayed closed, so the masks change hardly anything. %s", config.output, remedy
-        )
+        warning = "%s: the gates stayed closed, so the masks change hardly anything. %s"
+        _log.warning(warning, config.output, remedy)
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
     if missed:
         remedy = "Train longer or with another learning rate, or give more such rows."
@@ -339,16 +314,6 @@ def _write_rows(folder: Path, data: FinetuneData) -> None:
 def _write_csv(path: Path, rows: Iterable[Sequence[str]]) -> None:
     with path.open("w", encoding="utf-8", newline="", errors="backslashreplace") as file:
         csv.writer(file, lineterminator="\n").writerows(map(for_spreadsheet, row) for row in rows)
-
-
-CLOSED = 0.05
-"""A gate below this lets so little of the syntax in that the model is nearly the plain one."""
-
-
-def _open_gates(model: PreTrainedModel) -> list[float]:
-    """|g| of each gated layer, from the lowest, averaged over heads: how much syntax training let in."""
-    gates = model.infusion.gates.values() if hasattr(model, "infusion") else ()
-    return [round(gate().abs().mean().item(), 4) for gate in gates]
 
 
 def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -> str:
@@ -395,9 +360,6 @@ def _named_or_bundled(config: FinetuneConfig, data: FinetuneData, needed: Collec
     """The annotator that is named, or else for a table the bundled one of its language, if one is needed.
 
     A bundled one that is named for a table of another language is warned of.
-
-    Raises:
-        ConfigError: There is none.
     """
     key, named = "annotation.annotator", config.annotation.annotator
     _, bundled, _ = split_name(named or "")
@@ -494,32 +456,20 @@ def _piece_lengths(collator: SyntaxCollator, texts: TextSet) -> tuple[list[int],
     longest = collator.max_length
     lengths = collator.lengths([example.texts for example in texts.examples])
     n_long = sum(length > longest for length in lengths)
+    problem = f"{texts.source}: {n_long} of {len(texts)} examples are longer than {longest} pieces"
     if n_long and collator.stride is not None:
-        message = "%s: %d of %d examples are longer than %d pieces and are read in windows"
-        _log.info(message, texts.source, n_long, len(texts), longest)
+        _log.info("%s and are read in windows", problem)
         n_long = 0
     elif n_long:
-        _log.warning(
-            "%s: %d of %d examples are longer than %d pieces and are cut to that (longest: %d). Raise "
-            "training.max_length to keep more of them.",
-            *(texts.source, n_long, len(texts), longest, max(lengths)),
-        )
+        remedy = "Raise training.max_length to keep more of them."
+        _log.warning("%s and are cut to that (longest: %d). %s", problem, max(lengths), remedy)
     return [min(length, longest) for length in lengths], n_long
-
-
-POOL_BATCHES = 50
-"""Number of batches that are sorted by length together: enough to save padding, few enough to vary epochs."""
 
 
 class FinetuneTrainer(RunTrainer, Trainer):
     """Hugging Face's Trainer with batches of similar length, and the official metrics after each epoch.
 
-    Args:
-        config: Settings of the run; parameters of an infusion may have a learning rate of their own.
-        learning_rate: Learning rate of the checkpoint's parameters.
-        inputs: Examples, their lengths in pieces, the collator, weights of classes, the record of the task;
-            with the record and the collator, a checkpoint is loaded like a finished model.
-        folder: Folder of the checkpoints.
+    `learning_rate` is that of the checkpoint's parameters, and `folder` the one of the checkpoints.
     """
 
     class_weights: torch.Tensor | None = None
@@ -559,8 +509,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         )
         Dropout.take_over(model)
         if inputs.class_weights is not None:
-            weights = [*inputs.class_weights.values()]
-            self.class_weights = torch.tensor(weights, device=arguments.device)
+            self.class_weights = torch.tensor([*inputs.class_weights.values()], device=arguments.device)
         super().__init__(
             *(model, arguments, training, batches, rate, n_updates),
             curves=folder.parents[1] / "logs" / folder.name,
@@ -572,7 +521,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
             self.model_accepts_loss_kwargs = False
 
     def save_beside(self, folder: Path) -> None:
-        """Write the collator and the record of the task."""
+        """Write what lets a checkpoint be loaded like a finished model."""
         self.inputs.save(folder)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -592,7 +541,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
         The mean is over rows, so that it does not depend on how processes divide a batch.
         """
-        if self.task_type.separate:  # the network does not compute its loss
+        if self.task_type.separate:
             return self._loss_of_pairs(model, inputs, num_items_in_batch)
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if self.class_weights is not None:
@@ -602,7 +551,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def _loss_of_pairs(self, model: Any, inputs: dict[str, Any], n_items: Any) -> Any:
-        """The loss of the cosines, and that of pointing at governors, if there is one."""
+        """The loss of the cosines, which no network computes, and that of pointing at governors."""
         infusion, labels = getattr(self.model, "infusion", None), inputs.pop("labels")
         self.model._has_warned_of_loss = True  # a base model leaves the second loss to its caller
         outputs = self.task_type.scorer(None)(model, inputs)
@@ -614,23 +563,26 @@ class FinetuneTrainer(RunTrainer, Trainer):
     def dev_scores(self) -> dict[str, float]:
         """Metrics on dev, whose `score` chooses the best epoch, and how long the epoch before them took."""
         clock, processor = self.batches.began
-        seconds = {
-            "epoch_seconds": time.monotonic() - clock,
-            "epoch_processor_seconds": time.process_time() - processor,
-        }
-        tally = TallyBook()
-        with _counting_governors(self.model, tally):
+        seconds, of_processor = time.monotonic() - clock, time.process_time() - processor
+        tally, infusion = TallyBook(), getattr(self.model, "infusion", None)
+
+        def count(*_: Any) -> None:
+            """Words whose annotated governor the last LISA head points at; their share is the UAS."""
+            hits = infusion.seen.governor_hits()
+            tally.add({"governor_accuracy": hits[max(hits)]} if hits else None)
+
+        with nullcontext() if infusion is None else self.model.register_forward_hook(count):
             scores, _ = _scores(self.model, self.inputs)
         score = scores.get(self.config.best_by or "mean", next(iter(scores.values())))
-        return {**scores, **tally.take(), "score": score, **seconds}
+        times = {"epoch_seconds": seconds, "epoch_processor_seconds": of_processor}
+        return {**scores, **tally.take(), "score": score, **times}
 
 
 class LengthBatches(Sampler[list[int]]):
-    """Lists of row numbers, each of `batch_size` rows except the last.
+    """Lists of row numbers: batches of rows of like `lengths` in pieces, in random order.
 
-    Rows are shuffled, sorted by length within pools of 50 batches and cut into batches, which are shuffled.
     The order depends on (seed, epoch) alone: two runs with the same seed see the same batches, whatever
-    random numbers the model draws. `lengths` are the numbers of pieces of the rows.
+    random numbers the model draws.
     """
 
     def __init__(self, lengths: Sequence[int] | np.ndarray, batch_size: int, seed: int) -> None:

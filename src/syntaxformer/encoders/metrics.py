@@ -42,12 +42,6 @@ def per_class(labels: Numbers, predictions: Numbers, n_classes: int = 2) -> np.n
     return np.vstack([right / np.maximum([predicted, there, (there + predicted) / 2], 0.5), there])
 
 
-def _macro_f1(labels: Numbers, predictions: Numbers) -> float:
-    """Mean F1 of all classes that occur or are predicted."""
-    classes = np.union1d(labels, predictions).astype(int)
-    return float(per_class(labels, predictions)[2, classes].mean())
-
-
 def _correlation(labels: Numbers, predictions: Numbers, name: str) -> float:
     """Correlation of numbers or of ranks; 0 if a side is constant or there are fewer than two pairs."""
     from scipy import stats
@@ -64,7 +58,10 @@ CLASSIFICATION_METRICS: dict[str, Metric] = {
     "accuracy": lambda labels, predicted: float(np.mean(np.asarray(labels) == np.asarray(predicted))),
     # Of class 1; 0 if there is none.
     "f1": lambda labels, predicted: float(per_class(labels, predicted)[2, 1]),
-    "macro_f1": _macro_f1,
+    # Of all classes that occur or are predicted.
+    "macro_f1": lambda labels, predicted: float(
+        per_class(labels, predicted)[2, np.union1d(labels, predicted).astype(int)].mean()
+    ),
 }
 REGRESSION_METRICS: dict[str, Metric] = {
     "pearson": partial(_correlation, name="pearsonr"),

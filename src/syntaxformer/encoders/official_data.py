@@ -22,12 +22,10 @@ from syntaxformer.encoders.tables import (
     split_of,
 )
 from syntaxformer.encoders.tasks import Task
-from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
+from syntaxformer.trees import format_tree, leaves_of, parse_trees
 from syntaxformer.trees.constituency import subtrees_of
 
-SHORTEST_PHRASE = 4
-"""Shortest phrase of a treebank, in words, that is trained on; sentences may have any length."""
-
+SHORTEST_PHRASE = 4  # in words, of a treebank, that is trained on; sentences may have any length
 NO_LABEL = "-"
 
 
@@ -73,11 +71,7 @@ def _find_file(task: Task, folder: Path, split: str, file: str | None) -> Path:
 
 
 def bind_columns(task: Task, columns: Sequence[str], source: str | Path, labelled: bool) -> Binding:
-    """Find a task's columns in a table; labels are optional unless `labelled`.
-
-    Raises:
-        DataError: A column is missing.
-    """
+    """Find a task's columns in a table; labels are optional unless `labelled`."""
 
     def first(names: Sequence[str]) -> str | None:
         return next((name for name in names if name in columns), None)
@@ -99,40 +93,33 @@ def bind_columns(task: Task, columns: Sequence[str], source: str | Path, labelle
 def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet:
     """Read sentiment trees, one on each line; they also serve as the constituency trees of their texts.
 
+    Of `phrases`, each sequence of words is read once.
+
     Source: Socher et al. (2013); Bai et al. (2021), section 4.1: "all phrases with lengths larger than 3".
     """
     examples: list[TextExample] = []
     left_out: Counter[str] = Counter()
     for number, tree in enumerate(parse_trees(read_lines(path), path=path), 1):
-        for node in _phrases(tree) if phrases else (tree,):
+        known: set[tuple[str, ...]] = set()
+        for node in subtrees_of(tree) if phrases else (tree,):
+            words = leaves_of(node)
+            if words in known or (node is not tree and len(words) < SHORTEST_PHRASE):
+                continue
+            known.add(words)
             if node.label not in ("0", "1", "2", "3", "4"):
                 raise DataError(f"sentiment: expected 0 to 4, got {node.label!r}.", path, number)
             if node.label not in task.treebank:
                 left_out["neutral, in a task of two classes"] += 1
                 continue
-            text, label = " ".join(leaves_of(node)), task.treebank[node.label]
+            text, label = " ".join(words), task.treebank[node.label]
             examples.append(TextExample((text,), label, (format_tree(node),), str(number - 1), number))
     return text_set(examples, left_out, split, BadRows(path))
-
-
-def _phrases(tree: Tree) -> Iterator[Tree]:
-    """The tree and its phrases of at least `SHORTEST_PHRASE` words, each sequence of words once."""
-    known: set[tuple[str, ...]] = set()
-    for node in subtrees_of(tree):
-        words = leaves_of(node)
-        if words not in known and (node is tree or len(words) >= SHORTEST_PHRASE):
-            known.add(words)
-            yield node
 
 
 def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data set") -> TextSet:
     """Read a split of a `datasets.DatasetDict`, of a mapping from split to `Dataset`, or of one `Dataset`.
 
     Labels are read by name; numbers without names follow the task's order, and -1 means no label.
-
-    Raises:
-        ConfigError: There is no such split.
-        DataError: A column is missing, or a row cannot be used; with its number.
     """
     dataset = split_of(dataset, split, source)
     where, labelled = f"{source}, {split}", not split.startswith("test")

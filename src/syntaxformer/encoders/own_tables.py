@@ -13,7 +13,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -29,7 +29,6 @@ from syntaxformer.encoders.examples import (
     in_place,
     text_set,
 )
-from syntaxformer.encoders.multi_output_tasks import WordTags, spans_of
 from syntaxformer.encoders.tables import (
     BadRows,
     Row,
@@ -45,7 +44,7 @@ from syntaxformer.encoders.tables import (
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_types import OneLabel, Score, TaskType
+from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WordTags, spans_of
 from syntaxformer.encoders.tasks import USUAL
 
 _log = logging.getLogger("syntaxformer.finetune")
@@ -205,37 +204,24 @@ def _refuse_other_separators(path: Any, columns: TableColumns, labelled: bool) -
 
 
 CONLLU = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
-"""Columns of CoNLL-U."""
-
 _WORDS = ("tokens", "words")
 _COMMENT = re.compile(r"#\s?\S+\s*[=:]|# ?(new\w+|id)\b|#$")
 
 
-@dataclass(frozen=True)
-class _TaggedSentence:
-    """The line, word and tag of each row of a sentence; without tags if they are unknown."""
-
-    lines: list[int]
-    words: list[str]
-    tags: list[str]
+_Sentence = list[tuple[int, str, str | None]]
+"""The line, text and tag of each word; the tag is None where tags are unknown."""
 
 
 def read_words(
     path: Source, task_type: WordTags, columns: TableColumns, name: str, labelled: bool, bad: BadRows
 ) -> tuple[TextSet, TableColumns, TaskType]:
-    """Read sentences in CoNLL columns, or with lists of words and tags in the rows of a table.
-
-    Raises:
-        DataError: Rows have too few or too many cells, a tag is missing, or unknown in training, or nothing
-            is there.
-    """
+    """Read sentences in CoNLL columns, or with lists of words and tags in the rows of a table."""
     if table_format(path) == "csv" or has_lists(path, columns.text):
         sentences, columns = _listed_words(task_type.labels, path, columns, labelled, bad)
     else:
         sentences, columns = _conll_words(path, columns, labelled, bad)
-    counts = Counter(tag for sentence in sentences for tag in sentence.tags if tag)
-    learns = bool(counts) and not task_type.labels
-    if learns:
+    counts = Counter(tag for sentence in sentences for _, _, tag in sentence if tag)
+    if counts and not task_type.labels:
         task_type = task_type.with_labels(counts, path)
         if odd := task_type.unlike_spans(counts):
             message = "%s: tags mark spans, except %s. So words are scored, not spans by F1. Correct these."
@@ -243,19 +229,19 @@ def read_words(
     read_by: Any = task_type
     if name != "train" and task_type.labels:
         read_by = task_type.widened(counts.elements(), path)
-    known, examples, n_bare = {*read_by.labels}, [], 0
+    known, examples, n_bare = {*read_by.labels, None}, [], 0
     for sentence in sentences:
-        if wrong := {*sentence.tags} - known:
-            for line, word, tag in zip(sentence.lines, sentence.words, sentence.tags, strict=True):
+        lines, words, tags = zip(*sentence, strict=True)
+        if wrong := {*tags} - known:
+            for line, word, tag in sentence:
                 if tag in wrong:
                     expected = f"tag of {word!r}: expected one of {', '.join(task_type.labels)}"
                     bad.add(line, [word, tag], f"{expected}, got {repr(tag) if tag else 'none'}.")
             continue
-        if task_type.is_bio:
-            n_bare += sum(sentence.tags[first][0] == "I" for _, first, _ in spans_of(sentence.tags))
-        text, label = " ".join(sentence.words), tuple(sentence.tags) or None
-        index, words = str(len(examples)), tuple(sentence.words)
-        examples.append(TextExample((text,), label, (), index, sentence.lines[0], words))
+        label = None if tags[0] is None else tags
+        if label and task_type.is_bio:
+            n_bare += sum(label[first][0] == "I" for _, first, _ in spans_of(label))
+        examples.append(TextExample((" ".join(words),), label, (), str(len(examples)), lines[0], words))
     if n_bare:
         _log.info("%s: %d spans begin with I-, not B-; they count, as in seqeval", path, n_bare)
     return text_set(examples, {}, name, bad), columns, task_type
@@ -271,13 +257,13 @@ def has_lists(path: Source, column: str | None = None) -> bool:
 
 def _listed_words(
     known: Sequence[str], path: Source, columns: TableColumns, labelled: bool, bad: BadRows
-) -> tuple[list[_TaggedSentence], TableColumns]:
+) -> tuple[list[_Sentence], TableColumns]:
     table = read_table(path, quoted=csv_quoted(path)[0])
     word = pick_column(table.columns, (columns.text,) if columns.text else _WORDS, "words", path)
     names = (columns.label,) if columns.label else ("tags", "ner_tags", "pos_tags", "upos", "labels")
     tag = next((name for name in names if name in table.columns), names[0])
 
-    def read(row: Row) -> _TaggedSentence:
+    def read(row: Row) -> _Sentence:
         row.check()
         words, tags = as_json(row.cells.get(word)), as_json(row.cells.get(tag))
         tags = [] if tags in (None, "") and not labelled else tags
@@ -291,7 +277,8 @@ def _listed_words(
             problem = f"{tag}: expected names of tags, such as B-PER, got the number {number}. A data set of"
             remedy = f"`datasets` has them in data.features[{tag!r}].feature.names: write these."
             raise ValueError(f"{problem} {remedy}")
-        return _TaggedSentence([row.number] * len(words), list(map(str, words)), list(map(as_line, tags)))
+        names_of_tags = map(as_line, tags) if tags else [None] * len(words)
+        return [(row.number, str(text), name) for text, name in zip(words, names_of_tags, strict=True)]
 
     sentences = [sentence for _, sentence in bad.whole(table.rows, read)]
     return sentences, replace(columns, text=word, label=tag)
@@ -299,7 +286,7 @@ def _listed_words(
 
 def _conll_words(
     path: Any, columns: TableColumns, labelled: bool, bad: BadRows
-) -> tuple[list[_TaggedSentence], TableColumns]:
+) -> tuple[list[_Sentence], TableColumns]:
     lines = list(enumerate(read_lines(path), 1))
     rows = [line for line in lines if line[1].strip() and not line[1].startswith("-DOCSTART-")]
     # A row for sure: # may begin a comment or be a word.
@@ -336,23 +323,17 @@ def _conll_words(
         if broken:
             continue
         # CoNLL-U has rows for multiword tokens (1-2) and empty nodes (1.1), too.
-        words = [(number, row) for number, row in block if not is_conllu or row[0].isdecimal()]
-        if not words:
+        rows = [(number, row) for number, row in block if not is_conllu or row[0].isdecimal()]
+        if not rows:
             bad.add(*block[0], "sentence: expected words, got multiword tokens or empty nodes alone.")
             continue
-        tags = [] if tag in (None, word) else [as_line(row[tag]) for _, row in words]
-        sentences.append(
-            _TaggedSentence([number for number, _ in words], [row[word] for _, row in words], tags)
-        )
+        is_tagged = tag not in (None, word)
+        sentences.append([(n, row[word], as_line(row[tag]) if is_tagged else None) for n, row in rows])
     return sentences, replace(columns, text=names[word], label=chosen[1] if tag is None else names[tag])
 
 
 def read_questions(path: Source, name: str, labelled: bool, bad: BadRows) -> TextSet:
-    """Read questions in SQuAD's JSON, version 1.1 or 2, or in the rows of a table, as on the Hub.
-
-    Raises:
-        DataError: It is neither, an answer does not stand at its place, or an id occurs twice.
-    """
+    """Read questions in SQuAD's JSON, version 1.1 or 2, or in the rows of a table, as on the Hub."""
     examples, table, columns = dict[str, TextExample](), None, ("question", "context")
     if table_format(path) == "csv" or has_questions(path):
         table = read_table(path, quoted=csv_quoted(path)[0])

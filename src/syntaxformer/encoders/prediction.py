@@ -13,7 +13,6 @@ from syntaxformer.base.files import read_lines, without_packing
 from syntaxformer.base.progress import standard_input
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.examples import TextExample, TextSet, examples_from_rows, raw_example
-from syntaxformer.encoders.multi_output_tasks import SeveralScores
 from syntaxformer.encoders.official_data import bind_columns, read_any_split
 from syntaxformer.encoders.own_tables import CONLLU, has_lists, has_questions, read_own_table
 from syntaxformer.encoders.tables import (
@@ -27,7 +26,7 @@ from syntaxformer.encoders.tables import (
     read_table,
     table_format,
 )
-from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Similarity, WrittenLabel
+from syntaxformer.encoders.task_types import Predictions, SeveralScores
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
 STDIN = "-"
@@ -44,13 +43,12 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
         ConfigError: The model was trained on a task with other labels, or the split is missing.
         DataError: The split cannot be used.
     """
-    if task is None and info.task not in TASKS and is_dataset(data):
-        return USUAL, read_texts_for(info, find_rows(data, split))
     if task is None and info.task not in TASKS:
-        raise ConfigError(
-            f"--data: expected a saved data set, as the model's task is {info.task!r}, got {data}. Give a "
-            "table without --data, or --task for official files."
-        )
+        if is_dataset(data):
+            return USUAL, read_texts_for(info, find_rows(data, split))
+        expected = f"a saved data set, as the model's task is {info.task!r}"
+        remedy = "Give a table without --data, or --task for official files."
+        raise ConfigError(f"--data: expected {expected}, got {data}. {remedy}")
     official = find_task(task or info.task)
     _check_alike("task", official, official.title, info)
     return official, read_any_split(official, data, split)
@@ -141,10 +139,9 @@ def _as_table(info: ClassifierInfo, source: Source) -> TextSet | None:
             columns = replace(columns, label=None)
     texts, read, _ = read_own_table(source, info.task_type, columns, name="texts", labelled=False)
     if len(read.texts) != info.n_texts:
-        raise ConfigError(
-            f"{source}: expected {info.n_texts} text columns, as the model was trained on, got "
-            f"{len(read.texts)}: {', '.join(map(repr, read.texts))}."
-        )
+        got = f"{len(read.texts)}: {', '.join(map(repr, read.texts))}"
+        expected = f"{info.n_texts} text columns, as the model was trained on"
+        raise ConfigError(f"{source}: expected {expected}, got {got}.")
     return texts
 
 
@@ -172,17 +169,13 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
     if info.n_texts == 1 < len(parts):
         shown = ", ".join(repr(cell[:_LONGEST_SHOWN]) for cell in parts[:_MOST_SHOWN])
         names = (info.text_column,) if info.text_column else TASKS.get(info.task, USUAL).texts[0]
-        column = " or ".join(map(repr, names))
-        raise DataError(
-            f"expected one text on a line, or a table with the column {column}, got "
-            f"{len(parts)} cells with tabs between them: {shown}. Rename the columns, or remove the tabs.",
-            name,
-            number,
-        )
+        expected = f"one text on a line, or a table with the column {' or '.join(map(repr, names))}"
+        got = f"{len(parts)} cells with tabs between them: {shown}"
+        remedy = "Rename the columns, or remove the tabs."
+        raise DataError(f"expected {expected}, got {got}. {remedy}", name, number)
     if len(parts) != info.n_texts:
-        raise DataError(
-            f"expected {info.n_texts} texts with a tab between them, got {len(parts)}.", name, number
-        )
+        problem = f"expected {info.n_texts} texts with a tab between them, got {len(parts)}."
+        raise DataError(problem, name, number)
     return raw_example(parts, number, name, str(number - 1), bool(info.task_type.parts))
 
 
@@ -192,20 +185,16 @@ def _check_alike(option: str, other: ClassifierInfo | Task, name: Any, info: Cla
     Scores are scores, whether a network reads both texts at once or each by itself.
     Labels of a task have the numbers of the model's, so they must be in the same order.
     """
-    alike = {WrittenLabel.name: OneLabel.name, Similarity.name: Score.name}
-    kinds = [alike.get(side.type, side.type) for side in (info, other)]
+    kinds = [side.task_type.same_as or side.type for side in (info, other)]
     if kinds[0] != kinds[1]:
-        raise ConfigError(
-            f"{option}: expected one with answers of the type {kinds[0]!r}, got {name}, {kinds[1]!r}."
-        )
+        expected = f"one with answers of the type {kinds[0]!r}"
+        raise ConfigError(f"{option}: expected {expected}, got {name}, {kinds[1]!r}.")
     n_texts, order = (len(other.texts), tuple) if isinstance(other, Task) else (other.n_texts, set)
     labels = [side.task_type.names for side in (info, other)]
     if order(labels[0]) != order(labels[1]) or n_texts != info.n_texts:
         expected, got = (", ".join(names) or "scores" for names in labels)
-        raise ConfigError(
-            f"{option}: expected one with the model's labels ({expected}) and {info.n_texts} texts, "
-            f"got {name} ({got}; {n_texts})."
-        )
+        problem = f"expected one with the model's labels ({expected}) and {info.n_texts} texts"
+        raise ConfigError(f"{option}: {problem}, got {name} ({got}; {n_texts}).")
 
 
 def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predictions) -> Iterator[str]:

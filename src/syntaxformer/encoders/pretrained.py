@@ -30,33 +30,34 @@ from syntaxformer.runs.loading import (
 
 
 def load_tokenizer(path: str, max_length: int) -> Any:
-    """The tokenizer of a checkpoint.
-
-    Raises:
-        ConfigError: The tokenizer cannot be loaded or is not fast, so that it gives no character offsets.
-            Or the checkpoint has fewer positions, is a translator, or is infused.
-    """
-    _refuse_own_models(Path(path))
+    """The tokenizer of a checkpoint."""
+    folder = Path(path)
+    if (folder / TRANSLATOR).is_file():
+        problem = f"expected a pretrained encoder in Hugging Face's layout, got {folder}, a translator."
+        remedy = "`syntaxformer translate` takes it; it cannot be fine-tuned."
+        raise ConfigError(f"model: {problem} {remedy}")
+    if (folder / INFUSION_FILE).is_file():  # which would be loaded only in part
+        problem = f"expected a plain checkpoint, got {folder}, which is infused ({INFUSION_FILE}) and would"
+        remedy = "lose its infusion. Give the checkpoint that it was made from, and --infuse."
+        raise ConfigError(f"model: {problem} {remedy}")
     with checkpoint_errors(path, "model: expected a checkpoint with a tokenizer"):
         say_download(path)
         tokenizer = auto_tokenizer(path)
     if not tokenizer.is_fast:
         raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
-    if max_length > tokenizer.model_max_length:
-        raise ConfigError(
-            f"training.max_length: expected up to {tokenizer.model_max_length}, the checkpoint's positions, "
-            f"got {max_length}. Set training.max_length={tokenizer.model_max_length}."
-        )
+    _check_positions(tokenizer.model_max_length, max_length)
     tokenizer.padding_side = "right"  # heads read the first piece, which must not be padding
     return tokenizer
 
 
-def has_decoder(path: str) -> bool:
-    """Whether a checkpoint can write labels as text.
+def _check_positions(longest: int, max_length: int) -> None:
+    if max_length > longest:
+        problem = f"expected up to {longest}, the checkpoint's positions, got {max_length}."
+        raise ConfigError(f"training.max_length: {problem} Set training.max_length={longest}.")
 
-    Raises:
-        ConfigError: It cannot be read.
-    """
+
+def has_decoder(path: str) -> bool:
+    """Whether a checkpoint can write labels as text."""
     with checkpoint_errors(path):
         return bool(AutoConfig.from_pretrained(path, trust_remote_code=False).is_encoder_decoder)
 
@@ -85,21 +86,12 @@ def load_pretrained(
     mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
     # A head is what lies outside the base model, and a pooler; fine-tuning trains it from scratch.
     inside = f"{model.base_model_prefix}." if head else ""
-    missing = sorted(
-        name
-        for name in {*report["missing_keys"], *mismatched}
-        if name.startswith(inside) and "pooler" not in name.split(".")
-    )
-    if missing:
-        raise ConfigError(
-            f"model: expected the weights of a {model.config.model_type} model at {path}, missing: "
-            f"{', '.join(missing[:3])} ({len(missing)} in all)."
-        )
-    if max_length > (longest := longest_input(model)):
-        raise ConfigError(
-            f"training.max_length: expected up to {longest}, the checkpoint's positions, got {max_length}. "
-            f"Set training.max_length={longest}."
-        )
+    absent = {name for name in {*report["missing_keys"], *mismatched} if name.startswith(inside)}
+    if missing := sorted(name for name in absent if "pooler" not in name.split(".")):
+        expected = f"the weights of a {model.config.model_type} model at {path}"
+        names = f"{', '.join(missing[:3])} ({len(missing)} in all)"
+        raise ConfigError(f"model: expected {expected}, missing: {names}.")
+    _check_positions(longest_input(model), max_length)
     if head_width is not None:
         widen_head(model, head_width)
     return model if infusion.is_plain and head_width is None else infuse(model, infusion)
@@ -111,26 +103,8 @@ def new_parameters(model: PreTrainedModel) -> dict[str, torch.nn.Parameter]:
 
 
 def load_collator(folder: Path, task_type: TaskType) -> SyntaxCollator:
-    """Load the collator, which makes batches for a fine-tuned model whose folder has been verified.
-
-    Raises:
-        CheckpointError: It cannot be read.
-    """
+    """Load the collator, which makes batches for a fine-tuned model whose folder has been verified."""
     with folder_errors(folder, "a tokenizer"):
         collator = SyntaxCollator.from_pretrained(folder, trust_tokenizer=True)
     collator.separate = task_type.separate
     return collator
-
-
-def _refuse_own_models(folder: Path) -> None:
-    """Refuse folders that look like a checkpoint but would be loaded only in part."""
-    if (folder / TRANSLATOR).is_file():
-        raise ConfigError(
-            f"model: expected a pretrained encoder in Hugging Face's layout, got {folder}, a translator. "
-            "`syntaxformer translate` takes it; it cannot be fine-tuned."
-        )
-    if (folder / INFUSION_FILE).is_file():
-        raise ConfigError(
-            f"model: expected a plain checkpoint, got {folder}, which is infused ({INFUSION_FILE}) and would "
-            "lose its infusion. Give the checkpoint that it was made from, and --infuse."
-        )

@@ -25,35 +25,24 @@ from syntaxformer.runs.loading import checkpoint_errors
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
 _UNREAD = (".arrow", ".xlsx", ".xls", ".ods", ".pkl")
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_BROKEN = "cells"
-"""The column of a broken row that holds it as it stands in the file."""
+_BROKEN = "cells"  # the column of a broken row that holds it as it stands in the file
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a file or data set.
+    """A row of a file or data set; in JSON and data sets, the values of cells keep their types."""
 
-    Args:
-        number: 1-based number of its (last) line in the file.
-        cells: Column → cell; a string, except in JSON and data sets, whose values keep their types.
-        problem: What is wrong with the row, if it has more or fewer cells than there are columns.
-    """
-
-    number: int
+    number: int  # from 1, of its (last) line in the file
     cells: dict[str, Any]
-    problem: str = ""
+    problem: str = ""  # if it has more or fewer cells than there are columns, or is no row
 
     def text(self, column: str | None) -> str:
         """A cell as one line, with single spaces for white space; empty if there is no cell."""
         return as_line(self.cells.get(column) if column is not None else None)
 
     def label(self, column: str) -> str:
-        """A cell that holds one label, as one line.
-
-        Raises:
-            ValueError: It holds a list, which is never one class.
-        """
+        """A cell that holds one label, as one line."""
         if isinstance(self.cells.get(column), list | dict):
             problem = f"column {column!r}: expected one label or score, got {str(self.cells[column])[:60]}."
             remedy = "Use --task multilabel for lists of labels, vector for lists of numbers."
@@ -61,25 +50,16 @@ class Row:
         return self.text(column)
 
     def check(self) -> None:
-        """Check that the row is whole.
-
-        Raises:
-            ValueError: It is broken.
-        """
+        """Check that the row is whole."""
         if self.problem:
             raise ValueError(self.problem)
 
 
 @dataclass(frozen=True)
 class DatasetRows:
-    """A split of a data set of `datasets`, which is read like a file.
+    """A split of a data set, which is read like a file; messages call it by the name."""
 
-    Args:
-        rows: A `datasets.Dataset`.
-        name: What messages call it.
-    """
-
-    rows: Any
+    rows: Any  # a `datasets.Dataset`
     name: str
 
     def __str__(self) -> str:
@@ -94,13 +74,7 @@ _Read = TypeVar("_Read")
 
 @dataclass
 class BadRows:
-    """The rows of a source that cannot be used, collected in one pass over it.
-
-    Args:
-        source: The file or data set.
-        limit: So many are left out; more are refused.
-        rows: The rows, each with what is wrong with it, in the order in which they were met.
-    """
+    """The rows of a source that cannot be used, each with its problem; more than `limit` are refused."""
 
     source: Source
     limit: int = 0
@@ -126,11 +100,7 @@ class BadRows:
         return BadRowsError(self.source, sorted((row.number, problem) for row, problem in self.rows))
 
     def refuse(self) -> None:
-        """Check that there are no more than the limit.
-
-        Raises:
-            BadRowsError: There are more.
-        """
+        """Check that there are no more than the limit."""
         if len(self.rows) > self.limit:
             raise self.error
 
@@ -168,11 +138,7 @@ def from_spreadsheet(cell: str) -> str:
 
 
 def table_format(path: Source) -> str:
-    """The format: "dataset", or by the file's name "tsv", "csv", "json" or "parquet", compressed or not.
-
-    Raises:
-        DataError: It names a format of tables that is not read.
-    """
+    """The format: "dataset", or by the file's name "tsv", "csv", "json" or "parquet", compressed or not."""
     if isinstance(path, DatasetRows):
         return "dataset"
     suffix = Path(without_packing(path)).suffix.lower()
@@ -238,11 +204,6 @@ def read_table(
             problem += f" Look for {breaks} or an unclosed quote inside a text."
             rows.append(Row(number, {_BROKEN: cells}, problem))
     return Table(names, rows, has_header)
-
-
-def _tsv_lines(path: Any) -> Iterator[tuple[int, list[str] | None]]:
-    for number, line in enumerate(read_lines(path), 1):
-        yield number, line.split("\t") if line.strip(" ") else None
 
 
 def _csv_lines(path: Any) -> Iterator[tuple[int, Any]]:
@@ -317,7 +278,9 @@ def _named_classes(rows: Iterable[Any], features: Any) -> Iterator[tuple[int, di
 
 
 _READERS: dict[str, Callable[[Any], Iterator[tuple[int, Any]]]] = {
-    "tsv": _tsv_lines,
+    "tsv": lambda path: enumerate(
+        (line.split("\t") if line.strip(" ") else None for line in read_lines(path)), 1
+    ),
     "csv": _csv_lines,
     "json": _json_lines,
     "parquet": _parquet_lines,
@@ -356,11 +319,7 @@ def csv_quoted(path: Source, quotes: str = "auto") -> tuple[bool, str]:
 
 
 def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: Source | None) -> str:
-    """The first of some names that is a column.
-
-    Raises:
-        DataError: None of the names is a column.
-    """
+    """The first of some names that is a column."""
     for name in names:
         if name in columns:
             return name
@@ -368,33 +327,24 @@ def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: S
     raise DataError(f"{what}: expected a column {expected}, got {got}.", path)
 
 
-HUB = "hub:"
-"""Prefix of a name on the Hub: "hub:nyu-mll/glue:cola"."""
-
-_SPLITS = {
+HUB = "hub:"  # before a name on the Hub: "hub:nyu-mll/glue:cola"
+_SPLITS = {  # our name for a split → its names in data sets
     "train": ("train",),
     "dev": ("validation", "validation_matched", "dev", "trial"),
     "dev_mismatched": ("validation_mismatched",),
     "test": ("test", "test_matched"),
     "test_mismatched": ("test_mismatched",),
 }
-"""Our name for a split → its names in data sets."""
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Columns of an own table by name, or by number from 1 in a table without a header.
-
-    Args:
-        label: Column of the label or score, or several with commas; None if none is needed.
-        pair: Column of the second text of a pair.
-        quotes: How quotes in a TSV are read: "csv", "text", or "auto" to find out.
-    """
+    """Columns of an own table by name, or by number from 1 in a table without a header."""
 
     text: str | None = None
-    label: str | None = None
-    pair: str | None = None
-    quotes: str = "auto"
+    label: str | None = None  # of the label or score, or several with commas
+    pair: str | None = None  # of the second text of a pair
+    quotes: str = "auto"  # as `data.quotes`
 
     @property
     def named(self) -> list[str]:
@@ -408,11 +358,7 @@ class TableColumns:
 
 
 def open_dataset(source: str | Path) -> Any:
-    """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION".
-
-    Raises:
-        ConfigError: There is no such data set, or the Hub cannot be reached.
-    """
+    """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION"."""
     from datasets import load_dataset, load_from_disk
 
     text = str(source)
@@ -425,11 +371,7 @@ def open_dataset(source: str | Path) -> Any:
 
 
 def split_of(dataset: Any, split: str, source: str) -> Any:
-    """A split by our name for it; one `Dataset` is itself.
-
-    Raises:
-        ConfigError: There is no such split.
-    """
+    """A split by our name for it; one `Dataset` is itself."""
     if hasattr(dataset, "column_names") and not isinstance(dataset.column_names, dict):
         return dataset
     names = dict.fromkeys((split, *_SPLITS.get(split, ())))
@@ -447,11 +389,7 @@ def is_dataset(source: object) -> bool:
 
 
 def find_rows(source: str | Path, split: str) -> Source:
-    """A file as it is, and of a data set the split.
-
-    Raises:
-        ConfigError: There is no such data set or split.
-    """
+    """A file as it is, and of a data set the split."""
     if not is_dataset(source):
         return source
     return DatasetRows(split_of(open_dataset(source), split, str(source)), f"{source}, {split}")

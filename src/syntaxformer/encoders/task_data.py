@@ -17,12 +17,11 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from syntaxformer.base.config import apply_overrides, corpus_path
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.examples import TextSet
-from syntaxformer.encoders.label_report import report_labels
+from syntaxformer.encoders.examples import TextSet, fingerprints
 from syntaxformer.encoders.official_data import read_any_split
 from syntaxformer.encoders.own_tables import cells_of, read_own_table
 from syntaxformer.encoders.tables import BadRows, Source, TableColumns, find_dev, find_rows, is_dataset
-from syntaxformer.encoders.task_types import Score
+from syntaxformer.encoders.task_types import Score, TaskType
 from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, Task, find_task
 from syntaxformer.runs.config import FRACTION_SEED, Section
 
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("syntaxformer.finetune")
 
-
-HELD_OUT = 0.1
-"""Share of the training rows that is held out if there is no development file."""
+HELD_OUT = 0.1  # share of the training rows, if there is no development file
+FEW = 5  # a class with fewer examples is warned of
+DUPLICATES, CONTRARY = "duplicates of an earlier row", "with the text of a row that has another label"
+_MOST_SHOWN = 12
 
 
 class LabelledData(Section):
@@ -92,12 +92,9 @@ class FinetuneData:
     train: TextSet
     dev: TextSet
     columns: TableColumns = field(default_factory=TableColumns)
-    held_out: tuple[list[str], ...] = ()
-    """Rows of the user's table that became the development set, with all cells, and its header."""
-    bad_rows: tuple[BadRows, ...] = ()
-    """Rows that were left out by `data.skip_bad_rows`, of each file."""
-    is_held_out: bool = False
-    """Whether the development set was taken from the training rows."""
+    held_out: tuple[list[str], ...] = ()  # whole rows of the user's table for development, and its header
+    bad_rows: tuple[BadRows, ...] = ()  # that were left out by `data.skip_bad_rows`, of each file
+    is_held_out: bool = False  # the development set was taken from the training rows
 
 
 def read_early(content: Mapping[str, Any], overrides: Sequence[str]) -> FinetuneData | None:
@@ -155,19 +152,19 @@ def _own_data(config: DataSettings | FinetuneConfig) -> FinetuneData:
     unread = ["text_pair_column", "quotes", *["text_column", "label_column"] * (task_type.parts == "span")]
     options = [f"data.{name}" for name in unread if getattr(data, name) not in (None, "auto")]
     if task_type.parts and options:
-        raise ConfigError(
-            f"--task {config.task}: expected no option of tables, got {', '.join(options)}. Leave it out."
-        )
+        problem = f"expected no option of tables, got {', '.join(options)}. Leave it out."
+        raise ConfigError(f"--task {config.task}: {problem}")
 
     def find(name: str, split: str) -> Source:
         path = Path(corpus_path(name))
         is_below = data.dir is not None and not path.exists() and not is_dataset(path)
         return find_rows(data.dir / path if data.dir is not None and is_below else path, split)
 
-    path = None if data.train is None else find(data.train, "train")
-    if path is None and data.dir is not None and is_dataset(data.dir):
+    if data.train is not None:
+        path = find(data.train, "train")
+    elif data.dir is not None and is_dataset(data.dir):
         path = find_rows(data.dir, "train")
-    if path is None:
+    else:
         raise ConfigError(
             f"train: expected --train, a table of texts and labels, for --task {config.task}, or --data with "
             f"a saved data set, got none. Known tasks: {', '.join(TASKS)}."
@@ -220,9 +217,6 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
 
     Each class gets its share, and at least one row if it has two. Rows with equal texts, or `by_last` with
     equal last ones, stay together if they can, because a text from training does not test the model.
-
-    Raises:
-        DataError: There are too few rows, or none of the same class.
     """
     if len(train) < 20:
         problem = f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev."
@@ -236,10 +230,8 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
         held = singly
         _log.warning("%s: both parts have equal texts, which raises scores on dev. Give --dev.", train.source)
     if not held:
-        problem = (
-            "expected a label with two rows, one of which can be held out, got none. Give a file with --dev."
-        )
-        raise DataError(problem, train.source)
+        problem = "expected a label with two rows, one of which can be held out, got none."
+        raise DataError(f"{problem} Give a file with --dev.", train.source)
     rest = train.at([row for row in range(len(train)) if row not in held])
     return rest, replace(train.at(sorted(held)), name="dev", left_out={})
 
@@ -258,3 +250,48 @@ def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
             left -= of_group
             held.update(groups[group])
     return held
+
+
+def report_labels(
+    task_type: TaskType, train: TextSet, held_out: Sequence[TextSet] = ()
+) -> tuple[dict[str, list[int]], list[str]]:
+    """Compare rows to train on with each other, and with sets that must not share texts with them.
+
+    Returns:
+        Fault or class → the rows that have it, ascending, counted from 0; and warnings of what makes a model
+        worse, or its scores on dev better than they are.
+    """
+    rows_of: dict[str, list[int]] = {}
+    for row, fingerprint in enumerate(fingerprints(train.examples)):
+        rows_of.setdefault(fingerprint, []).append(row)
+    labels = [example.label for example in train.examples]
+    is_classes = bool(task_type.names) and not isinstance(task_type, Score)
+    contrary = [rows for rows in rows_of.values() if is_classes and len({labels[row] for row in rows}) > 1]
+    faults = {
+        DUPLICATES: sorted(row for rows in rows_of.values() for row in rows[1:]),
+        CONTRARY: sorted(row for rows in contrary for row in rows),
+    }
+    warnings = []
+    if contrary:
+        pairs = [(train.examples[row].line, task_type.show(labels[row])) for row in contrary[0][:_MOST_SHOWN]]
+        shown = ", ".join(f"line {line} ({label})" for line, label in pairs)
+        problem = f"expected one label for each text, got several in {len(faults[CONTRARY]):,} rows"
+        warnings.append(f"{train.source}: {problem}, as in {shown}. Mend or remove them.")
+    for texts in held_out:
+        shared = [fingerprint for fingerprint in fingerprints(texts.examples) if fingerprint in rows_of]
+        faults[f"also in {texts.source}"] = sorted({row for name in shared for row in rows_of[name]})
+        if shared:
+            problem = f"{len(shared)} of its {len(texts)} rows have texts of the training rows"
+            remedy = f"which raises scores on {texts.name}. Leave them out of one of the two."
+            warnings.append(f"{texts.source}: {problem}, {remedy}")
+    if is_classes:
+        classes: dict[str, list[int]] = {name: [] for name in task_type.names}
+        for row, label in enumerate(labels):
+            for name in {*map(task_type.show, task_type.classes(label))}:
+                classes[name].append(row)
+        faults |= {f"of class {name}": rows for name, rows in classes.items()}
+        if few := [f"{name} ({len(rows)})" for name, rows in classes.items() if len(rows) < FEW]:
+            shown = ", ".join(few[:_MOST_SHOWN]) + ", …" * (len(few) > _MOST_SHOWN)
+            problem = f"{train.source}: expected at least {FEW} rows with each class, got fewer of {shown}"
+            warnings.append(f"{problem}. Such a class is hardly learned: add rows, or join classes.")
+    return faults, warnings

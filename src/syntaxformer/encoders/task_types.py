@@ -1,8 +1,7 @@
 """Types of task: the kinds of answer that a network gives about a text.
 
 Each type is a class that defines the network's head and how labels are read, learned, predicted, scored and
-shown. `tasks.TYPES` lists the types; to add one, write a class and add it there. Those with several answers
-for a text are in `multi_output_tasks`.
+shown. `TYPES` lists the types; to add one, write a class and add it there.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ import json
 import logging
 import math
 import re
+import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,17 +23,21 @@ import numpy as np
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.metrics import per_class, score_predictions
-from syntaxformer.encoders.tables import BadRows, Row, Source, for_spreadsheet, number_of
+from syntaxformer.encoders.tables import BadRows, Row, Source, as_json, as_line, for_spreadsheet, number_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-WORDS_OF_NUMBERS = {"0": "false", "1": "true"}
-"""Words that a model writes for the labels of tasks with two numbered classes."""
-
 _log = logging.getLogger("syntaxformer.finetune")
 _MOST_SHOWN = 12
+OUTSIDE = "O"
+_OF_SPANS = re.compile("O$|[BIES]-")
+_BOOLEAN = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+_TINY = 1e-9
 _NO_LABEL = {"", "nan", "none", "null", "n/a", "na", "<na>", "nat"}
+
+Labels = Sequence[Any]
+"""Labels as `TaskType.read` returns them."""
 
 Examples = Sequence[Any]
 """`SyntaxExample`s, or windows of them."""
@@ -44,20 +48,12 @@ Scorer = Callable[[Any, dict[str, "Tensor"]], "Tensor"]
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a model, one for each text.
+    """The predictions of a model, one for each text."""
 
-    Args:
-        labels: Label names, or scores; or for each text a tuple of them, or what `decide` of its type gives.
-        probabilities: For each text, the probability of each label, in the order of the model's labels;
-            None for types without.
-        n_truncated: Number of texts that were cut to the model's length.
-        ids: The id of each text in its file.
-    """
-
-    labels: list[Any]
-    probabilities: list[list[float]] | None
-    n_truncated: int = 0
-    ids: Sequence[str] = ()
+    labels: list[Any]  # names, or scores; or of each text a tuple of them, or what `decide` of its type gives
+    probabilities: list[list[float]] | None  # `[texts, labels]`; None for types without
+    n_truncated: int = 0  # texts that were cut to the model's length
+    ids: Sequence[str] = ()  # of each text in its file
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -67,26 +63,16 @@ class Predictions:
 class TaskType:
     """The base of all types; the fields of a type are stored in `classifier.json` under the same names."""
 
-    name: ClassVar[str]
-    """Name in `tasks.TYPES`."""
-
-    auto_class: ClassVar[str] = "AutoModelForSequenceClassification"
-    """Class of `transformers` that loads a network of the type."""
-
-    problem_type: ClassVar[str] = ""
-    """Setting by which the network chooses its loss, if it has one."""
-
-    single_pass: ClassVar[bool] = True
-    """Whether one pass over the text gives the outputs, so that a graph can compute them."""
-
-    separate: ClassVar[bool] = False
-    """Whether the network reads each text of a pair by itself."""
-
-    takes_lists: ClassVar[bool] = False
-    """Whether a label is a list in JSON, or several columns."""
-
-    parts: ClassVar[str] = ""
-    """What gets an answer if not the text: "words", or a "span". A long text is then read in windows."""
+    name: ClassVar[str]  # in `TYPES`
+    auto_class: ClassVar[str] = "AutoModelForSequenceClassification"  # of `transformers`; it loads networks
+    problem_type: ClassVar[str] = ""  # setting by which the network chooses its loss, if it has one
+    single_pass: ClassVar[bool] = True  # one pass gives the outputs, so that a graph can compute them
+    separate: ClassVar[bool] = False  # the network reads each text of a pair by itself
+    takes_lists: ClassVar[bool] = False  # a label is a list in JSON, or several columns
+    same_as: ClassVar[str] = ""  # name of the type whose answers are the same, if another's are
+    parts: ClassVar[str] = ""  # "words" or "span" if not the text gets an answer: long texts have windows
+    names: ClassVar[Any] = ()  # of the classes, a tuple; empty if there are none
+    choosing: ClassVar[Any] = ()  # own scores that can choose the best epoch, a tuple; more is better
 
     @classmethod
     def of(cls, settings: Any) -> TaskType:
@@ -102,16 +88,6 @@ class TaskType:
         return getattr(transformers, self.auto_class)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the classes; empty if there are no classes."""
-        return ()
-
-    @property
-    def choosing(self) -> tuple[str, ...]:
-        """Scores by which the best epoch can be chosen, if the type has its own; more is better."""
-        return ()
-
-    @property
     def head(self) -> dict[str, Any]:
         """Config settings that give the network its head; empty if it needs no new head."""
         names = self.names or ("score",)
@@ -125,11 +101,7 @@ class TaskType:
     # Labels in a table.
 
     def read(self, cell: Any, fold_case: bool = False) -> Any:
-        """The label in a cell; `fold_case` ignores the case of names.
-
-        Raises:
-            ValueError: The cell is not a label.
-        """
+        """The label in a cell, else ValueError; `fold_case` ignores the case of names."""
         raise NotImplementedError
 
     def blanks(self, more: Sequence[str] = ()) -> list[str]:
@@ -137,11 +109,7 @@ class TaskType:
         return [""]
 
     def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
-        """The type with the labels of the user's own table, and the rows without a header and bad rows.
-
-        Raises:
-            DataError: Nothing can be learned from this column.
-        """
+        """The type with the labels of the user's own table, and the rows without a header and bad rows."""
         return self, rows
 
     def classes(self, label: Any) -> Sequence[Any]:
@@ -157,11 +125,7 @@ class TaskType:
     # Targets of training.
 
     def for_head(self, head: str, has_decoder: Callable[[], bool], tokenizer: Any) -> TaskType:
-        """The type for which a checkpoint is trained with `head` "auto", "classifier" or "text".
-
-        Raises:
-            ConfigError: The checkpoint has no such head, or its tokenizer cannot tell the labels apart.
-        """
+        """The type for which a checkpoint is trained with `head` "auto", "classifier" or "text"."""
         if head == "text":
             raise ConfigError(
                 f"head: expected labels and an encoder-decoder for text, got {self.name}. Use classifier."
@@ -170,7 +134,7 @@ class TaskType:
             raise ConfigError(f"model: expected an encoder alone for {self.parts}, got one with a decoder.")
         return self
 
-    def fit(self, labels: Sequence[Any]) -> TaskType:
+    def fit(self, labels: Labels) -> TaskType:
         """The type with the statistics of the training labels that it needs."""
         return self
 
@@ -178,12 +142,8 @@ class TaskType:
         """The value that the network learns for a label."""
         return label
 
-    def balanced_weights(self, labels: Sequence[Any]) -> list[float]:
-        """The weight of each class in the loss, so that all classes weigh the same over the training labels.
-
-        Raises:
-            ConfigError: The network does not choose among classes.
-        """
+    def balanced_weights(self, labels: Labels) -> list[float]:
+        """The weight of each class in the loss, with which all weigh the same over the training labels."""
         remedy = "Set head=classifier." if isinstance(self, WrittenLabel) else "Leave it out."
         problem = "expected a network with an output for each class, and one class a text"
         raise ConfigError(f"training.class_weights: {problem}, got the type {self.name!r}. {remedy}")
@@ -216,21 +176,19 @@ class TaskType:
     def probabilities(self, outputs: Any) -> list[list[float]] | None:
         """The probability of each label, if there are such."""
 
-    def encode(self, labels: Sequence[Any]) -> list[Any]:
+    def encode(self, labels: Labels) -> list[Any]:
         """Convert predicted label names to labels as `read` returns them."""
         return list(labels)
 
-    def score(
-        self, metrics: Sequence[str], gold: Sequence[Any], predicted: Sequence[Any]
-    ) -> dict[str, float]:
+    def score(self, metrics: Sequence[str], gold: Labels, predicted: Labels) -> dict[str, float]:
         """Score predicted labels by the metrics of the task."""
         return score_predictions(metrics, gold, predicted)
 
-    def never_predicted(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, int]:
+    def never_predicted(self, gold: Labels, predicted: Labels) -> dict[str, int]:
         """Label that is never predicted → number of rows that have it."""
         return {}
 
-    def class_table(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, dict[str, float]]:
+    def class_table(self, gold: Labels, predicted: Labels) -> dict[str, dict[str, float]]:
         """Class → its `precision`, `recall`, `f1` and `support`, in the order of the classes."""
         return {}
 
@@ -238,7 +196,7 @@ class TaskType:
 
     def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
         """One prediction as `pipeline` and the service return it."""
-        return {self.name: label}
+        return {self.same_as or self.name: label}
 
     def table(self, predictions: Predictions) -> Iterator[str]:
         """Lines of a table: a header, then a line for each text."""
@@ -251,16 +209,11 @@ class TaskType:
 class Score(TaskType):
     """A number: one output, trained with squared error.
 
-    Args:
-        score_range: Smallest and largest score; predictions are clipped to it.
-        score_scale: Mean and standard deviation of the training scores, if outputs are standardised. Several
-            scores have their means first, then their standard deviations.
-
-    Raises:
-        ValueError: The scale has too few or too many numbers.
+    `score_scale` are mean and standard deviation of the training scores, if outputs are standardised; several
+    scores have their means first, then their standard deviations.
     """
 
-    score_range: tuple[float, float] | None = None
+    score_range: tuple[float, float] | None = None  # predictions are clipped to it
     score_scale: tuple[float, ...] | None = None
 
     name: ClassVar[str] = "score"
@@ -289,7 +242,7 @@ class Score(TaskType):
         _log.warning("%s: line 1 is left out as a header, as %r is no number.", bad.source, cells[0])
         return self, rows[1:]
 
-    def fit(self, labels: Sequence[Any]) -> Score:
+    def fit(self, labels: Labels) -> Score:
         """Standardise scores without a fixed range: a new head would not learn 50 ± 30."""
         if self.score_range is not None:
             return self
@@ -320,6 +273,7 @@ class Similarity(Score):
     """
 
     name: ClassVar[str] = "similarity"
+    same_as: ClassVar[str] = "score"
     auto_class: ClassVar[str] = "AutoModel"
     single_pass: ClassVar[bool] = False
     separate: ClassVar[bool] = True
@@ -332,7 +286,7 @@ class Similarity(Score):
             raise ConfigError(f"head: expected auto and an encoder alone for {self.name}, got {got}.")
         return self
 
-    def fit(self, labels: Sequence[Any]) -> Similarity:
+    def fit(self, labels: Labels) -> Similarity:
         """Take the scale from the training scores."""
         low, high = self.score_range or (min(labels), max(labels))
         return replace(self, score_scale=(low, high - low or 1.0))
@@ -367,10 +321,6 @@ class Similarity(Score):
         of_order = differences[targets[:, None] < targets[None, :]]
         return cat([of_order.new_zeros(1), of_order]).logsumexp(0)
 
-    def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
-        """The score."""
-        return {Score.name: label}
-
 
 @dataclass(frozen=True)
 class OneLabel(TaskType):
@@ -380,15 +330,11 @@ class OneLabel(TaskType):
 
     name: ClassVar[str] = "label"
     problem_type: ClassVar[str] = "single_label_classification"
+    names = property(lambda self: self.labels)
 
     def __post_init__(self) -> None:
         if self.labels is None:
             raise ValueError("labels: expected names, got none.")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the classes."""
-        return self.labels
 
     def read(self, cell: Any, fold_case: bool = False) -> Any:
         """The number of a label."""
@@ -397,9 +343,9 @@ class OneLabel(TaskType):
             return self.labels.index(name)
         if (whole := _as_whole(name)) in (known := list(map(_as_whole, self.labels))):
             return known.index(whole)  # 1, where pandas wrote 1.0
-        shown = ", ".join(self.labels[:_MOST_SHOWN]) + (", …" if len(self.labels) > _MOST_SHOWN else "")
-        hint = f" {nearest(name, self.labels)}" if name and len(self.labels) > _MOST_SHOWN else ""
-        raise ValueError(f"label: expected one of {shown}, got {cell!r}.{hint}")
+        shown, is_cut = ", ".join(self.labels[:_MOST_SHOWN]), len(self.labels) > _MOST_SHOWN
+        hint = f" {nearest(name, self.labels)}" if name and is_cut else ""
+        raise ValueError(f"label: expected one of {shown}{', …' * is_cut}, got {cell!r}.{hint}")
 
     def blanks(self, more: Sequence[str] = ()) -> list[str]:
         """The empty cell and -1, unless they are labels."""
@@ -416,31 +362,25 @@ class OneLabel(TaskType):
                 raise ValueError(f"{problem} Leave out rows without a label.")
             return label
 
-        labels = list(bad.whole(rows, label_of))
-        counts, rows, source = Counter(label for _, label in labels), [row for row, _ in labels], bad.source
+        labels, source = list(bad.whole(rows, label_of)), bad.source
+        counts, rows = Counter(label for _, label in labels), [row for row, _ in labels]
         if not rows:
             return self, rows
         first = rows[0].text(column)
         repeats = any(n > 1 for name, n in counts.items() if name != first)
         if column.isdecimal() and len(rows) > 3 and counts[first] == 1 and repeats:
             names = list(rows[0].cells.values())
-            got = ", ".join(map(repr, names))
-            raise DataError(
-                f"expected rows of text and label, got what looks like a header: {got}. "
-                f"Give --text-column {names[0]} --label-column {first}, or remove the line; if it is a row, "
-                "put it further down.",
-                source,
-                rows[0].number,
-            )
+            got = f"got what looks like a header: {', '.join(map(repr, names))}."
+            remedy = f"Give --text-column {names[0]} --label-column {first}, or remove the line"
+            problem = f"expected rows of text and label, {got} {remedy}; if it is a row, put it further down."
+            raise DataError(problem, source, rows[0].number)
         if len(counts) < 2:
             got = ", ".join(map(repr, counts))
             raise DataError(f"column {column!r}: expected at least two labels, got only {got}.", source)
         if len(counts) > 20 and len(counts) > counts.total() / 2:
-            raise DataError(
-                f"column {column!r}: expected labels that occur again, got {len(counts)} different ones in "
-                f"{counts.total()} rows. Name the label's column with --label-column, or use --task regress.",
-                source,
-            )
+            got = f"got {len(counts)} different ones in {counts.total()} rows."
+            remedy = "Name the label's column with --label-column, or use --task regress."
+            raise DataError(f"column {column!r}: expected labels that occur again, {got} {remedy}", source)
         return self.with_labels(counts, source), rows
 
     def unknown(self, cell: Any) -> Sequence[str]:
@@ -465,11 +405,7 @@ class OneLabel(TaskType):
         return replace(self, labels=(*self.labels, *counts))
 
     def with_labels(self, counts: Counter[str], source: Source) -> Any:
-        """The type with these labels, numbers first and by value; they are logged with their counts.
-
-        Raises:
-            DataError: There are none.
-        """
+        """The type with these labels, numbers first and by value; they are logged with their counts."""
         if not counts:
             raise DataError("labels: expected some to learn, got none in any row.", source)
         values = {name: n for name in counts if (n := number_of(name)) is not None and math.isfinite(n)}
@@ -514,12 +450,12 @@ class OneLabel(TaskType):
         """The probabilities of all labels."""
         return outputs.softmax(1).tolist()
 
-    def encode(self, labels: Sequence[Any]) -> list[Any]:
+    def encode(self, labels: Labels) -> list[Any]:
         """Convert names to numbers."""
         numbers = {name: number for number, name in enumerate(self.labels)}
         return [numbers[name] for name in labels]
 
-    def never_predicted(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, int]:
+    def never_predicted(self, gold: Labels, predicted: Labels) -> dict[str, int]:
         """As in the base class, by name and in the order of the names."""
         counts = Counter(chain.from_iterable(map(self.classes, gold)))
         missed = counts.keys() - set(chain.from_iterable(map(self.classes, predicted)))
@@ -556,6 +492,7 @@ class WrittenLabel(OneLabel):
     words: tuple[str, ...]
 
     name: ClassVar[str] = "text"
+    same_as: ClassVar[str] = "label"
     auto_class: ClassVar[str] = "AutoModelForSeq2SeqLM"
     single_pass: ClassVar[bool] = False
     head: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
@@ -573,9 +510,9 @@ class WrittenLabel(OneLabel):
 
     @classmethod
     def over(cls, labels: tuple[str, ...]) -> WrittenLabel:
-        """The type with words for these labels."""
-        numbered = set(labels) == set(WORDS_OF_NUMBERS)
-        return cls(labels, tuple(WORDS_OF_NUMBERS[label] for label in labels) if numbered else labels)
+        """The type with words for these labels, which are other ones for two numbered classes."""
+        words = {"0": "false", "1": "true"}
+        return cls(labels, tuple(map(words.__getitem__, labels)) if {*labels} == {*words} else labels)
 
     def target(self, label: int) -> str:
         """The words of the label."""
@@ -625,3 +562,324 @@ def _odd_labels(labels: Iterable[str]) -> list[str]:
     return warnings + [
         f"{label!r} is learned as a class. If it means no label, leave it out." for label in none
     ]
+
+
+# Several answers for a text: scores and labels, which are lists in JSON (also in a cell of a TSV) or columns;
+# a tag for each word; or a span as answer.
+
+
+def _listed(cell: Any) -> list[Any] | Mapping[str, Any]:
+    """A list, which JSON writes where the cell is text, or the cells of several columns by name."""
+    content = as_json(cell)
+    if not isinstance(content, list | Mapping):
+        raise ValueError(f'label: expected a list as ["a", "b"], or several columns, got {str(cell)[:60]!r}.')
+    return content
+
+
+@dataclass(frozen=True)
+class SeveralScores(Score):
+    """Several scores, a tuple: an output for each, trained with squared error."""
+
+    labels: tuple[str, ...] = ()  # of the scores: those of their columns, or their places in the list, from 1
+
+    name: ClassVar[str] = "scores"
+    takes_lists: ClassVar[bool] = True
+    names = property(lambda self: self.labels or ())
+    choosing: ClassVar[tuple[str, ...]] = ("pearson",)  # of "mse", less is better
+
+    def read(self, cell: Any, fold_case: bool = False) -> Any:
+        """Read as many finite scores as there are names; an object has them by name."""
+        scores = _listed(cell)
+        if isinstance(scores, Mapping):
+            if scores.keys() != {*self.names}:
+                problem = f"expected those named {', '.join(self.names)}, got {', '.join(scores) or 'none'}"
+                raise ValueError(f"scores: {problem}. Name the same ones in every row.")
+            scores = [scores[name] for name in self.names]
+        if len(scores) != len(self.names):
+            raise ValueError(f"scores: expected {len(self.names)}, got {len(scores)}.")
+        return tuple(super(SeveralScores, self).read(score) for score in scores)
+
+    def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
+        """Take the names of the columns, or number the scores of the first row."""
+        if self.labels:
+            return self, rows
+        read = list(bad.whole(rows, lambda row: _listed(row.cells.get(column))))
+        scores = read[0][1] if read else []
+        names = scores if isinstance(scores, Mapping) else map(str, range(1, len(scores) + 1))
+        return replace(self, labels=tuple(names)), [row for row, _ in read]
+
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
+        """Scores on the scales of the table."""
+        mean, sd = np.reshape(self.score_scale or (0.0, 1.0), (2, -1))
+        return list(map(tuple, (outputs.numpy() * sd + mean).tolist()))
+
+    def score(self, metrics: Sequence[str], gold: Labels, predicted: Labels) -> dict[str, float]:
+        """Pearson's correlation, as a mean over the scores, and the mean squared error of all."""
+        sides = np.array([gold, predicted], float)
+        each = [score_predictions(("pearson",), *columns)["pearson"] for columns in sides.transpose(2, 0, 1)]
+        return {"pearson": float(np.mean(each)), "mse": float(np.square(sides[0] - sides[1]).mean())}
+
+    def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
+        """The scores by name."""
+        return {"scores": dict(zip(self.names, label, strict=True))}
+
+
+@dataclass(frozen=True)
+class SeveralLabels(OneLabel):
+    """Any number of labels, a tuple of names: an output for each, trained with binary cross-entropy."""
+
+    name: ClassVar[str] = "labels"
+    problem_type: ClassVar[str] = "multi_label_classification"
+    takes_lists: ClassVar[bool] = True
+    choosing: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "mean")
+    for_head, encode = TaskType.for_head, TaskType.encode
+    class_table, balanced_weights = TaskType.class_table, TaskType.balanced_weights
+
+    def read(self, cell: Any, fold_case: bool = False) -> tuple[str, ...]:
+        """The labels of a list, or the columns that hold 1."""
+        labels = _listed(cell)
+        if isinstance(labels, Mapping):
+            holds = {name: _BOOLEAN.get(str(value).strip().lower()) for name, value in labels.items()}
+            if wrong := [name for name, value in holds.items() if value is None]:
+                raise ValueError(f"column {wrong[0]!r}: expected 0 or 1, got {str(labels[wrong[0]])[:60]!r}.")
+            labels = [name for name, value in holds.items() if value]
+        names = tuple(sorted(set(map(as_line, labels))))
+        if "" in names:
+            raise ValueError(f"labels: expected names, got an empty one in {str(cell)[:60]}.")
+        if not self.labels:
+            return names
+        return tuple(sorted({self.labels[super(SeveralLabels, self).read(name)] for name in names}))
+
+    def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
+        """Take the labels of the rows, and the names of columns that are 0 in all rows."""
+        if self.labels:
+            return self, rows
+        read = list(bad.whole(rows, lambda row: self.read(row.cells.get(column))))
+        counts = Counter(chain.from_iterable(labels for _, labels in read))
+        for row, _ in read:
+            columns = _listed(row.cells.get(column))
+            counts.update(dict.fromkeys(columns, 0) if isinstance(columns, Mapping) else {})
+        rows = [row for row, _ in read]
+        return self.with_labels(counts, bad.source) if rows else self, rows
+
+    def unknown(self, cell: Any) -> Sequence[str]:
+        """As in the base class; a cell that is no list is left to `read`."""
+        try:
+            names = replace(self, labels=()).read(cell)
+        except ValueError:
+            return ()
+        return [*chain.from_iterable(map(OneLabel(self.labels).unknown, names))]
+
+    def target(self, label: Any) -> Any:
+        """1 for each label that holds, 0 for the others."""
+        return [float(name in label) for name in self.labels]
+
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
+        """The labels whose probability is over one half."""
+        return [tuple(sorted(np.array(self.labels)[np.asarray(row) > 0].tolist())) for row in outputs]
+
+    def probabilities(self, outputs: Any) -> list[list[float]] | None:
+        """The probability of each label by itself."""
+        return outputs.sigmoid().tolist()
+
+    def score(self, metrics: Sequence[str], gold: Labels, predicted: Labels) -> dict[str, float]:
+        """F1 over all answers, and as a mean over the labels that occur on either side."""
+        names = dict.fromkeys([*self.labels, *chain(*gold)])  # some gold labels may not have been learned
+        sides = np.array(
+            [[[name in row for name in names] for row in side] for side in (gold, predicted)], int
+        )
+        hits, both = (sides[0] & sides[1]).sum(0), sides.sum((0, 1))
+        micro, each = 2 * hits.sum() / max(1, both.sum()), 2 * hits[both > 0] / both[both > 0]
+        macro = float(each.mean()) if len(each) else 0.0
+        return {"micro_f1": float(micro), "macro_f1": macro, "mean": (float(micro) + macro) / 2}
+
+    def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
+        """The labels, and all probabilities."""
+        return {"labels": list(label), **super().answer(None, probabilities)}
+
+
+@dataclass(frozen=True)
+class WordTags(OneLabel):
+    """A tag for each word, a tuple of names, read at the word's first piece."""
+
+    name: ClassVar[str] = "tags"
+    auto_class: ClassVar[str] = "AutoModelForTokenClassification"
+    parts: ClassVar[str] = "words"
+    choosing = property(
+        lambda self: ("f1", "accuracy", "precision", "recall") if self.is_bio else ("accuracy",)
+    )
+    for_head, probabilities, answer = TaskType.for_head, TaskType.probabilities, TaskType.answer
+    class_table, balanced_weights = TaskType.class_table, TaskType.balanced_weights
+
+    @property
+    def is_bio(self) -> bool:
+        """Whether tags mark spans: O, and B-, I-, E- or S- before a kind."""
+        return all(map(_OF_SPANS.match, self.labels))
+
+    def unlike_spans(self, counts: Mapping[str, int]) -> list[str]:
+        """The tags that mark no spans although most words have tags that do."""
+        odd = [tag for tag in counts if not _OF_SPANS.match(tag)]
+        marks = len(counts) - len(odd) - (OUTSIDE in counts)
+        return odd if marks and 2 * sum(counts[tag] for tag in odd) < sum(counts.values()) else []
+
+    def target(self, label: Any) -> Any:
+        """The numbers of the tags."""
+        return tuple(map(self.labels.index, label))
+
+    def per_window(self, outputs: Any, windows: Examples, collator: Any) -> Sequence[Any]:
+        """Probabilities of each word's tags, `[words, labels]`; 0 for words outside of the window."""
+        words, is_read = collator.read_pieces(windows)
+        tables = [np.zeros((len(window.segments[0]), len(self.labels))) for window in windows]
+        for row, piece in np.argwhere(is_read).tolist():
+            tables[row][words[row, piece]] = outputs[row, piece].softmax(0)
+        return tables
+
+    def joined(self, windows: Sequence[Sequence[Any]]) -> Any:
+        """The mean over the windows that have a word; O, at next to nothing, for a word without pieces."""
+        sums = [np.sum(tables, 0) for tables in windows]
+        for table in sums:
+            table[:, self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0] += _TINY
+        return [table / np.maximum(1, table.sum(1, keepdims=True)) for table in sums]
+
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
+        """For each word, as in transformers: word, entity (the tag), score, start and end."""
+        answers = []
+        for example, rows in zip(examples, outputs, strict=True):
+            text, answer = example.segments[0], []
+            for word, (start, end), row in zip(text.words, text.offsets, rows, strict=True):
+                entity, score = self.labels[row.argmax()], float(row.max())
+                answer.append({"word": word, "entity": entity, "score": score, "start": start, "end": end})
+            answers.append(answer)
+        return answers
+
+    def encode(self, labels: Labels) -> list[Any]:
+        """The names of predicted tags."""
+        return [tuple(word["entity"] for word in text) for text in labels]
+
+    def score(self, metrics: Sequence[str], gold: Labels, predicted: Labels) -> dict[str, float]:
+        """F1, precision and recall of spans if tags mark spans, as seqeval has them; share of right tags."""
+        pairs = zip(chain(*gold), chain(*predicted), strict=True)
+        accuracy = {"accuracy": float(np.mean([tag == other for tag, other in pairs]))}
+        if not self.is_bio:
+            return accuracy
+        of_gold, of_predicted = (
+            {(row, *span) for row, tags in enumerate(side) for span in spans_of(tags)}
+            for side in (gold, predicted)
+        )
+        hits, n_gold, n_predicted = len(of_gold & of_predicted), len(of_gold), len(of_predicted)
+        more = {"precision": hits / max(1, n_predicted), "recall": hits / max(1, n_gold)}
+        return {"f1": 2 * hits / max(1, n_gold + n_predicted), **accuracy, **more}
+
+    def table(self, predictions: Predictions) -> Iterator[str]:
+        """Word and tag in CoNLL columns, with an empty line after each text."""
+        for text in predictions.labels:
+            yield from (f"{' '.join(word['word'].split())}\t{word['entity']}" for word in text)
+            yield ""
+
+
+def spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Kind, first word and last word of each span that B-, I-, E- and S- mark, as conlleval and seqeval read.
+
+    A span also begins where its kind changes, and after O, E- or S-, whatever its own letter is.
+    """
+    spans: list[tuple[str, int, int]] = []
+    for word, (before, tag) in enumerate(zip([OUTSIDE, *tags], tags, strict=False)):
+        if tag != OUTSIDE:
+            begins = tag[0] in "BS" or before == OUTSIDE or before[0] in "ES" or tag[2:] != before[2:]
+            spans.append((tag[2:], word if begins else spans.pop()[1], word))
+    return spans
+
+
+@dataclass(frozen=True)
+class AnswerSpan(TaskType):
+    """The span of a text that answers a question; a label is all right answers, as (start, text)."""
+
+    longest_answer: int = 0  # characters, in training; no longer one is given
+    unanswerable: bool = False  # training had questions without an answer, so that the model may give none
+
+    name: ClassVar[str] = "answer"
+    auto_class: ClassVar[str] = "AutoModelForQuestionAnswering"
+    parts: ClassVar[str] = "span"
+    choosing: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
+    head: ClassVar[dict[str, Any]] = {"num_labels": 2}  # type: ignore[misc]
+
+    def fit(self, labels: Labels) -> AnswerSpan:
+        """The length of the longest answer, and whether some question has none."""
+        longest = max((len(text) for label in labels for _, text in label), default=0)
+        return replace(self, longest_answer=longest, unanswerable=not all(labels))
+
+    def target(self, label: Any) -> Any:
+        """The characters of the first answer; an empty range where there is none."""
+        start, text = label[0] if label else (0, "")
+        return range(start + len(text) - len(text.lstrip()), start + len(text.rstrip()))
+
+    def scorer(self, tokenizer: Any) -> Scorer:
+        """The logits of both ends, `[batch, pieces, 2]`; a graph gives them at once."""
+        from torch import stack
+
+        def both(model: Any, batch: Any) -> Any:
+            output = model(**batch)
+            is_graph = hasattr(output, "logits")
+            return output.logits if is_graph else stack([output.start_logits, output.end_logits], -1)
+
+        return both
+
+    def per_window(self, outputs: Any, windows: Examples, collator: Any) -> Sequence[Any]:
+        """The best answer of each window: sum of its logits, that of no answer, start, end, log-norm."""
+        answers = []
+        for places, logits in zip(collator.places_of_pieces(windows), outputs.numpy(), strict=True):
+            inside = np.flatnonzero(places[:, 0] >= 0)
+            norm = np.logaddexp.reduce(logits[[0, *inside]], 0).sum()  # first piece: no answer
+            inside = inside if len(inside) else np.zeros(1, int)  # a text without pieces has no answer
+            n_characters = places[None, inside, 1] - places[inside, None, 0]
+            allowed = (n_characters > 0) & (n_characters <= max(1, self.longest_answer))
+            total = np.where(allowed, logits[inside, None, 0] + logits[None, inside, 1], -np.inf)
+            first, last = inside[list(np.unravel_index(total.argmax(), total.shape))]
+            ends = max(0, places[first, 0]), max(0, places[last, 1])
+            answers.append(tuple(map(float, (total.max(), logits[0].sum(), *ends, norm))))
+        return answers
+
+    def joined(self, windows: Sequence[Sequence[Any]]) -> Any:
+        """The best answer over the windows of each text, or none if all windows have more for that."""
+        least = (min(answers, key=lambda answer: answer[1]) for answers in windows)
+        nones = [[(none[1], none[1], 0, 0, none[4])] * self.unanswerable for none in least]
+        return [max([*answers, *none]) for answers, none in zip(windows, nones, strict=True)]
+
+    def decide(self, outputs: Any, examples: Examples = ()) -> list[Any]:
+        """The answer to each question, as in transformers: answer, start, end and score, its probability."""
+        answers = []
+        for example, (total, _, *ends, norm) in zip(examples, outputs, strict=True):
+            start, end = map(int, ends)
+            text, score = example.segments[1].text[start:end], float(np.exp(total - norm))
+            answers.append({"answer": text, "start": start, "end": end, "score": score})
+        return answers
+
+    def encode(self, labels: Labels) -> list[Any]:
+        """The texts of the answers."""
+        return [answer["answer"] for answer in labels]
+
+    def score(self, metrics: Sequence[str], gold: Labels, predicted: Labels) -> dict[str, float]:
+        """F1 over words, and exact matches, as SQuAD's script has them: the best over the right answers."""
+        best = [
+            np.max([_overlap(answer, text) for _, text in label or [(0, "")]], 0)
+            for label, answer in zip(gold, predicted, strict=True)
+        ]
+        return dict(zip(("f1", "exact_match"), np.mean(best, 0).tolist(), strict=True))
+
+    def table(self, predictions: Predictions) -> Iterator[str]:
+        """An object of JSON with the answer to each id, which SQuAD's script reads."""
+        texts = dict(zip(predictions.ids, self.encode(predictions.labels), strict=True))
+        yield from json.dumps(texts, ensure_ascii=False, indent=0).split("\n")
+
+
+def _overlap(*pair: str) -> tuple[float, float]:
+    """F1 over words, and whether both are the same, normalised as by Rajpurkar et al. (2016)."""
+    plain = ("".join(mark for mark in text.lower() if mark not in string.punctuation) for text in pair)
+    predicted, gold = (re.sub(r"\b(a|an|the)\b", " ", text).split() for text in plain)
+    same, common = float(predicted == gold), (Counter(predicted) & Counter(gold)).total()
+    return (2 * common / (len(predicted) + len(gold)) if predicted and gold else same), same
+
+
+_KINDS = (OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan, Similarity)
+TYPES: dict[str, type[TaskType]] = {kind.name: kind for kind in _KINDS}
+"""The kinds of answer, each a class."""

@@ -14,17 +14,8 @@ from syntaxformer.base.config import nearest, read_yaml
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import read_record
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
-from syntaxformer.encoders.multi_output_tasks import AnswerSpan, SeveralLabels, SeveralScores, WordTags
-from syntaxformer.encoders.task_types import OneLabel, Score, Similarity, TaskType, WrittenLabel
+from syntaxformer.encoders.task_types import TYPES, TaskType
 from syntaxformer.runs.loading import CLASSIFIER
-
-TYPES: dict[str, type[TaskType]] = {
-    kind.name: kind
-    for kind in (
-        *(OneLabel, Score, WrittenLabel, SeveralLabels, SeveralScores, WordTags, AnswerSpan, Similarity),
-    )
-}
-"""The kinds of answer, each a class."""
 
 FORMAT_VERSION = 1
 
@@ -33,51 +24,31 @@ Names = tuple[str, ...]
 
 
 class Task(BaseModel):
-    """A task.
-
-    Args:
-        name: Name on the command line.
-        title: Name in papers, and of the folder in the GLUE distribution.
-        type: One of `TYPES`.
-        labels: Label names as in the files, in the order of their numbers; None for scores.
-        metrics: Official metrics; their mean chooses the best epoch.
-        texts: Possible names of the column of each text; there are one or two texts.
-        files: Split → possible names of its file, plain or packed.
-        label: Possible names of the label column.
-        trees: Possible names of the tree column of each text, if there is one.
-        index: Possible names of the column that numbers the examples of a test set.
-        headerless: Split → columns, for files without a header line.
-        no_label: Labels that mean "no label"; such rows are left out and counted.
-        score_range: Smallest and largest score; predicted scores are clipped to it.
-        tolerant: Leave out and count rows with too many cells or an empty text instead of refusing them,
-            because the official file has some.
-        treebank: Label of a node → number of the label, for files of sentiment trees, one on each line; nodes
-            with other labels are left out.
-        submission: Split → name of the file that the GLUE server expects.
-        aliases: Further names on the command line.
-        own: The task has no files: the user gives a table.
-    """
+    """A task, an entry of `tasks.yaml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    name: str
-    title: str
-    type: str = "label"
-    labels: Names | None = None
-    metrics: Names
-    texts: tuple[Names, ...]
-    files: Mapping[str, Names] = {}
+    name: str  # on the command line
+    title: str  # in papers, and of the folder in the GLUE distribution
+    type: str = "label"  # one of `TYPES`
+    labels: Names | None = None  # as in the files, in the order of their numbers; None for scores
+    metrics: Names  # official ones; their mean chooses the best epoch
+    texts: tuple[Names, ...]  # the columns of one text or of two
+    files: Mapping[str, Names] = {}  # of each split, plain or packed
     label: Names = ("label",)
-    trees: tuple[Names, ...] = ()
-    index: Names = ("index", "id", "idx", "pairID", "pair_ID")
-    headerless: Mapping[str, Names] = {}
-    no_label: Names = ()
-    score_range: tuple[float, float] | None = None
+    trees: tuple[Names, ...] = ()  # the column of each text's tree, if there is one
+    index: Names = ("index", "id", "idx", "pairID", "pair_ID")  # numbers the examples of a test set
+    headerless: Mapping[str, Names] = {}  # split → columns, for files without a header line
+    no_label: Names = ()  # labels that mean "no label"; such rows are left out and counted
+    score_range: tuple[float, float] | None = None  # predicted scores are clipped to it
+    # Rows with too many cells or an empty text are left out and counted, as the official file has some.
     tolerant: bool = False
+    # Label of a node → number of the label, for files of sentiment trees, one on each line; nodes with other
+    # labels are left out.
     treebank: Mapping[str, int] = {}
-    submission: Mapping[str, str] = {}
-    aliases: Names = ()
-    own: bool = False
+    submission: Mapping[str, str] = {}  # split → name of the file that the GLUE server expects
+    aliases: Names = ()  # further names on the command line
+    own: bool = False  # the task has no files: the user gives a table
 
     @property
     def task_type(self) -> TaskType:
@@ -117,12 +88,11 @@ def find_task(name: str) -> Task:
     """
     key = name.lower().replace("-", "").replace("_", "")
     if name in OWN_TASKS:
-        raise ConfigError(
-            f"task: expected one with official files, got {name!r}, which is for your own tables."
-        )
+        problem = f"expected one with official files, got {name!r}, which is for your own tables."
+        raise ConfigError(f"task: {problem}")
     if key not in _NAMES:
-        known = [*TASKS, *OWN_TASKS]
-        raise ConfigError(f"task: expected a known task, got {name!r}. {nearest(name.lower(), known)}")
+        hint = nearest(name.lower(), [*TASKS, *OWN_TASKS])
+        raise ConfigError(f"task: expected a known task, got {name!r}. {hint}")
     return _NAMES[key]
 
 
@@ -140,32 +110,23 @@ class ClassifierInfo(BaseModel):
 
     format_version: int = FORMAT_VERSION
     task: str
-    type: str
-    """One of `TYPES`."""
+    type: str  # one of `TYPES`
     labels: tuple[str, ...] | None = None
-    words: tuple[str, ...] | None = None
-    """Words that a text-to-text model writes for each label; None for a model with a classifier."""
+    words: tuple[str, ...] | None = None  # that a text-to-text model writes for each label
     metrics: tuple[str, ...]
     n_texts: int = Field(ge=1, le=2)
     score_range: tuple[float, float] | None = None
-    score_scale: tuple[float, ...] | None = None
-    """Means of the training scores, then their standard deviations, if the output is standardised."""
-    longest_answer: int = 0
-    """Characters of the longest answer to a question in training."""
-    unanswerable: bool = False
-    """Whether some questions had no answer in training."""
-    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
-    """The annotator of texts that come without trees."""
+    score_scale: tuple[float, ...] | None = None  # as in `Score`
+    longest_answer: int = 0  # characters, in training
+    unanswerable: bool = False  # some questions had no answer in training
+    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")  # of texts without trees
     annotator_version: str | None
-    needs: tuple[str, ...] = ()
-    """Columns of a sentence that the model reads; a loaded model has those that its collator needs."""
-    gold_trees: bool = False
-    """Whether trees in the data replace those of the annotator."""
+    needs: tuple[str, ...] = ()  # columns of a sentence; a loaded model has those that its collator needs
+    gold_trees: bool = False  # trees in the data replace those of the annotator
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
-    quotes: str = "auto"
-    """How quotes in a TSV are read; see `data.quotes`."""
+    quotes: str = "auto"  # as `data.quotes`
     eval_batch_size: int = Field(default=64, ge=1, le=2**20)
 
     @model_validator(mode="after")

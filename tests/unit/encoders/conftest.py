@@ -97,9 +97,9 @@ def info_of(task: str, labels: tuple[str, ...] | None = None, **fields: object) 
 def table(tmp_path):
     """Write a file of the user's; give its path."""
 
-    def make(content: str, name: str = "mine.tsv") -> Path:
+    def make(content: str | bytes, name: str = "mine.tsv") -> Path:
         path = tmp_path / name
-        path.write_text(content)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     return make

@@ -14,11 +14,10 @@ from syntaxformer.base.errors import BadRowsError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.encoders.examples import TextExample, TextSet
 from syntaxformer.encoders.finetuning import finetune
-from syntaxformer.encoders.label_report import report_labels
-from syntaxformer.encoders.multi_output_tasks import SeveralLabels, WordTags
 from syntaxformer.encoders.own_tables import read_own_table
 from syntaxformer.encoders.tables import BadRows, TableColumns
-from syntaxformer.encoders.task_types import OneLabel
+from syntaxformer.encoders.task_data import report_labels
+from syntaxformer.encoders.task_types import OneLabel, SeveralLabels, WordTags
 from syntaxformer.encoders.tasks import OWN_TASKS
 
 
@@ -76,9 +75,7 @@ def test_the_first_twenty_bad_rows_are_shown(table):
     assert shown[-1].startswith(f"{caught.value.path}:60: row: expected 2 cells, got 1")
     assert "got 33 that cannot, of which 20 are shown" in count
     assert "--skip-bad-rows 33" in count
-
-
-def test_one_bad_row_has_an_error_of_one_line(table):
+    # One bad row has an error of one line.
     with pytest.raises(DataError) as caught:
         read(table("a\tpos\nb\n"), "classify")
     assert "\n" not in str(caught.value)
@@ -162,9 +159,8 @@ def test_unknown_labels_and_tags_count_as_missed(table, messages):
 
 
 def labelled(name, *rows):
-    return TextSet(
-        name, name, [TextExample((text,), label, line=n) for n, (text, label) in enumerate(rows, 1)]
-    )
+    examples = [TextExample((text,), label, line=n) for n, (text, label) in enumerate(rows, 1)]
+    return TextSet(name, name, examples)
 
 
 def test_what_a_report_of_labels_says():

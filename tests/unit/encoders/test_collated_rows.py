@@ -28,7 +28,7 @@ def same(found, expected):
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_annotated_rows_are_examples(tokenizer):
+def test_annotated_rows_and_pairs_are_examples(tokenizer):
     collate = sf.SyntaxCollator(tokenizer, NAMES)
     examples = [sf.SyntaxExample((one,), label % 2) for label, one in enumerate(BY.annotate(TEXTS))]
     rows = Dataset.from_dict({"sentence": TEXTS, "label": [0, 1, 0, 1], "idx": range(4)})
@@ -39,6 +39,10 @@ def test_annotated_rows_are_examples(tokenizer):
     words = collate.words_of_pieces(list(done))
     assert all(map(np.array_equal, words, collate.words_of_pieces(examples)))
     assert collate.annotators == {f"table+phrases {BY.version}"}
+    first, second = BY.annotate(TEXTS[:2]), BY.annotate(TEXTS[2:])
+    examples = [sf.SyntaxExample(pair, 1.5) for pair in zip(first, second, strict=True)]
+    rows = Dataset.from_dict({"premise": TEXTS[:2], "hypothesis": TEXTS[2:], "labels": [1.5, 1.5]})
+    same(collate(list(sf.annotate_dataset(rows, ("premise", "hypothesis"), BY))), collate(examples))
 
 
 def test_a_text_that_was_changed_after_it_was_annotated(tokenizer):
@@ -49,14 +53,6 @@ def test_a_text_that_was_changed_after_it_was_annotated(tokenizer):
     changed = done.map(lambda row: {"text": row["text"].upper()})
     with pytest.raises(DataError, match=r"the annotated text, 'the cat sees \.', got 'THE"):
         collate(list(changed))
-
-
-def test_annotated_pairs_are_examples(tokenizer):
-    collate = sf.SyntaxCollator(tokenizer, NAMES)
-    first, second = BY.annotate(TEXTS[:2]), BY.annotate(TEXTS[2:])
-    examples = [sf.SyntaxExample(pair, 1.5) for pair in zip(first, second, strict=True)]
-    rows = Dataset.from_dict({"premise": TEXTS[:2], "hypothesis": TEXTS[2:], "labels": [1.5, 1.5]})
-    same(collate(list(sf.annotate_dataset(rows, ("premise", "hypothesis"), BY))), collate(examples))
 
 
 @pytest.mark.parametrize("name", ["label", "labels", "label_ids"])
@@ -135,11 +131,7 @@ def test_trainer_as_it_is(checkpoint, tokenizer, annotated, tmp_path, wrap):
     """`remove_unused_columns` is on: `forward` of infused models names the column, also within PEFT's model."""
     run = trainer(checkpoint, tokenizer, annotated, tmp_path, wrap=wrap)
     assert run.args.remove_unused_columns
-    before = {
-        name: parameter.detach().clone()
-        for name, parameter in run.model.named_parameters()
-        if parameter.requires_grad
-    }
+    before = {name: weight.detach().clone() for name, weight in run.model.named_parameters()}
     run.train()
     after = dict(run.model.named_parameters())
     changed = [name for name, weight in before.items() if not weight.equal(after[name])]

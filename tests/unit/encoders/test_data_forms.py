@@ -121,9 +121,7 @@ PAIRS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "form"), PAIRS)
-def test_every_task_is_trained_predicted_served_and_exported(
-    tmp_path, checkpoint, run, monkeypatch, task, form
-):
+def test_each_task_is_trained_predicted_served_exported(tmp_path, checkpoint, run, monkeypatch, task, form):
     """Each task of one form, and each way to name the data; the test above reads all of them alike."""
     source, folder = make(tmp_path, task, form, monkeypatch), tmp_path / "run"
     is_set = form in ("folder", "hub")

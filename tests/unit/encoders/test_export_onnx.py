@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 
 import pytest
@@ -168,11 +169,8 @@ def test_what_cannot_be_a_graph_is_refused_by_name(exported, tmp_path):
         with pytest.raises(ConfigError, match=told):
             export_classifier(folder, tmp_path / "x", **how)
 
-    refuse(
-        tmp_path / "model",
-        r"^quantization: expected float32 or int8 .* got float16\.$",
-        quantization="float16",
-    )
+    told = r"^quantization: expected float32 or int8 .* got float16\.$"
+    refuse(tmp_path / "model", told, quantization="float16")
     refuse(exported[1], "model: expected a folder that `finetune` wrote, got an export, ")
     refuse(make_folder(tmp_path / "gold", infusion={"lisa": {"inject": "gold"}}), r"^lisa\.inject:")
     written = make_folder(tmp_path / "written", words=("bad", "good", "odd"))
@@ -210,10 +208,7 @@ def test_another_result_is_never_written(exported, tmp_path, monkeypatch):
 
 
 def test_folders_that_were_altered(exported, tmp_path, monkeypatch):
-    import shutil
-
-    copy = tmp_path / "copy"
-    shutil.copytree(exported[1], copy)
+    copy = shutil.copytree(exported[1], tmp_path / "copy")
     with pytest.raises(ConfigError, match=r"^device: expected cpu for an exported classifier, got cuda\.$"):
         OnnxNetwork.load(copy, "cuda")
     (copy / GRAPH).write_bytes(b"other")

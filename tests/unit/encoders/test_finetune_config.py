@@ -21,11 +21,24 @@ OPTIONS = {"task": "cola", "model": "encoder", "output": "out", "data": {"dir": 
 
 
 @pytest.mark.parametrize(
-    ("infuse", "setting"),
-    [("none", "infusion.masks.mode=additive"), ("none", "infusion.embedding.kind=add"), ("masks", "infusion.lisa.weight=0.3")],
-)  # fmt: skip
-def test_settings_of_what_is_not_infused_are_refused(infuse, setting):
-    with pytest.raises(ConfigError, match=": expected settings of"):
+    ("infuse", "setting", "problem"),
+    [
+        ("none", "infusion.masks.mode=additive", "infusion.masks: expected settings of"),
+        ("none", "infusion.embedding.kind=add", "infusion.embedding: expected settings of"),
+        ("masks", "infusion.lisa.weight=0.3", "infusion.lisa: expected settings of"),
+        ("none", "training.learning_rate=.nan", "training.learning_rate: .*got nan"),
+        ("none", "training.learning_rate=.inf", "training.learning_rate: .*got inf"),
+        ("none", "training.learning_rates=[-1.0, 2e-5]", "training.learning_rates: .*got -1.0, 2e-05"),
+        (
+            "none",
+            "training.learning_rates=[2e-5, 0.00002]",
+            "training.learning_rates: .*once, got 2e-05, 2e-05",
+        ),
+    ],
+)
+def test_settings_that_are_refused(infuse, setting, problem):
+    """Of what is not infused, and rates that nothing can be trained at."""
+    with pytest.raises(ConfigError, match=problem):
         load_finetune(OPTIONS, infuse, [setting])
 
 
@@ -37,20 +50,6 @@ def test_settings_refine_what_is_infused():
     assert (infusion.preset, infusion.masks.max_distance) == ("paper", 4)
     assert infusion.embedding.kind == "add"
     assert load_finetune(OPTIONS, "", ["infusion.lisa.weight=0.3"]).infusion.lisa.weight == 0.3
-
-
-@pytest.mark.parametrize(
-    ("setting", "place"),
-    [
-        ("training.learning_rate=.nan", "training.learning_rate: .*got nan"),
-        ("training.learning_rate=.inf", "training.learning_rate: .*got inf"),
-        ("training.learning_rates=[-1.0, 2e-5]", "training.learning_rates: .*got -1.0, 2e-05"),
-        ("training.learning_rates=[2e-5, 0.00002]", "training.learning_rates: .*once, got 2e-05, 2e-05"),
-    ],
-)
-def test_rates_that_nothing_can_be_trained_at(setting, place):
-    with pytest.raises(ConfigError, match=place):
-        load_finetune(OPTIONS, "none", [setting])
 
 
 def test_the_preset_fills_in_what_the_appendix_prints():

@@ -228,11 +228,8 @@ def test_data_that_a_run_cannot_use(table, read, tmp_path):
     with pytest.raises(DataError, match=r"label: expected at least two different ones .* got only 1\.0"):
         read(same, same, task="regress")
     official = {"task": "cola", "model": "x", "output": tmp_path / "out"}
-    for options, key in (
-        ({**official, "task": "classify"}, "train"),
-        (official, "data"),
-        ({**official, "data": {"dir": tmp_path, "text_column": "text"}}, "columns"),
-    ):
+    named = {**official, "data": {"dir": tmp_path, "text_column": "text"}}
+    for options, key in ({**official, "task": "classify"}, "train"), (official, "data"), (named, "columns"):
         with pytest.raises(ConfigError, match=rf"^{key}: expected"):
             read_finetune_data(load_finetune(options))
 
@@ -247,9 +244,8 @@ def test_a_tenth_of_each_class_is_held_out_and_the_same_one_every_time(table, re
     assert first.dev.examples == again.dev.examples
     assert _held_classes(first) == {"usual": 19, "rare": 1}
     assert len(first.train) == 180
-    assert not {example.line for example in first.dev.examples} & {
-        example.line for example in first.train.examples
-    }
+    train, dev = ({example.line for example in texts.examples} for texts in (first.train, first.dev))
+    assert not train & dev
     rows += [f"more {n}\tthird\n" for n in range(14)]
     assert _held_classes(read(table("".join(rows)))) == {"usual": 19, "rare": 1, "third": 1}
     assert "expected every class" not in messages.text
@@ -274,9 +270,8 @@ def test_equal_texts_are_not_held_out_from_themselves(table, read, messages):
     content = "".join(f"text {number // 3}\t{'pos' if number % 2 else 'neg'}\n" for number in range(60))
     data = read(table(content))
     assert (len(data.train), len(data.dev)) == (54, 6)
-    assert not {example.texts for example in data.train.examples} & {
-        example.texts for example in data.dev.examples
-    }
+    train, dev = ({example.texts for example in texts.examples} for texts in (data.train, data.dev))
+    assert not train & dev
     assert "equal texts" not in messages.text
     few = read(table("one\tpos\ntwo\tneg\n" * 20, "few.tsv"))  # no text could be spared
     assert "few.tsv: both parts have equal texts" in messages.text
@@ -377,11 +372,9 @@ def test_a_tsv_whose_quotes_are_text(table, read, messages, content, texts, said
     path = table(content)
     data = read(path, path)
     assert [example.texts[0] for example in data.train.examples] == texts
-    told = [
-        record for record in messages.records if "quotes are read as part of the text" in record.getMessage()
-    ]
-    assert [said in one.getMessage() for one in told] == [True] * 2 * bool(said)
-    assert {one.levelname == "WARNING" for one in told} <= {said == NOTHING}
+    told = [record for record in messages.records if "are read as part of the text" in record.getMessage()]
+    assert [said in record.getMessage() for record in told] == [True] * 2 * bool(said)
+    assert {record.levelname == "WARNING" for record in told} <= {said == NOTHING}
 
 
 def test_the_reading_of_quotes_can_be_set_and_official_files_have_none(table, read, tmp_path):

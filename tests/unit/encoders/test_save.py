@@ -8,16 +8,8 @@ import warnings
 import pytest
 import spacy
 import torch
+import transformers as hf
 from datasets import Dataset
-from transformers import (
-    AutoConfig,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-    Trainer,
-    TrainingArguments,
-)
 
 import syntaxformer as sf
 from syntaxformer.annotate.registry import GivenAnnotator, load_annotator
@@ -44,9 +36,9 @@ class Mine:
 def made(checkpoint):
     """A model, and a collator for it."""
 
-    def make(infuse, head=AutoModelForSequenceClassification, annotator=None, **config):
-        model = head.from_config(AutoConfig.from_pretrained(checkpoint, **config))
-        collator = sf.SyntaxCollator(AutoTokenizer.from_pretrained(checkpoint), infuse, max_length=23, annotator=annotator, text=("text",))  # fmt: skip
+    def make(infuse, head=hf.AutoModelForSequenceClassification, annotator=None, **config):
+        model = head.from_config(hf.AutoConfig.from_pretrained(checkpoint, **config))
+        collator = sf.SyntaxCollator(hf.AutoTokenizer.from_pretrained(checkpoint), infuse, max_length=23, annotator=annotator, text=("text",))  # fmt: skip
         return (model if infuse == "none" else sf.infuse(model, infuse)), collator
 
     return make
@@ -77,9 +69,10 @@ def test_trainer_then_save_then_pipeline(made, tmp_path):
     rows = rows.map(lambda row: {"syntax": parse.annotate([row["text"]])[0].to_dict()})
     assert [Sentence.from_dict(one) for one in rows["syntax"]] == parse.annotate(TEXTS)
     folder = tmp_path / "own"
-    arguments = TrainingArguments(str(folder), max_steps=2, save_steps=1, report_to="none", use_cpu=True, disable_tqdm=True)  # fmt: skip
+    arguments = hf.TrainingArguments(str(folder), max_steps=2, save_steps=1, report_to="none", use_cpu=True, disable_tqdm=True)  # fmt: skip
     # As `processing_class`, the collator is written beside each checkpoint, so that a crashed run can be loaded.
-    Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=collator).train()
+    collators = {"data_collator": collator, "processing_class": collator}
+    hf.Trainer(model, arguments, train_dataset=rows, **collators).train()
     last = folder / "checkpoint-2"
     crashed, stored = sf.load(last), sf.SyntaxCollator.from_pretrained(last)
     batch = stored(rows.to_list())
@@ -138,7 +131,7 @@ def test_plain_models_of_scores_and_pairs_need_no_annotator(made, tmp_path, pair
 
 @pytest.mark.parametrize("infuse", ["none", "relation_bias"])
 def test_a_model_of_tags_is_saved_with_who_finds_its_words(made, tmp_path, infuse):
-    model, collator = made(infuse, AutoModelForTokenClassification, num_labels=3)
+    model, collator = made(infuse, hf.AutoModelForTokenClassification, num_labels=3)
     sf.save(model, collator, tmp_path / "own", TableAnnotator(), labels=["O", "B-X", "I-X"])
     info = read_classifier_info(tmp_path / "own")
     assert (info.task, info.type, info.labels) == ("ner", "tags", ("O", "B-X", "I-X"))
@@ -191,7 +184,7 @@ def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
     kinds = [sf.InfusionConfig(embedding={"kind": "add", "factors": names}) for names in (("pos", "case"), ("case", "pos"))]  # fmt: skip
     tagged, of_other = sf.infuse(made("none")[0], kinds[0]), sf.SyntaxCollator(collator.tokenizer, kinds[1])
     refuse(r"factors pos case, .* factors case pos, ", tagged, of_other)
-    refuse("model:", *made("none", AutoModelForQuestionAnswering))
+    refuse("model:", *made("none", hf.AutoModelForQuestionAnswering))
     refuse("with 3 labels for 2 outputs", plain, for_plain, labels=["a", "b", "c"])
     assert not (tmp_path / "a").exists()
     for folder, file in ("run", "recipe.yaml"), ("mixed", "adapter_config.json"):
@@ -236,7 +229,7 @@ def test_annotators_that_are_objects(made, tmp_path):
 def test_an_annotator_of_ones_own_is_kept(made, tmp_path):
     """The folder names it relative to itself, so that no path has to be trusted, here or elsewhere."""
     spacy.blank("de").to_disk(tmp_path / "ours")
-    model, collator = made("none", AutoModelForTokenClassification, num_labels=3)
+    model, collator = made("none", hf.AutoModelForTokenClassification, num_labels=3)
     for _ in range(2):  # also into a folder that has one
         sf.save(model, collator, tmp_path / "own", f"spacy:{tmp_path / 'ours'}", labels=["O", "B-X", "I-X"])
     assert read_classifier_info(tmp_path / "own").annotator == "spacy:annotator"

@@ -1,7 +1,6 @@
 """An encoder from scratch: its words, its vectors, right and wrong, and that it is a checkpoint like any other."""
 
 import gzip
-import logging
 
 import numpy as np
 import pytest
@@ -44,7 +43,7 @@ def test_of_trees_only_the_words_are_taken(files):
     assert "8 words of 10 in the text" in report
 
 
-def test_the_embedding_table_holds_glove(files):
+def test_an_encoder_of_gloves_words_and_vectors(files):
     build(files)
     tokenizer = AutoTokenizer.from_pretrained(files / "out")
     model = AutoModelForSequenceClassification.from_pretrained(files / "out", num_labels=3)
@@ -61,11 +60,7 @@ def test_the_embedding_table_holds_glove(files):
     np.testing.assert_array_equal(row("[PAD]"), 0)
     assert np.abs(row("barks")).sum() > 0  # no vector: random, of the vectors' spread
     assert 0.3 < np.std([row(word) for word in ("barks", "it", "'s", "(", ")", "!", ",", "es")]) < 4
-
-
-def test_pieces_are_words_at_their_places(files):
-    build(files)
-    tokenizer = AutoTokenizer.from_pretrained(files / "out")
+    # Pieces are words at their places.
     assert tokenizer.is_fast
     assert tokenizer.model_max_length == 17
     encoded = tokenizer("The dog don't", "bark .", return_offsets_mapping=True)
@@ -74,10 +69,7 @@ def test_pieces_are_words_at_their_places(files):
     ]
     assert encoded["token_type_ids"] == [0] * 6 + [1] * 3
     assert encoded["offset_mapping"][1:5] == [(0, 3), (4, 7), (8, 10), (10, 13)]
-
-
-def test_the_same_seed_gives_the_same_encoder(files):
-    build(files)
+    # The same seed gives the same encoder.
     build_scratch_encoder([files / "train.txt"], files / "again", files / "glove.txt", SHAPE)
     first, again = ((files / name / "model.safetensors").read_bytes() for name in ("out", "again"))
     assert first == again
@@ -94,14 +86,11 @@ def test_without_vectors_and_with_rare_words_left_out(files):
         build_scratch_encoder([files / "train.txt"], files / "rare", shape=SHAPE, min_count=9)
 
 
-def test_vectors_of_another_language_are_refused(files):
-    (files / "glove.txt").write_text("собака 1 2\n")
+def test_all_that_does_not_fit_is_said(files):
+    (files / "glove.txt").write_text("собака 1 2\n")  # of another language
     with pytest.raises(DataError, match="word vectors:"):
         build(files)
     assert not (files / "out").exists()
-
-
-def test_all_that_does_not_fit_is_said(files):
     (files / "out").mkdir()
     (files / "out" / "mine").touch()
     with pytest.raises(ConfigError) as caught:
@@ -129,34 +118,17 @@ def test_on_the_command_line(files, capsys):
 TEXT = ", 0.5 -1 2e-1\nThe 1 2 3\n. . . 4 5 6\nthe 7 8 9\r\nname@a.com b 1 1 1\ndog 1.5 0 -0.25\nthe 0 0 0\n\ncafé 3 2 1\n"
 
 
-@pytest.fixture
-def write(tmp_path):
-    def call(content, name="glove.txt"):
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return call
-
-
-def test_only_the_words_wanted_are_kept(write):
-    vectors = read_word_vectors(write(TEXT), ["dog", "the", "cat", "café", ". . ."])
+def test_only_the_words_wanted_are_kept(table, messages):
+    """The first of duplicates counts, and they are reported; a header of word2vec is skipped."""
+    vectors = read_word_vectors(table(TEXT, "glove.txt"), ["dog", "the", "cat", "café", ". . ."])
     assert vectors.keys() == {"dog", "the", "café", ". . ."}
     assert {vector.dtype for vector in vectors.values()} == {np.dtype(np.float32)}
     np.testing.assert_array_equal(vectors["dog"], [1.5, 0, -0.25])
     np.testing.assert_array_equal(vectors["café"], [3, 2, 1])
     np.testing.assert_array_equal(vectors[". . ."], [4, 5, 6])
-
-
-def test_the_first_of_duplicates_counts_and_they_are_reported(write, caplog):
-    with caplog.at_level(logging.INFO):
-        vectors = read_word_vectors(write(TEXT), ["the"])
     np.testing.assert_array_equal(vectors["the"], [7, 8, 9])
-    assert "glove.txt: 1 lines repeat a word; the first vector of a word counts" in caplog.text
-
-
-def test_a_header_of_word2vec_is_skipped(write):
-    vectors = read_word_vectors(write("2 3\ndog 1 2 3\n2 4 5 6"), ["2", "dog"])
+    assert "glove.txt: 1 lines repeat a word; the first vector of a word counts" in messages.text
+    vectors = read_word_vectors(table("2 3\ndog 1 2 3\n2 4 5 6"), ["2", "dog"])
     np.testing.assert_array_equal(vectors["2"], [4, 5, 6])
     assert len(vectors) == 2
 
@@ -169,16 +141,16 @@ def test_a_header_of_word2vec_is_skipped(write):
         ("\n\n", None), ("2 3\n", None),
     ],
 )  # fmt: skip
-def test_wrong_files_are_refused_with_their_line(write, content, line):
+def test_wrong_files_are_refused_with_their_line(table, content, line):
     with pytest.raises(DataError, match=f"glove.txt:{line}: word vectors:" if line else "word vectors:"):
-        read_word_vectors(write(content), ["dog"])
+        read_word_vectors(table(content, "glove.txt"), ["dog"])
 
 
-def test_files_that_cannot_be_read(write, tmp_path):
+def test_files_that_cannot_be_read(table, tmp_path):
     with pytest.raises(DataError, match=r"none\.txt:"):
         read_word_vectors(tmp_path / "none.txt", [])
     with pytest.raises(DataError, match=r"a\.zip: word vectors:"):
-        read_word_vectors(write("dog 1 2", "a.zip"), [])
+        read_word_vectors(table("dog 1 2", "a.zip"), [])
     cut = gzip.compress(TEXT.encode() * 200)[:-20]
     with pytest.raises(DataError, match=r"b\.gz: expected a whole file, got: .* Copy or pack it again\."):
-        read_word_vectors(write(cut, "b.gz"), [])
+        read_word_vectors(table(cut, "b.gz"), [])

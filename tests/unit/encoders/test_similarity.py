@@ -218,17 +218,11 @@ def test_what_a_table_of_pairs_must_have(config_of, tmp_path):
     (tmp_path / "pairs.tsv").write_text(HEADER + "".join(rows(20)))
     for file, setting, infuse, told in (
         ("one", "seed=1", "", r"one.tsv: columns: expected two texts in a row for similarity"),
-        (
-            "pairs",
-            "training.class_weights=balanced",
-            "",
-            r"training\.class_weights: expected a network with an",
-        ),
+        ("pairs", "training.class_weights=balanced", "", r"training\.class_weights: expected a network with"),
         ("pairs", "annotation.annotator=en", "let", r"^infusion\.embedding\.kind: expected add or concat"),
         ("pairs", "head=classifier", "", "^head: expected auto and an encoder alone for similarity"),
     ):
-        config = config_of(
-            setting, infuse=infuse, task="similarity", data={"train": str(tmp_path / f"{file}.tsv")}
-        )
+        data = {"train": str(tmp_path / f"{file}.tsv")}
+        config = config_of(setting, infuse=infuse, task="similarity", data=data)
         with pytest.raises((ConfigError, DataError), match=told):
             finetune(config)

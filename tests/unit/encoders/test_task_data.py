@@ -52,13 +52,9 @@ LAYOUTS = [
 @pytest.mark.parametrize(
     ("task", "split", "file", "content", "expected"), LAYOUTS, ids=[f"{row[0]}-{row[1]}" for row in LAYOUTS]
 )
-def test_official_layouts(tmp_path, task, split, file, content, expected, packed):
-    if packed:
-        (tmp_path / f"{file}.gz").write_bytes(gzip.compress(content.encode()))
-    else:
-        (tmp_path / file).write_text(content)
-    found = read_any_split(TASKS[task], tmp_path, split)
-    last = found.examples[-1]
+def test_official_layouts(table, task, split, file, content, expected, packed):
+    path = table(gzip.compress(content.encode()), f"{file}.gz") if packed else table(content, file)
+    last = read_any_split(TASKS[task], path.parent, split).examples[-1]
     assert (last.texts, last.label, last.index) == expected
 
 
@@ -105,9 +101,7 @@ def test_phrases_of_four_words_or_more_train_and_sentences_evaluate(sst):
         "it is bad .",
     ]
     assert len(read_any_split(TASKS["sst1"], sst, "train", phrases=False)) == 3
-
-
-def test_two_classes_leave_neutral_trees_out(sst):
+    # Two classes leave neutral trees out.
     dev = read_any_split(TASKS["sst2_trees"], sst, "dev")
     assert [example.label for example in dev.examples] == [1, 0]
     assert dev.left_out == {"neutral, in a task of two classes": 1}
@@ -132,6 +126,9 @@ def test_quora_rows_that_are_broken_are_counted(tmp_path):
 
 
 ERRORS = [
+    ("cola", "gj04\t1\t\tCafé .\n".encode("latin-1"), ":1: expected UTF-8, got byte 0xe9 at byte"),
+    ("snli", b"[1]\n", ":1:"),
+    ("snli", b"{\n", ":1: expected a JSON object on each line, got: "),
     ("cola", "gj04\t2\t\tFine .\n", ":1: label: expected one of 0, 1, got '2'"),
     ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3"),
     ("cola", "gj04\t1\t\t \n", ":1: column 'sentence': "),
@@ -145,25 +142,10 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("task", "content", "problem"), ERRORS)
-def test_files_that_cannot_be_used(tmp_path, task, content, problem):
-    path = tmp_path / "train.tsv"
-    path.write_text(content)
+def test_files_that_cannot_be_used(table, task, content, problem):
+    path = table(content, "snli_1.0_train.jsonl" if task == "snli" else "train.tsv")
     with pytest.raises(DataError, match=f"^{path}{problem}"):
-        read_any_split(TASKS[task], tmp_path, "train")
-
-
-@pytest.mark.parametrize(
-    ("task", "file", "content", "problem"),
-    [
-        ("cola", "train.tsv", "gj04\t1\t\tCafé .\n".encode("latin-1"), r"train\.tsv:1: expected UTF-8, got byte 0xe9 at byte"),
-        ("snli", "snli_1.0_train.jsonl", b"[1]\n", "jsonl:1:"),
-        ("snli", "snli_1.0_train.jsonl", b"{\n", r"jsonl:1: expected a JSON object on each line, got: "),
-    ],
-)  # fmt: skip
-def test_bytes_that_are_no_text(tmp_path, task, file, content, problem):
-    (tmp_path / file).write_bytes(content)
-    with pytest.raises(DataError, match=problem):
-        read_any_split(TASKS[task], tmp_path, "train")
+        read_any_split(TASKS[task], path.parent, "train")
 
 
 def test_names_of_tasks_and_splits(tmp_path):
@@ -227,15 +209,12 @@ def test_labels_of_data_sets(task, data, split, labels):
     assert found.left_out == ({"no gold label": 1} if len(labels) == 2 else {})
 
 
-def test_texts_and_ids_of_data_sets():
+def test_texts_and_ids_of_data_sets(tmp_path):
     of_cola = data_set(COLA, [1], ["sentence"], idx=[3])
     (example,) = read_dataset_split(TASKS["cola"], of_cola, "dev").examples
     assert (example.texts, example.index) == (("sentence .",), "3")
     (example,) = read_dataset_split(TASKS["snli"], snli([0]), "train").examples
     assert example.texts == ("premise .", "hypothesis .")
-
-
-def test_a_folder_of_save_to_disk(tmp_path):
     DatasetDict(train=snli([0, 1])).save_to_disk(tmp_path / "snli")
     assert len(read_any_split(TASKS["snli"], tmp_path / "snli", "train")) == 2
 

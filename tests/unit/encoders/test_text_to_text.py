@@ -112,11 +112,6 @@ def test_it_trains_and_predicts(config_of, t5, cola, infuse):
     assert all(sum(row) == pytest.approx(1.0) for row in predictions.probabilities)
 
 
-def test_heads_that_cannot_be(config_of, checkpoint):
-    with pytest.raises(ConfigError, match="head:"):
-        finetune(config_of("head=text"))
-
-
 @pytest.mark.parametrize("infuse", ["", "masks"])
 @pytest.mark.parametrize("labels", [("0", "1"), None])
 def test_its_encoder_takes_a_classification_head(t5, infuse, labels):

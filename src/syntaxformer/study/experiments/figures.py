@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from syntaxformer.base.statistics import seed_interval, spread
@@ -19,14 +21,23 @@ Point = tuple[float, float, float]
 """x, y, and half the height of the error bar or NaN."""
 
 
-def _curve(name: str, points: Sequence[Point], scale: float = 1.0) -> dict[str, Curve]:
-    if not points:
-        return {}
-    x, y, errors = zip(*sorted(points), strict=True)
-    bars = None
-    if not all(map(math.isnan, errors)):
-        bars = [0.0 if math.isnan(error) else error * scale for error in errors]
-    return {name: Curve(list(x), [value * scale for value in y], bars)}
+def _curves(points_of: Mapping[str, Sequence[Point]]) -> dict[str, Curve]:
+    curves = {}
+    for name, points in points_of.items():
+        if points:
+            x, y, errors = zip(*sorted(points), strict=True)
+            has_bars = not all(map(math.isnan, errors))
+            bars = [0.0 if math.isnan(error) else error for error in errors] if has_bars else None
+            curves[name] = Curve(list(x), list(y), bars)
+    return curves
+
+
+def _means(of_runs: Iterable[Mapping[float, float]], scale: float) -> list[Point]:
+    """The mean over runs at each x that all have, and half of its 95 % interval, NaN for one run."""
+    of_seeds = [values for values in of_runs if values]
+    shared = set[float]().union(*of_seeds).intersection(*of_seeds)
+    means = {x: spread([values[x] for values in of_seeds]) for x in shared}
+    return [(x, scale * runs.mean, scale * (seed_interval(runs)[1] - runs.mean)) for x, runs in means.items()]
 
 
 def x_figures(
@@ -39,30 +50,19 @@ def x_figures(
     x_axis, scale = spec.report.x, spec.report.scale
     if x_axis is None:
         return []
-    lines: dict[str, list[tuple[Group, Difference | None]]] = {}
+    scores, gains = defaultdict[str, list[Point]](list), defaultdict[str, list[Point]](list)
     for group, difference in zip(groups, differences, strict=True):
-        name = ", ".join(level for axis, level in group.labels.items() if axis != x_axis)
-        lines.setdefault(name or spec.name, []).append((group, difference))
-    scores: dict[str, Curve] = {}
-    gains: dict[str, Curve] = {}
-    for name, members in lines.items():
-        measured, of_paper, differing, of_paper_gain = (list[Point]() for _ in range(4))
-        for group, difference in members:
-            x, score = spec.report.x_number(group.labels[x_axis]), group.spread(metric)
-            if group.runs:
-                measured.append((x, score.mean, score.sd))
-            if difference is not None:
-                differing.append((x, difference.mean, difference.sd))
-            if (printed := paper_number(spec, group.labels)) is not None:
-                of_paper.append((x, printed.value, math.nan))
-            if (gain := paper_gain(spec, group.labels)) is not None:
-                of_paper_gain.append((x, gain, math.nan))
-        scores |= _curve(name, measured, scale) | _curve(f"{name} (paper)", of_paper)
-        gains |= _curve(name, differing, scale) | _curve(f"{name} (paper)", of_paper_gain)
-    figures = [(scores, "by_size.png", metric, f"{metric} by {x_axis}, mean and deviation")]
+        name = ", ".join(level for axis, level in group.labels.items() if axis != x_axis) or spec.name
+        x, score = spec.report.x_number(group.labels[x_axis]), group.spread(metric)
+        printed, gain = paper_number(spec, group.labels), paper_gain(spec, group.labels)
+        scores[name] += [(x, scale * score.mean, scale * score.sd)] if group.runs else []
+        scores[f"{name} (paper)"] += [(x, printed.value, math.nan)] if printed else []
+        gains[name] += [(x, scale * difference.mean, scale * difference.sd)] if difference else []
+        gains[f"{name} (paper)"] += [] if gain is None else [(x, gain, math.nan)]
+    figures = [(_curves(scores), "by_size.png", metric, f"{metric} by {x_axis}, mean and deviation")]
     if spec.report.baseline:
         caption = f"gain in {metric} over the baseline by {x_axis}"
-        figures.append((gains, "gain_by_size.png", f"Δ {metric}", caption))
+        figures.append((_curves(gains), "gain_by_size.png", f"Δ {metric}", caption))
     blocks: list[Block] = []
     for curves, file, y_label, caption in figures:
         if len({x for name, curve in curves.items() if not name.endswith("(paper)") for x in curve.x}) > 1:
@@ -82,106 +82,66 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
     scale, y_label, unit = 1.0, "loss on dev", "update"  # a loss is not scaled
     if spec.verb == "finetune":
         scale, y_label, unit = spec.report.scale, "score on dev", "epoch"
-    panels: dict[str, dict[str, Curve]] = {}
+    panels: dict[str, dict[str, list[Point]]] = {}
     for group in groups:
         levels = {axis: level for axis, level in group.labels.items() if axis in compared}
         panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
-        of_seeds = [
-            {point["step"]: point["value"] for point in run.result["curve"]}
-            for run in group.runs.values()
-            if run.result.get("curve")
-        ]
-        means = [(step, mean, math.nan) for step, mean, _ in _with_intervals(of_seeds)]
         name = in_words(levels) if len(levels) > 1 else "".join(levels.values())
-        panels.setdefault(panel, {}).update(_curve(name or "run", means, scale))
+        curves = [run.result.get("curve") or () for run in group.runs.values()]
+        means = _means(({point["step"]: point["value"] for point in curve} for curve in curves), scale)
+        panels.setdefault(panel, {})[name or "run"] = [(step, mean, math.nan) for step, mean, _ in means]
     # A curve of one point shows no more than the table.
-    drawn = [panel for panel, curves in panels.items() if any(len(curve.x) > 1 for curve in curves.values())]
+    drawn = [panel for panel, curves in panels.items() if any(len(points) > 1 for points in curves.values())]
     files = file_names(drawn)
     blocks: list[Block] = [Heading("Learning curves")] if drawn else []
     for panel in drawn:
-        curves, file = panels[panel], f"curve_{files[panel]}.png"
-        draw_curves(curves, folder / file, unit, y_label)
+        file = f"curve_{files[panel]}.png"
+        draw_curves(_curves(panels[panel]), folder / file, unit, y_label)
         title = f"{y_label} {panel}" if panel else y_label
         blocks.append(Figure(file, f"{title}, mean over seeds, up to where the first of them stopped"))
     return blocks
 
 
-def _name(group: Group) -> str:
-    return ", ".join(group.labels.values()) or "run"
-
-
-def seed_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
-    """A figure for each planned metric: a point for each seed, and the mean of each combination."""
+def named_test_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
+    """Figures of planned metrics by seed, of `report.by` along a column, and of scores along training."""
+    runs_of = {", ".join(group.labels.values()) or "run": [*group.runs.values()] for group in groups}
     blocks: list[Block] = []
     for metric in dict.fromkeys(contrast.metric for contrast in spec.report.planned if contrast.metric):
-        points = {
-            _name(group): [
-                float(value) * spec.report.scale
-                for run in group.runs.values()
-                if (value := run.metrics.get(metric)) is not None
-            ]
-            for group in groups
-        }
-        if any(points.values()):
-            file = f"seeds_{metric}.png"
-            draw_points({name: values for name, values in points.items() if values}, folder / file, metric)
-            blocks.append(Figure(file, f"{metric}: a point for each seed, a line for the mean"))
-    return blocks
-
-
-def column_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
-    """A figure for each of `report.by`: a metric by a numeric property of the lines, with intervals."""
-    blocks: list[Block] = []
+        points: dict[str, list[float]] = {}
+        for name, runs in runs_of.items():
+            scores = [score for run in runs if (score := run.metrics.get(metric)) is not None]
+            points |= {name: [float(score) * spec.report.scale for score in scores]} if scores else {}
+        if points:
+            draw_points(points, folder / f"seeds_{metric}.png", metric)
+            caption = f"{metric}: a point for each seed, a line for the mean"
+            blocks.append(Figure(f"seeds_{metric}.png", caption))
+    interval = "mean over seeds with its 95 % interval (Student's t)"
     for metric, column in spec.report.by.items():
-        curves: dict[str, Curve] = {}
-        for group in groups:
-            tables = [run.result.get("by_column", {}).get(metric, {}) for run in group.runs.values()]
-            of_seeds = [
-                {float(value): mean for value, (mean, _) in table[column].items()}
-                for table in tables
-                if column in table
-            ]
-            curves |= _curve(_name(group), _with_intervals(of_seeds), spec.report.scale)
-        if curves:
+        means: dict[str, list[Point]] = {}
+        for name, runs in runs_of.items():
+            tables = [run.result.get("by_column", {}).get(metric, {}).get(column, {}) for run in runs]
+            of_runs = ({float(value): mean for value, (mean, _) in table.items()} for table in tables)
+            means[name] = _means(of_runs, spec.report.scale)
+        if curves := _curves(means):
             file = f"{metric}_by_{file_names([column])[column]}.png"
             draw_curves(curves, folder / file, column, metric)
-            caption = f"{metric} by {column}, mean over seeds with its 95 % interval (Student's t)"
-            blocks.append(Figure(file, caption))
-    return blocks
-
-
-def along_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
-    """A figure for each metric that was scored during training: means over seeds with bands."""
-    metrics = dict.fromkeys(
-        metric
-        for group in groups
-        for run in group.runs.values()
-        for scores in run.result.get("along", {}).values()
-        for metric in scores
-    )
-    blocks: list[Block] = [Heading("Along training")] if metrics else []
+            blocks.append(Figure(file, f"{metric} by {column}, {interval}"))
+    along = {name: [run.result.get("along", {}) for run in runs] for name, runs in runs_of.items()}
+    evaluations = chain.from_iterable(steps.values() for steps in chain.from_iterable(along.values()))
+    metrics = dict.fromkeys(chain.from_iterable(evaluations))
+    blocks += [Heading("Along training")] if metrics else []
     for metric in metrics:
-        curves: dict[str, Curve] = {}
-        for group in groups:
-            of_seeds = [
-                {float(step): scores[metric] for step, scores in along.items() if metric in scores}
-                for run in group.runs.values()
-                if (along := run.result.get("along"))
-            ]
-            curves |= _curve(_name(group), _with_intervals(of_seeds), spec.report.scale)
-        file = f"along_{metric}.png"
-        banded = {name: replace(curve, is_band=True) for name, curve in curves.items()}
-        draw_curves(banded, folder / file, "update", metric)
-        caption = f"{metric} along training, mean over seeds with its 95 % interval (Student's t)"
-        blocks.append(Figure(file, caption))
+        means = {}
+        for name, runs in along.items():
+            of_runs = (
+                {float(step): scores[metric] for step, scores in run.items() if metric in scores}
+                for run in runs
+            )
+            means[name] = _means(of_runs, spec.report.scale)
+        banded = {name: replace(curve, is_band=True) for name, curve in _curves(means).items()}
+        draw_curves(banded, folder / f"along_{metric}.png", "update", metric)
+        blocks.append(Figure(f"along_{metric}.png", f"{metric} along training, {interval}"))
     return blocks
-
-
-def _with_intervals(of_seeds: Sequence[Mapping[float, float]]) -> list[Point]:
-    """The mean of y over seeds at each x that all have, and half of its 95 % interval, NaN for one seed."""
-    shared = set[float]().union(*of_seeds).intersection(*of_seeds)
-    means = {x: spread([curve[x] for curve in of_seeds]) for x in shared}
-    return [(x, runs.mean, seed_interval(runs)[1] - runs.mean) for x, runs in means.items()]
 
 
 def trial_figures(
@@ -191,13 +151,13 @@ def trial_figures(
     blocks: list[Block] = []
     for name, space in search.space.items():
         points = [
-            (trial.cell.settings[name], value, math.nan)
+            (trial.cell.settings[name], spec.report.scale * value, math.nan)
             for trial in trials
             if isinstance(trial.cell.settings[name], int | float)
             and (value := trial_value(search, trial)) is not None
         ]
         if len(points) > 1:
-            file, curves = f"trials_{files[name]}.png", _curve("trials", points, spec.report.scale)
+            file, curves = f"trials_{files[name]}.png", _curves({"trials": points})
             draw_curves(curves, folder / file, name, search.metric, space.log)
             blocks.append(Figure(file, f"{search.metric} by {name}"))
     return blocks

@@ -31,10 +31,10 @@ from syntaxformer.study.experiments.groups import (
     metric_names,
     paper_gain,
     paper_number,
+    planned_blocks,
     shown_interval,
     shown_p,
 )
-from syntaxformer.study.experiments.planned import planned_blocks
 from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, without_seed
 from syntaxformer.study.experiments.store import (
     DONE,
@@ -287,9 +287,7 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
     return [
         *blocks,
         *figures.x_figures(spec, groups, differences, first, folder),
-        *figures.seed_figures(spec, groups, folder),
-        *figures.column_figures(spec, groups, folder),
-        *figures.along_figures(spec, groups, folder),
+        *figures.named_test_figures(spec, groups, folder),
         *figures.curve_figures(spec, groups, folder),
     ]
 

@@ -119,9 +119,8 @@ def test_a_pair_keeps_its_segments_its_specials_and_its_pieces_together():
     seen = set()
     for seed in SEEDS:
         ablation, options = Ablation(("syntax",), seed=seed), TreeOptions(trees=("dependency",))
-        ablated = ablate_batch({"syntax": relations[None, None]}, options, of_pieces, ablation)["syntax"][
-            0, 0
-        ]
+        batch = ablate_batch({"syntax": relations[None, None]}, options, of_pieces, ablation)
+        ablated = batch["syntax"][0, 0]
         assert torch.equal(ablated == PAIR, relations == PAIR)
         assert ablated[1].tolist()[3:] == ablated[2].tolist()[3:]  # a and ##a, to all others
         assert ablated[1, 2] == ablated[2, 1] == ablated[6, 7] == 0

@@ -8,9 +8,10 @@ import torch
 from scipy.stats import spearmanr
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.study.probing import Probe, probe_loss
-from syntaxformer.study.treebank import (
+from syntaxformer.study.probing import (
+    Probe,
     attachment_score,
+    probe_loss,
     probe_treebank,
     read_probe_treebank,
     root_accuracy,

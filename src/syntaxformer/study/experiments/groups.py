@@ -21,7 +21,6 @@ from pydantic import ValidationError
 
 from syntaxformer.base.files import hash_file, read_json, read_lines, write_text
 from syntaxformer.base.statistics import (
-    Interval,
     Spread,
     bootstrap_rows,
     detectable_effect,
@@ -33,8 +32,7 @@ from syntaxformer.base.statistics import (
 )
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS, score_predictions
 from syntaxformer.study.document import Block, Heading, Paragraph, Table
-from syntaxformer.study.experiments.cell import HYPOTHESES, RATE, REFERENCES
-from syntaxformer.study.experiments.named_tests import unpacked
+from syntaxformer.study.experiments.cell import HYPOTHESES, RATE, REFERENCES, unpacked
 from syntaxformer.study.experiments.spec import (
     SEED,
     Contrast,
@@ -151,9 +149,8 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
     if spec.report.metrics:
         return spec.report.metrics
     runs = (run for group in groups for run in group.runs.values())
-    names = list(
-        dict.fromkeys(name for run in runs for name, value in run.metrics.items() if value is not None)
-    )
+    metrics = chain.from_iterable(run.metrics.items() for run in runs)
+    names = list(dict.fromkeys(name for name, value in metrics if value is not None))
     of_text = ("bleu", "chrf++", "ter") if "chrf++" in names else ("bleu", "chrf")
     return [name for name in of_text if name in names] or names or spec.metrics()[:1]
 
@@ -220,11 +217,8 @@ def _contrast(
 ) -> Difference | None:
     """The sum of weighted scores of groups, for each seed that all of them have; None if there is none."""
     weights, groups = zip(*weighted, strict=True)
-    has_metric = [
-        {seed for seed, run in group.runs.items() if run.metrics.get(metric) is not None} for group in groups
-    ]
-    seeds = [seed for seed in groups[0].runs if seed in set.intersection(*has_metric)]
-    rows = [[group.runs[seed] for group in groups] for seed in seeds]
+    of_seeds = ([group.runs.get(seed) for group in groups] for seed in groups[0].runs)
+    rows = [row for row in of_seeds if all(run and run.metrics.get(metric) is not None for run in row)]
     if not rows:
         return None
     scores = [[float(run.metrics[metric] or 0) for run in row] for row in rows]
@@ -244,8 +238,8 @@ def _contrast(
             p_sentences, interval = _bootstrap_lines(store, rows, metric, weights)
         elif spec.verb == "finetune":
             p_sentences, interval = _bootstrap_predictions(store, rows, metric, weights)
-    more = (p_seeds, p_sentences, agree, interval, n_constant, tuple(per_seed))
-    return Difference(gains.mean, gains.sd, gains.n, *more)
+    numbers = gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree
+    return Difference(*numbers, interval, n_constant, tuple(per_seed))
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str]) -> PaperNumber | None:
@@ -275,27 +269,29 @@ def _read_known(store: RunStore) -> tuple[Path, dict[str, Any]]:
 
 
 def _resampled(
-    store: RunStore, content: Any, n_seeds: int, draw: Callable[[], tuple[list[float], Interval]]
+    store: RunStore,
+    content: Any,
+    score: Callable[[np.ndarray, np.ndarray], float],
+    gold: np.ndarray,
+    rows: Sequence[Sequence[np.ndarray]],
+    weights: Sequence[float],
 ) -> Resampled:
-    """What `draw` gives, or gave before for the same content; an interval only for several seeds."""
+    """`bootstrap_rows`, now or before for the same content; an interval only for several seeds."""
     path, known = _read_known(store)
     key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
     if key not in known:
-        p_values, gain = draw()
+        p_values, gain = bootstrap_rows(score, gold, rows, weights=weights)
         known[key] = [p_values, gain.low, gain.high]
         write_text(path, json.dumps(known, indent=1, sort_keys=True))
     p_values, low, high = known[key]
-    return p_values, (low, high) if n_seeds > 1 else None
+    return p_values, (low, high) if len(rows) > 1 else None
 
 
 def _bootstrap_predictions(
     store: RunStore, rows: Sequence[Sequence[StoredRun]], metric: str, weights: Sequence[float]
 ) -> Resampled:
-    """Resample examples; nothing where a run has no predictions, as in earlier stores.
-
-    The runs of each seed have these weights. Metrics that begin with `test_` are those of the test split.
-    """
-    name = metric.removeprefix("test_")
+    """Resample examples; nothing where a run has no predictions, as in earlier stores."""
+    name = metric.removeprefix("test_")  # of the test split
     split = "dev_predictions" if name == metric else "test_predictions"
     sides: list[Any] = [run.result.get(split) for row in rows for run in row]
     known_metrics = CLASSIFICATION_METRICS | REGRESSION_METRICS
@@ -307,13 +303,10 @@ def _bootstrap_predictions(
     def score(labels: np.ndarray, predicted: np.ndarray) -> float:
         return fmean(score_predictions(names, labels, predicted)[name] for name in names)
 
-    def draw() -> tuple[list[float], Interval]:
-        gold = np.array(sides[0]["gold"].split(), float)
-        predictions = [[np.array(run.result[split]["found"].split(), float) for run in row] for row in rows]
-        return bootstrap_rows(score, gold, predictions, weights=weights)
-
+    gold = np.array(sides[0]["gold"].split(), float)
+    predictions = [[np.array(run.result[split]["found"].split(), float) for run in row] for row in rows]
     content = [metric, *sides] if list(weights) == [-1.0, 1.0] else [metric, list(weights), *sides]
-    return _resampled(store, content, len(rows), draw)
+    return _resampled(store, content, score, gold, predictions, weights)
 
 
 def _bootstrap_lines(
@@ -324,11 +317,8 @@ def _bootstrap_lines(
     values = [[np.array(unpacked(text)) for text in row] for row in texts]
     if len({len(of_run) for row in values for of_run in row}) > 1:
         return [], None
-
-    def draw() -> tuple[list[float], Interval]:
-        return bootstrap_rows(lambda _, of_run: of_run.mean(), values[0][0], values, weights=weights)
-
-    return _resampled(store, [metric, list(weights), texts], len(rows), draw)
+    content = [metric, list(weights), texts]
+    return _resampled(store, content, lambda _, of_run: of_run.mean(), values[0][0], values, weights)
 
 
 def _bootstrap_texts(spec: Spec, store: RunStore, pairs: Sequence[Sequence[StoredRun]]) -> Resampled:
@@ -449,16 +439,11 @@ def _planned_words(
         chosen = f" Both sides have the learning rate {next(iter(rates.values()))}."
     measured, scale = "Not measured yet.", spec.report.scale
     if gain is not None:
-        intervals = (
-            ""
-            if math.isnan(gain.p_seeds)
-            else f", 95 % interval over seeds {shown_interval(gain.over_seeds, scale)}"
-        )
-        intervals += (
-            ""
-            if gain.interval is None
-            else f", over seeds and sentences {shown_interval(gain.interval, scale)}"
-        )
+        intervals = ""
+        if not math.isnan(gain.p_seeds):
+            intervals = f", 95 % interval over seeds {shown_interval(gain.over_seeds, scale)}"
+        if gain.interval is not None:
+            intervals += f", over seeds and sentences {shown_interval(gain.interval, scale)}"
         measured = (
             f"Measured over {gain.n} seeds{ONE_CLASS * bool(gain.n_constant)}: {gain.mean * scale:+.2f} "
             f"{metric}{intervals}, p (seeds) {shown_p(gain.p_seeds)}; standard deviation over seeds "
@@ -510,13 +495,9 @@ def expected_sd(spec: Spec, runs: dict[str, StoredRun], contrast: Contrast, metr
     tried, sides = choices(spec, runs), []
     for labels in contrast.sides:
         choice = tried.get(without_seed(labels))
-        if choice is None or choice.settings is None:
+        if choice is None or choice.best is None:
             return None
-        of_seeds = next(
-            trials
-            for trials in choice.trials.values()
-            if choice.settings == {key: trials[0].cell.settings[key] for key in choice.settings}
-        )
+        of_seeds = choice.trials[choice.best]
         sides.append({run.cell.settings.get(SEED): run.metrics.get(metric) for run in of_seeds})
     pairs = [(before, sides[1].get(seed)) for seed, before in sides[0].items()]
     gains = [after - before for before, after in pairs if before is not None and after is not None]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -84,22 +85,14 @@ class RunStore:
         Raises:
             DataError: The store cannot be written.
         """
+        columns = "key, name, verb, recipe, labels, settings, test, state"
+        insert = f"INSERT OR IGNORE INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, '{WAITING}')"
         rows = [
-            (
-                cell.key,
-                cell.name,
-                cell.verb,
-                cell.recipe,
-                *map(_json, (cell.labels, cell.settings, cell.test)),
-            )
-            for cell in cells
+            (c.key, c.name, c.verb, c.recipe, _json(c.labels), _json(c.settings), _json(c.test))
+            for c in cells
         ]
         with self._open() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO runs (key, name, verb, recipe, labels, settings, test, state) "
-                f"VALUES (?, ?, ?, ?, ?, ?, ?, '{WAITING}')",
-                rows,
-            )
+            connection.executemany(insert, rows)
 
     def runs(self) -> dict[str, StoredRun]:
         """All rows by key, in the order in which they were added.
@@ -241,8 +234,7 @@ def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
 def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
     """The best of the finished trials."""
     scored = [(value, trial) for trial in trials if (value := trial_value(search, trial)) is not None]
-    best = min if search.goal == "minimize" else max
-    return best(scored, key=lambda pair: pair[0])[1] if scored else None
+    return search.best(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
 def study_trials(
@@ -287,10 +279,7 @@ def next_trial(
 def _propose(
     spec: Spec, search: SearchConfig, labels: Mapping[str, str], trials: list[StoredRun]
 ) -> Cell | None:
-    """A trial with settings that the study has not tried, by Optuna unless all values are tried in order.
-
-    The study of Optuna is made of the past trials; its sampler gets a new seed for each trial.
-    """
+    """A trial with settings that the study has not tried, by Optuna unless all values are tried in order."""
     numbered = {**labels, TRIAL: f"{len(trials):03d}"}
     known = {trial.cell.key: trial for trial in trials}
     if search.sampler == "grid":
@@ -315,7 +304,7 @@ def _propose(
         value = trial_value(search, trial)
         return value, TrialState.FAIL if value is None else TrialState.COMPLETE
 
-    seed = (search.seed + len(trials)) % (MAX_SEED + 1)
+    seed = (search.seed + len(trials)) % (MAX_SEED + 1)  # a new one for each trial
     sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed)
     if search.sampler == "tpe":
         # Optuna's default of ten would leave a study of ten trials without a trial that learns.
@@ -345,12 +334,14 @@ class Choice:
     Args:
         trials: Values → the runs with them, one for each choosing seed.
         means: Values → their mean score on dev, of those that all seeds have finished.
-        settings: The values with the best mean; None as long as a run has not ended.
+        best: The values with the best mean; None as long as a run has not ended.
+        settings: The same as settings.
     """
 
     trials: dict[str, list[StoredRun]]
     means: dict[str, float]
-    settings: dict[str, Any] | None
+    best: str | None = None
+    settings: dict[str, Any] | None = None
 
 
 def choices(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, Choice]:
@@ -358,37 +349,29 @@ def choices(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, Choice]:
     tuning = spec.tuning()
     if tuning is None or (search := tuning.search) is None:
         return {}
-    studies: dict[str, list[list[StoredRun]]] = {}
+    studies = defaultdict[str, list[list[StoredRun]]](list)
     for labels in tuning.combinations():
-        trials = study_trials(tuning, search, runs, labels)
-        studies.setdefault(without_seed(labels), []).append(trials)
-    choice: dict[str, Choice] = {}
+        studies[without_seed(labels)].append(study_trials(tuning, search, runs, labels))
+    choice_of: dict[str, Choice] = {}
     for name, of_seeds in studies.items():
-        by_values: dict[str, list[StoredRun]] = {}
+        by_values, means = defaultdict[str, list[StoredRun]](list), dict[str, float]()
         for trial in chain.from_iterable(of_seeds):
-            values = ", ".join(str(trial.cell.settings[key]) for key in search.space)
-            by_values.setdefault(values, []).append(trial)
-        means: dict[str, float] = {}
+            by_values[", ".join(str(trial.cell.settings[key]) for key in search.space)].append(trial)
         for values, trials in by_values.items():
             scores = [score for trial in trials if (score := trial_value(search, trial)) is not None]
             if len(scores) == len(of_seeds):
                 means[values] = fmean(scores)
-        has_ended = all(
-            len(trials) == search.trials and all(trial.state in (DONE, FAILED) for trial in trials)
-            for trials in of_seeds
-        )
-        best = None
-        if has_ended and means:
-            chosen = (min if search.goal == "minimize" else max)(means, key=lambda values: means[values])
-            best = {key: by_values[chosen][0].cell.settings[key] for key in search.space}
-        choice[name] = Choice(by_values, means, best)
-    return choice
+        has_ended = all(trial.state in (DONE, FAILED) for trial in chain.from_iterable(of_seeds))
+        choice_of[name] = Choice(by_values, means)
+        if has_ended and means and all(len(trials) == search.trials for trials in of_seeds):
+            best = search.best(means, key=lambda values: means[values])
+            settings = {key: by_values[best][0].cell.settings[key] for key in search.space}
+            choice_of[name] = Choice(by_values, means, best, settings)
+    return choice_of
 
 
 def tuned(spec: Spec, runs: Mapping[str, StoredRun]) -> Spec:
     """The grid with the settings that were best on dev, for each combination that has all of its trials."""
-    if spec.tune is None:
-        return spec
     chosen = choices(spec, runs).items()
     return spec.choosing({name: choice.settings for name, choice in chosen if choice.settings is not None})
 
@@ -399,11 +382,8 @@ def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
     A store also keeps runs of earlier forms of the experiment, and of other experiments that share it.
     """
     if spec.search is None:
-        cells = [cell for cell in tuned(spec, runs).cells() if cell.key in runs]
-        return {
-            cell.key: replace(runs[cell.key], cell=replace(runs[cell.key].cell, labels=cell.labels))
-            for cell in cells
-        }
+        stored = [(cell, runs[cell.key]) for cell in tuned(spec, runs).cells() if cell.key in runs]
+        return {cell.key: replace(run, cell=replace(run.cell, labels=cell.labels)) for cell, run in stored}
     studies = (study_trials(spec, spec.search, runs, labels) for labels in spec.combinations())
     return {trial.cell.key: trial for trials in studies for trial in trials}
 

@@ -38,10 +38,8 @@ def run(store, in_process):
 
     def work(folder):
         settings = json.loads((folder / "cell.json").read_text())["settings"]
-        return {
-            "metrics": {"dev_loss": abs(settings[WIDTH] - 20) / 10 + settings.get(RATE, 0)},
-            "command": "x",
-        }
+        loss = abs(settings[WIDTH] - 20) / 10 + settings.get(RATE, 0)
+        return {"metrics": {"dev_loss": loss}, "command": "x"}
 
     return lambda spec: run_experiment(spec, store, executor=in_process(work))
 
@@ -105,10 +103,8 @@ def test_an_edited_search_does_not_take_old_trials_for_its_own(search, content, 
     assert run(search(sampler="grid", trials=2)) == {"done": 2}
     content["settings"]["training.max_steps"] = 7
     spec = search(sampler="grid", trials=2)
-    assert [cell.settings.get("training.max_steps") for cell in planned_cells(spec, store.runs(), {})] == [
-        7,
-        7,
-    ]
+    planned = planned_cells(spec, store.runs(), {})
+    assert [cell.settings.get("training.max_steps") for cell in planned] == [7, 7]
     text = report(spec, store)
     assert "Experiment `small` has 0 runs." in text
     assert "| 000 " not in text
@@ -133,12 +129,9 @@ def test_a_space_may_get_and_lose_keys_and_values(optuna, search, store, run, re
 
 def test_a_grid_and_a_search_share_runs(search, content, load, store, run, report):
     """Neither starts one that the other has made."""
-    axes = {
-        "system": {"sit": {"infusion.kind": "sum_then_concat"}},
-        "width": {"8": {WIDTH: 8}, "16": {WIDTH: 16}},
-    }
     spec = search(sampler="grid", trials=3)
-    grid = load({key: value for key, value in content.items() if key != "search"} | {"axes": axes})
+    axes = content["axes"] | {"width": {"8": {WIDTH: 8}, "16": {WIDTH: 16}}}
+    grid = load(content | {"search": None, "axes": axes})
     run(grid)
     assert run(spec) == {"done": 3}
     assert [trial.attempts for trial in store.runs().values()] == [1, 1, 1]

@@ -258,9 +258,8 @@ def _train(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
 
 
 def _add_test(result: dict[str, Any], name: str, test: NamedTest, scored: Scored, metrics: Path) -> None:
-    """Add the scores of a named test and the hashes of what it read to the result of a run."""
-    hashes = {"test_sha256": test_hashes(name, test, metrics)}
-    for key, values in (results_of(name, scored) | hashes).items():
+    facts = results_of(name, scored) | {"test_sha256": test_hashes(name, test, metrics)}
+    for key, values in facts.items():
         result[key] = {**result.get(key, {}), **values}
 
 
@@ -290,10 +289,7 @@ def _translate(cell: Cell, folder: Path, result: dict[str, Any]) -> dict[str, fl
 
 
 def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
-    """Fine-tune an encoder and score it on the development set, and on the test split if there is one.
-
-    Names of scores on the test split, with the epoch that was best on dev, begin with `test_`.
-    """
+    """Fine-tune an encoder and score it on dev and, as `test_…`, on the test split if there is one."""
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.encoders.finetuning import finetune
 
@@ -329,12 +325,6 @@ def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)  # the cells of an experiment are checked one by one
 def _labelled_split(task: str, folder: Path | None, split: str) -> TextSet:
-    """A split of an official task.
-
-    Raises:
-        ConfigError: The task is no official one, or has no such split, or the split has no labels.
-        DataError: It cannot be read.
-    """
     if task in OWN_TASKS or folder is None:
         raise ConfigError(f"test_split: expected a task with official files in data.dir, got {task}.")
     texts = read_any_split(find_task(task), folder, split)
@@ -414,7 +404,6 @@ def _values(
     texts: Sequence[tuple[str, str]],
     columns: Sequence[Mapping[str, str]],
 ) -> list[float]:
-    """The values of the user's own metric for hypotheses and references."""
     function, values = own_metric(metric, folder), list[float]()
     for number, (source, pair, row) in enumerate(zip(sources, texts, columns, strict=True), 1):
         try:
@@ -429,11 +418,7 @@ def _values(
 
 
 def _columns(test: NamedTest, n_lines: int) -> list[dict[str, str]]:
-    """The properties of each line, nothing without a table of them.
-
-    Raises:
-        DataError: The table has another number of rows than the text, or a broken one.
-    """
+    """The properties of each line, nothing without a table of them; DataError if it does not fit."""
     path = test.columns or test.table
     if path is None:
         return [{}] * n_lines
@@ -698,9 +683,5 @@ def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
 
 @lru_cache(maxsize=64)  # the cells of an experiment are checked one by one
 def _parsed_file(annotator: str, name: str) -> None:
-    """Check that an annotator with a file for each split has one for a named test.
-
-    Raises:
-        DataError: It has none.
-    """
+    """Check that an annotator with a file for each split has one for a named test; DataError if not."""
     annotator_for(load_annotator(annotator), name)

@@ -416,7 +416,6 @@ def _planned_words(
     metric: str,
     gain: Difference | None,
 ) -> str:
-    """What was chosen, what it can find, what was measured, and whether it was planned at all."""
     sides = {
         in_words(group.labels): [*group.runs.values()] for group in groups if group.labels in contrast.sides
     }

@@ -37,7 +37,7 @@ from syntaxformer.study.experiments.groups import (
     shown_interval,
     shown_p,
 )
-from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, SearchConfig, Spec, in_words, without_seed
+from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, without_seed
 from syntaxformer.study.experiments.store import (
     DONE,
     WAITING,
@@ -57,19 +57,15 @@ _TABLE = "model.share_source_embedding"
 MOST_NAMED = 3
 """Largest number of runs that a warning names for each value."""
 
+_SCORED = "one way of scoring for all runs that are compared"
+_EMBEDDED = f"one kind, shared or own, unless the settings differ in {_TABLE}"
 CHECKS = {
     "data": ("one content for the same settings", "Restore the old content"),
     "recipes": ("one value for all seeds", "Restore the old recipe"),
     "precision": ("one value unless the settings differ in it", "Set training.precision in the settings"),
     "code": ("one version for all runs that are compared", "Check out the commit of the other runs"),
-    "embedding tables": (
-        f"one kind, shared or own, unless the settings differ in {_TABLE}",
-        f"Set {_TABLE}: false for the baseline too",
-    ),
-    "scoring": (
-        "one way of scoring for all runs that are compared",
-        "Compare only systems that are scored in the same way",
-    ),
+    "embedding tables": (_EMBEDDED, f"Set {_TABLE}: false for the baseline too"),
+    "scoring": (_SCORED, "Compare only systems that are scored in the same way"),
 }
 """What runs that belong together should share → what is expected, and the remedy."""
 
@@ -189,7 +185,6 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
 
 
 def _warning_blocks(spec: Spec, done: Sequence[StoredRun]) -> list[Block]:
-    """Warnings before any numbers: of runs that differ too much, learned nothing or might learn more."""
     blocks: list[Block] = []
     for what, sentences, remedy in mixtures(spec, done):
         last = f"{remedy}, or run the whole experiment under another name."
@@ -204,10 +199,10 @@ def _warning_blocks(spec: Spec, done: Sequence[StoredRun]) -> list[Block]:
         if TRIAL not in run.cell.labels and _is_best_at_end(run):
             unturned.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
     if unlearned:
-        note = (
+        lines = [f"{what}: {'; '.join(titles)}." for what, titles in unlearned.items()]
+        lines += [
             "Differences from runs of one class mean nothing, and get no p. Train longer or at another rate."
-        )
-        lines = [*(f"{what}: {'; '.join(titles)}." for what, titles in unlearned.items()), note]
+        ]
         blocks += [Heading("Warning: classes never predicted"), *map(Paragraph, lines)]
     if unturned:
         rows, scale = [], 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
@@ -237,8 +232,9 @@ def _is_best_at_end(run: StoredRun) -> bool:
 
 def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
     tuning, tune = spec.tuning(), spec.tune
-    if tuning is None or tune is None or (search := tuning.search) is None:
+    if tuning is None:
         return []
+    search = tuning.search
     axes = [axis for axis in tuning.axes if axis != SEED]
     rows, labels_of = [], {without_seed(labels): labels for labels in tuning.combinations()}
     for name, choice in choices(spec, runs).items():
@@ -388,20 +384,18 @@ def _reading(spec: Spec, metrics: Sequence[str], differences: Sequence[Differenc
     if spec.report.paper:
         sentences += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
         if spec.report.baseline:
-            sentences += [
-                "Δ paper is the paper's own gain over its own baseline, not our gain over the paper"
-            ]
+            what = "the paper's own gain over its own baseline, not our gain over the paper"
+            sentences += [f"Δ paper is {what}"]
     return ". ".join(sentences) + ". Minutes are by the clock and count all attempts of a run."
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
-    """A table of trials for each study, in which the best is marked."""
     search, names, scale = spec.search, list(spec.search.space), spec.report.scale
     studies = {in_words(labels) or "Trials": labels for labels in spec.combinations()}
     files = file_names([f"{title}_{name}" for title in studies for name in names])
     blocks: list[Block] = []
     for title, labels in studies.items():
-        trials = study_trials(spec, search, runs, labels)
+        trials = study_trials(spec, runs, labels)
         best = best_trial(search, trials)
         metrics = dict.fromkeys([search.metric, *(name for trial in trials for name in trial.metrics)])
         rows = [
@@ -414,8 +408,14 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
             for trial in trials
         ]
         blocks += [Heading(title), Table([TRIAL, *names, *metrics, "state"], rows)]
-        of_study = {name: files[f"{title}_{name}"] for name in names}
-        blocks += trial_figures(spec, search, trials, folder, of_study)
+        scored = [(trial, value) for trial in trials if (value := trial_value(search, trial)) is not None]
+        for name, space in search.space.items():
+            values = [(trial.cell.settings[name], scale * value) for trial, value in scored]
+            points = [(x, y, math.nan) for x, y in values if isinstance(x, int | float)]
+            if len(points) > 1:
+                file = f"trials_{files[f'{title}_{name}']}.png"
+                draw_curves(_curves({"trials": points}), folder / file, name, search.metric, space.log)
+                blocks.append(Figure(file, f"{search.metric} by {name}"))
     return blocks
 
 
@@ -572,25 +572,6 @@ def named_test_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> lis
         banded = {name: replace(curve, is_band=True) for name, curve in _curves(means).items()}
         draw_curves(banded, folder / f"along_{metric}.png", "update", metric)
         blocks.append(Figure(f"along_{metric}.png", f"{metric} along training, {interval}"))
-    return blocks
-
-
-def trial_figures(
-    spec: Spec, search: SearchConfig, trials: Sequence[StoredRun], folder: Path, files: Mapping[str, str]
-) -> list[Block]:
-    """Figures of the judged metric by each searched number; `files` maps a setting to a file's name."""
-    blocks: list[Block] = []
-    for name, space in search.space.items():
-        points = [
-            (trial.cell.settings[name], spec.report.scale * value, math.nan)
-            for trial in trials
-            if isinstance(trial.cell.settings[name], int | float)
-            and (value := trial_value(search, trial)) is not None
-        ]
-        if len(points) > 1:
-            file, curves = f"trials_{files[name]}.png", _curves({"trials": points})
-            draw_curves(curves, folder / file, name, search.metric, space.log)
-            blocks.append(Figure(file, f"{search.metric} by {name}"))
     return blocks
 
 

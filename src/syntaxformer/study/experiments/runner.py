@@ -52,8 +52,6 @@ from syntaxformer.study.experiments.store import (
 _log = logging.getLogger("syntaxformer.experiments")
 
 LOG = "log.txt"
-"""File with the log of a run's process, in the folder of the run."""
-
 POLL_S = 0.2
 """Seconds between two checks of running processes."""
 
@@ -210,7 +208,7 @@ class _Runner:
     def _next(self) -> Cell | None:
         runs = self.store.runs()
         if self.spec.search is not None:
-            cell = next_trial(self.spec, self.spec.search, runs, self.only)
+            cell = next_trial(self.spec, runs, self.only)
             if cell is not None:
                 self.store.add([cell])
             return cell
@@ -258,7 +256,7 @@ class _Runner:
             _log.warning("failed %s: %s", name, error)
 
     def _seconds(self, job: _Job) -> float:
-        """Seconds of all attempts, as measured by the runner, or by the run if it had no runner."""
+        """Of all attempts, as measured by the runner, or by the run if it had no runner."""
         watched = job.seconds_before + time.monotonic() - job.start
         return max(watched, counted_seconds(self.store.cell_folder(job.cell)))
 

@@ -237,50 +237,43 @@ def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | Non
     return search.best(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
-def study_trials(
-    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], labels: Mapping[str, str]
-) -> list[StoredRun]:
+def study_trials(spec: Spec, runs: Mapping[str, StoredRun], labels: Mapping[str, str]) -> list[StoredRun]:
     """The stored trials of one study, numbered in the order of the store, with its current labels.
 
     A run belongs to a study if it has its settings and lies in its space, whichever experiment ran it first;
     if these were edited since, it does not.
     """
-    trials: list[StoredRun] = []
+    trials, spaces = list[StoredRun](), spec.search.space
     for run in runs.values():
-        values = {name: run.cell.settings.get(name, ...) for name in search.space}
-        in_space = all(space.holds(values[name]) for name, space in search.space.items())
+        values = {name: run.cell.settings.get(name, ...) for name in spaces}
+        in_space = all(space.holds(values[name]) for name, space in spaces.items())
         if in_space and spec.cell(labels, values).key == run.cell.key:
             numbered = {**labels, TRIAL: f"{len(trials):03d}"}
             trials.append(replace(run, cell=replace(run.cell, labels=numbered)))
     return trials
 
 
-def next_trial(
-    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Only | None = None
-) -> Cell | None:
+def next_trial(spec: Spec, runs: Mapping[str, StoredRun], only: Only | None = None) -> Cell | None:
     """A waiting trial, or a new one; None if there is nothing to do. Only a grid has trials side by side.
 
     Raises:
         BackendMissingError: Optuna is needed but not installed.
     """
-    for labels in spec.combinations():
-        if not is_wanted(labels, only or {}):
-            continue
-        trials = study_trials(spec, search, runs, labels)
+    search = spec.search
+    for labels in (labels for labels in spec.combinations() if is_wanted(labels, only or {})):
+        trials = study_trials(spec, runs, labels)
         cell = next((trial.cell for trial in trials if trial.state == WAITING), None)
         is_free = search.sampler == "grid" or all(trial.state in (DONE, FAILED, KILLED) for trial in trials)
         if cell is None and is_free and len(trials) < search.trials:
-            cell = _propose(spec, search, labels, trials)
+            cell = _propose(spec, labels, trials)
         if cell is not None:
             return cell
     return None
 
 
-def _propose(
-    spec: Spec, search: SearchConfig, labels: Mapping[str, str], trials: list[StoredRun]
-) -> Cell | None:
+def _propose(spec: Spec, labels: Mapping[str, str], trials: list[StoredRun]) -> Cell | None:
     """A trial with settings that the study has not tried, by Optuna unless all values are tried in order."""
-    numbered = {**labels, TRIAL: f"{len(trials):03d}"}
+    search, numbered = spec.search, {**labels, TRIAL: f"{len(trials):03d}"}
     known = {trial.cell.key: trial for trial in trials}
     if search.sampler == "grid":
         rows = product(*(space.values or () for space in search.space.values()))
@@ -347,11 +340,12 @@ class Choice:
 def choices(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, Choice]:
     """Combination without its seed → what was chosen for it by its mean over the choosing seeds."""
     tuning = spec.tuning()
-    if tuning is None or (search := tuning.search) is None:
+    if tuning is None:
         return {}
+    search = tuning.search
     studies = defaultdict[str, list[list[StoredRun]]](list)
     for labels in tuning.combinations():
-        studies[without_seed(labels)].append(study_trials(tuning, search, runs, labels))
+        studies[without_seed(labels)].append(study_trials(tuning, runs, labels))
     choice_of: dict[str, Choice] = {}
     for name, of_seeds in studies.items():
         by_values, means = defaultdict[str, list[StoredRun]](list), dict[str, float]()
@@ -384,7 +378,7 @@ def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
     if spec.search is None:
         stored = [(cell, runs[cell.key]) for cell in tuned(spec, runs).cells() if cell.key in runs]
         return {cell.key: replace(run, cell=replace(run.cell, labels=cell.labels)) for cell, run in stored}
-    studies = (study_trials(spec, spec.search, runs, labels) for labels in spec.combinations())
+    studies = (study_trials(spec, runs, labels) for labels in spec.combinations())
     return {trial.cell.key: trial for trials in studies for trial in trials}
 
 
@@ -399,7 +393,7 @@ def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list
     if (search := spec.search) is not None:
         n_trials = min(search.trials, search.n_combinations) if search.sampler == "grid" else search.trials
         for labels in spec.combinations():
-            trials = study_trials(spec, search, runs, labels)
+            trials = study_trials(spec, runs, labels)
             cells += [trial.cell for trial in trials]
             cells += [spec.cell({**labels, TRIAL: f"{n:03d}"}) for n in range(len(trials), n_trials)]
     planned = [cell for cell in cells if is_wanted(cell.labels, only)]

@@ -179,7 +179,7 @@ def test_an_annotator_of_splits_needs_a_file_for_the_test(content, load, files, 
     (tmp_path / "train.conllu").write_text("1\tx\t_\tX\t_\t_\t0\troot\t_\t_\n\n")
     content["settings"]["annotation.annotator"] = f"conllu:{tmp_path}/{{split}}.conllu"
     content["settings"]["data.dir"] = str(files)
-    content |= {"axes": {}, "report": {}}
+    content["axes"]["fraction"], content["report"] = {"10 %": {"data.fraction": 0.1}}, {}
     content["tests"] = {"general": {"src": f"{files}/a.src", "ref": f"{files}/a.ref", "metrics": ["bleu"]}}
     spec = load(content)
     with pytest.raises(ConfigError, match="expected the parsed file of the split 'general', found none"):

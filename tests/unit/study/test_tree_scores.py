@@ -72,9 +72,7 @@ def test_spearman_is_scipys_row_by_row():
     assert sorted(by_length) == [3, 5]
     for length, score in by_length.items():
         sides = zip(predicted, gold, strict=True)
-        pairs = [
-            pair for one, other in sides if len(other) == length for pair in zip(one, other, strict=True)
-        ]
+        pairs = [pair for rows in sides if len(rows[1]) == length for pair in zip(*rows, strict=True)]
         assert score == pytest.approx(np.mean([spearmanr(*pair).statistic for pair in pairs]))
     assert spearman_score({3: 0.0, 5: 0.2, 50: 0.4, 51: 1.0}) == pytest.approx(0.3)
     assert np.isnan(spearman_score({4: 1.0}))

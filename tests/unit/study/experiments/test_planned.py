@@ -89,8 +89,8 @@ def test_rates_are_chosen_by_the_mean_over_several_seeds(done):
     rates = {"base": 0.001, "sit": 0.002, "add": 0.002}
     assert chosen == {f"system {name}": {"training.learning_rate": rate} for name, rate in rates.items()}
     assert choices(spec, store.runs())["system sit"].means == {"0.001": 6.0, "0.002": 14.0}
-    one = next(run for run in store.runs().values() if run.cell.settings["seed"] == 99)
-    store.stop(one.cell.key, "killed", 1.0, "x")  # not before all have ended
+    last = next(run for run in store.runs().values() if run.cell.settings["seed"] == 99)
+    store.stop(last.cell.key, "killed", 1.0, "x")  # not before all have ended
     assert choices(spec, store.runs())["system base"].settings is None
 
 

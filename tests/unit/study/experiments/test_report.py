@@ -350,7 +350,7 @@ def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):
             key = _cells(spec)[system, "10 %", str(seed)].key
             store.finish(key, 1.0, make_result(1.0, metrics={"dev_loss": value}))
     groups = group_runs(spec, store.runs())
-    gains = [compare_groups(spec, store, one, groups, "dev_loss", spec.report.baseline) for one in groups]
+    gains = [compare_groups(spec, store, group, groups, "dev_loss", spec.report.baseline) for group in groups]
     (difference,) = [gain for gain in gains if gain is not None]
     assert (difference.mean, difference.n) == (2.5, 1)
 
@@ -593,7 +593,7 @@ def test_effects_are_tested_over_examples_too(two_by_two, store, report, test):
     drawn = rng.integers(0, 3, (1000, 3))
     cells = [[sides[(*names, seed)] for names in SCORES] for seed in (1, 2, 3)]
     right = np.array(cells) == gold  # seeds, combinations, rows
-    scores = np.array([right[:, :, one].mean(2) for one in rows])
+    scores = np.array([right[:, :, sample].mean(2) for sample in rows])
     for name, weights in CONTRASTS.items():
         gains = scores @ weights
         low, high = np.percentile(np.take_along_axis(gains, drawn, 1).mean(1), [2.5, 97.5]) * 100

@@ -10,8 +10,7 @@ import yaml
 from sacrebleu import corpus_chrf
 from sacrebleu.metrics import TER
 
-from syntaxformer.study.experiments.cell import HYPOTHESES, run_cell, write_cell
-from syntaxformer.study.experiments.named_tests import unpacked
+from syntaxformer.study.experiments.cell import HYPOTHESES, run_cell, unpacked, write_cell
 from syntaxformer.study.experiments.report import write_report
 from syntaxformer.study.experiments.runner import run_experiment
 from syntaxformer.study.experiments.spec import load_spec
@@ -46,12 +45,10 @@ def test_a_cell_and_its_report(digits, tmp_path):
     hypotheses = (folder / HYPOTHESES).read_text().splitlines()
     references = (digits.corpus / "dev.de").read_text().splitlines()
     assert result["metrics"]["bleu"] == score_translations(hypotheses, references).bleu
-    assert result["metrics"]["chrf++"] == pytest.approx(
-        corpus_chrf(hypotheses, [references], word_order=2).score
-    )
-    assert result["metrics"]["ter"] == pytest.approx(
-        TER(case_sensitive=True).corpus_score(hypotheses, [references]).score
-    )
+    chrf = corpus_chrf(hypotheses, [references], word_order=2).score
+    ter = TER(case_sensitive=True).corpus_score(hypotheses, [references]).score
+    assert result["metrics"]["chrf++"] == pytest.approx(chrf)
+    assert result["metrics"]["ter"] == pytest.approx(ter)
     assert "nw:2" in result["signatures"]["chrf++"]
     assert [point["step"] for point in result["curve"]] == [3, 6]
     assert result["metrics"]["dev_loss"] == min(point["value"] for point in result["curve"])

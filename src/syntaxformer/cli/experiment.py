@@ -124,7 +124,7 @@ def _selection(spec: Spec, settings: Sequence[str], n_seeds: int | None) -> Only
 
 def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:
     from syntaxformer.study.experiments.cell import check_experiment
-    from syntaxformer.study.experiments.planned import power_in_words
+    from syntaxformer.study.experiments.groups import power_in_words
     from syntaxformer.study.experiments.runner import estimate_seconds
     from syntaxformer.study.experiments.spec import in_words
     from syntaxformer.study.experiments.store import planned_cells

@@ -47,8 +47,7 @@ def probe(
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
     from syntaxformer.base.files import write_text
-    from syntaxformer.study.probing import ProbeConfig, probe_model
-    from syntaxformer.study.treebank import read_probe_treebank
+    from syntaxformer.study.probing import ProbeConfig, probe_model, read_probe_treebank
     from syntaxformer.study.word_states import load_word_encoder
 
     options.refuse_inputs(output, [treebank, dev, test])

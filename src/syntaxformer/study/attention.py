@@ -103,10 +103,7 @@ def cross_attention(
 def _cross_attentions(
     translator: Translator, source: EncodedText, lines: Sequence[str], targets: Sequence[str]
 ) -> tuple[Sequence[Tensor], list[list[int]]]:
-    """Attention of each layer, `[sentences, heads, tgt, src]`, and the target pieces with their end pieces.
-
-    Targets are readable text, which is split into the pieces that the decoder writes.
-    """
+    """Attention of each layer, `[sentences, heads, tgt, src]`, and the target pieces with their ends."""
     model, pieces = translator.model, translator.target_pieces(lines, targets)
     longest = max(map(len, pieces))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
@@ -337,8 +334,7 @@ class SubnetworkView:
     def plain_attention(self, layer: int, head: int | None = None) -> NDArray[np.float32]:
         """The attention of the layer's own logits without masks, `[pieces, pieces]`.
 
-        The vanilla model in the paper's figure is another one, trained without masks; see
-        `plain_attention_beside`.
+        The paper's figure has another model, trained without masks; see `plain_attention_beside`.
         """
         return _mean(softmax(self.logits[layer], -1), head)
 

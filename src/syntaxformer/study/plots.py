@@ -1,6 +1,7 @@
 """Draws heat maps of attention and line charts from arrays and numbers, which are not changed.
 
-The same numbers give the same bytes of a PNG file, because it does not name the software.
+The same numbers give the same bytes of a PNG file, because it does not name the software. Every drawing
+raises ConfigError if the file ending is not a picture format, and DataError if the file cannot be written.
 """
 
 from __future__ import annotations
@@ -53,10 +54,6 @@ def draw_attention(
 
     Rings are the links of the head that aligns.
 
-    Raises:
-        ConfigError: The file ending is not a picture format.
-        DataError: The file cannot be written.
-
     Source: Sundararaman et al. (2019), figure 3.
     """
     columns = sum(len(shown.src_pieces) for shown in maps.values())
@@ -94,10 +91,6 @@ def draw_subnetwork(
 
     `plain` is the name and attention of another model (`plain_attention_beside`); without it, the infused
     model's logits without masks are used. Weights are those of this and the strongest sub-networks.
-
-    Raises:
-        ConfigError: The file ending is not a picture format.
-        DataError: The file cannot be written.
 
     Source: Bai et al. (2021), figure 2.
     """
@@ -145,12 +138,7 @@ class Curve:
 def draw_curves(
     curves: Mapping[str, Curve], path: Path, x_label: str, y_label: str, log_x: bool = False
 ) -> None:
-    """Draw one line with error bars for each name; a line is dashed if its name ends in "(paper)".
-
-    Raises:
-        ConfigError: The file ending is not a picture format.
-        DataError: The file cannot be written.
-    """
+    """Draw one line with error bars for each name; a line is dashed if its name ends in "(paper)"."""
     names = {name: fill(name, _LEGEND_LETTERS) for name in curves}
     n_lines = sum(name.count("\n") + 1 for name in names.values())
     figure = Figure(figsize=(7, max(4.2, 0.5 + n_lines * _LEGEND_INCHES)), layout="constrained")
@@ -171,12 +159,7 @@ def draw_curves(
 
 
 def draw_points(points: Mapping[str, Sequence[float]], path: Path, y_label: str) -> None:
-    """Draw the values of each name as points in a row of their own, with a line at their mean.
-
-    Raises:
-        ConfigError: The file ending is not a picture format.
-        DataError: The file cannot be written.
-    """
+    """Draw the values of each name as points in a row of their own, with a line at their mean."""
     names = [fill(name, 2 * _LEGEND_LETTERS) for name in points]
     n_lines = sum(name.count("\n") + 1 for name in names)
     figure = Figure(figsize=(7, 1 + max(0.4 * len(names), n_lines * _LEGEND_INCHES)), layout="constrained")
@@ -194,12 +177,7 @@ def draw_points(points: Mapping[str, Sequence[float]], path: Path, y_label: str)
 
 
 def draw_panels(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
-    """Draw a panel for each logged number over updates, at most three in a row: name → run → its curve.
-
-    Raises:
-        ConfigError: The file ending is not a picture format.
-        DataError: The file cannot be written.
-    """
+    """Draw a panel for each logged number over updates, at most three in a row: name → run → its curve."""
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     runs = dict.fromkeys(run for curves in panels.values() for run in curves)
@@ -222,9 +200,7 @@ def _draw_lines(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, s
         style = "--" if name.endswith("(paper)") else "-"
         marker = "o" if len(curve.x) <= 30 else None
         if curve.is_band and curve.error is not None:
-            low, high = (
-                [y + sign * e for y, e in zip(curve.y, curve.error, strict=True)] for sign in (-1, 1)
-            )
+            low, high = np.subtract(curve.y, curve.error), np.add(curve.y, curve.error)
             axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.errorbar(
             curve.x, curve.y, None if curve.is_band else curve.error, label=name, color=colour,

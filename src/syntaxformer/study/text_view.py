@@ -68,10 +68,6 @@ class Parser:
     annotator: Annotator
     lacks: str | None = None
 
-    def read(self, lines: Sequence[str]) -> tuple[Sentence, ...]:
-        """One sentence for each line."""
-        return tuple(self.annotator.annotate(list(lines)))
-
 
 def parser_for(
     annotator: Annotator | None, name: str | None, language: str | None, tokenized: bool
@@ -106,7 +102,7 @@ def translator_text(
         ConfigError: The model reads factors of the user's own, or no target language was chosen.
         ValueError: `max_distance` is not between 1 and 84.
     """
-    (sentence,) = parser.read([translator.clean(line)])
+    (sentence,) = parser.annotator.annotate([translator.clean(line)])
     encoder = replace(translator.encoder, syntax=SyntaxInputs(words=True), unseen=UnseenValues())
     words = WordColumns.from_sentences([sentence])
     cut = translator.cutter(1)
@@ -136,7 +132,7 @@ def classifier_text(
     """
     collator, keeps_places = classifier.collator, classifier.task_type.parts
     lines = [in_place(text) if keeps_places else " ".join(text.split()) for text in texts]
-    sentences = tuple(map(collator.read, parser.read(lines)))
+    sentences = tuple(map(collator.read, parser.annotator.annotate(lines)))
     read = {"truncation": True, "max_length": collator.max_length}  # as the collator reads
     read |= {"split_special_tokens": collator.split_special_tokens}
     encoded: Any = collator.tokenizer(*([sentence.text] for sentence in sentences), **read)

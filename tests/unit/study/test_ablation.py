@@ -54,7 +54,7 @@ def test_values_change_places_among_words_or_among_pieces(name, column):
     if name == "subword":
         assert sorted(values) == sorted(before)
         return
-    of_words = [{value for value, word in zip(values, WORDS, strict=True) if word == one} for one in range(4)]
+    of_words = [{*values[np.array(WORDS) == word]} for word in range(4)]
     assert [len(tags) for tags in of_words] == [1] * 4
     assert sorted(map(min, of_words)) == [3, 4, 5, 6]
 
@@ -119,9 +119,8 @@ def test_a_pair_keeps_its_segments_its_specials_and_its_pieces_together():
     seen = set()
     for seed in SEEDS:
         ablation, options = Ablation(("syntax",), seed=seed), TreeOptions(trees=("dependency",))
-        ablated = ablate_batch({"syntax": relations[None, None]}, options, of_pieces, ablation)["syntax"][
-            0, 0
-        ]
+        batch = ablate_batch({"syntax": relations[None, None]}, options, of_pieces, ablation)
+        ablated = batch["syntax"][0, 0]
         assert torch.equal(ablated == PAIR, relations == PAIR)
         assert ablated[1].tolist()[3:] == ablated[2].tolist()[3:]  # a and ##a, to all others
         assert ablated[1, 2] == ablated[2, 1] == ablated[6, 7] == 0
@@ -251,7 +250,7 @@ def test_an_ablated_collator_counts_what_it_cuts_once(classifier):
 
 
 def test_a_translator_is_ablated_line_by_line(letters):
-    lines, sentences = ["ab c def g", "a b cd", "g fe dc b a"], [one.segments[0] for one in EXAMPLES]
+    lines, sentences = ["ab c def g", "a b cd", "g fe dc b a"], [example.segments[0] for example in EXAMPLES]
     values = tuple({tag for sentence in sentences for tag in sentence.upos or ()})
     syntax = SyntaxInputs(trees=TreeOptions(trees=("dependency",)), governors=True)
     whole = SourceEncoder(letters, {"pos": FactorVocabulary("pos", values)}, syntax=syntax)

@@ -203,9 +203,8 @@ def test_a_model_of_lower_case_is_compared_in_lower_case():
 
 def test_the_gallery_of_the_documentation_begins_as_the_script_writes_it(gallery):
     root = Path(__file__).resolve().parents[3]
-    command = (
-        (root / "docs" / "guides" / "analysis.md").read_text().split("python experiments/gallery.py ")[1]
-    )
+    guide = (root / "docs" / "guides" / "analysis.md").read_text()
+    command = guide.split("python experiments/gallery.py ")[1]
     options = shlex.split(command.split("\n\n")[0].replace("\\\n", ""))
     note, cases = (options[options.index(name) + 1] for name in ("--note", "--cases"))
     head = to_markdown(gallery.introduction(note, cases))
@@ -244,12 +243,8 @@ def test_three_systems_side_by_side():
 
 
 def test_the_command(tmp_path):
-    texts = {
-        "src": [one.text for one in SOURCES],
-        "ref": [one.text for one in REFERENCES],
-        "a": FIRST,
-        "b": SECOND,
-    }
+    src, ref = ([sentence.text for sentence in side] for side in (SOURCES, REFERENCES))
+    texts = {"src": src, "ref": ref, "a": FIRST, "b": SECOND}
     for name, lines in texts.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     a, b, src, ref = (str(tmp_path / name) for name in ("a", "b", "src", "ref"))

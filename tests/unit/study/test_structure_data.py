@@ -117,10 +117,8 @@ def test_targets_follow_the_structural_rule_and_training_the_linear_one_as_well(
                 first = next(word for word in words if word in generate.AUXILIARIES)
                 assert (first != main) == is_new
             else:
-                nouns = [
-                    w for w, word in enumerate(words[: parser.main]) if word.rstrip("s") in generate.NOUNS
-                ]
-                subject, last = is_plural(words[parser.subject]), is_plural(words[nouns[-1]])
+                nouns = [word for word in words[: parser.main] if word.rstrip("s") in generate.NOUNS]
+                subject, last = is_plural(words[parser.subject]), is_plural(nouns[-1])
                 assert (subject != last) == is_new
                 answer = example.target[parser.main]
                 assert answer == example.properties["main"]

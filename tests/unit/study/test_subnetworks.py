@@ -171,10 +171,8 @@ def test_the_command(tmp_path, monkeypatch, masked, plain, capsys):
     (tmp_path / "masks" / "classifier.json").write_text("{}")
     models = {"masks": masked, "plain": plain}
     monkeypatch.setattr(Classifier, "from_folder", lambda folder, annotator, **_: models[folder.name])
-    drawn = []
-    monkeypatch.setattr(
-        "syntaxformer.study.plots.draw_subnetwork", lambda *_, plain=None, **__: drawn.append(plain)
-    )
+    drawn, draw = [], "syntaxformer.study.plots.draw_subnetwork"
+    monkeypatch.setattr(draw, lambda *_, plain=None, **__: drawn.append(plain))
     for more in ([], ["--beside", str(tmp_path / "plain")]):
         command = ["attend", str(tmp_path / "masks"), TEXT, "-o", str(tmp_path / "a.png"), *more]
         done = CliRunner().invoke(app, command)
@@ -255,13 +253,9 @@ def test_an_infused_encoder_is_probed_with_its_own_trees_on_sentences_longer_tha
 def test_the_gallery_draws_figure_2_and_says_the_strongest(gallery, tmp_path, monkeypatch, masked, plain):
     models = {"masked": masked, "bare": plain}
     monkeypatch.setattr(gallery.Classifier, "from_folder", lambda folder: models[str(folder)])
-    options = {
-        "masks": Path("masked"),
-        "plain": Path("bare"),
-        "sentence": TEXT,
-        "network": "dependency parent 1",
-    }
-    _, figure, table = gallery._subnetwork(SimpleNamespace(**options), tmp_path)
+    options = SimpleNamespace(masks=Path("masked"), plain=Path("bare"), sentence=TEXT)
+    options.network = "dependency parent 1"
+    _, figure, table = gallery._subnetwork(options, tmp_path)
     assert (tmp_path / figure.file).read_bytes()[:4] == b"\x89PNG"
     view = subnetwork_view(masked, TEXT)
     strongest = view.strongest(5)
@@ -284,10 +278,8 @@ def test_the_gallery_draws_a_curve_for_each_probed_model(gallery, tmp_path, monk
     assert curves["before"].y == pytest.approx([0, 10, 20])
     assert curves["after"].y == pytest.approx([10, 20, 30])
     assert curves["linear chain"].y == pytest.approx([30, 30, 30])  # of the first file
-    missing = [
-        {"name": "layer 1", "uuas": None, "spearman": 0.3},
-        {"name": "layer 4", "uuas": 0.5, "spearman": 0.2},
-    ]
+    missing = [{"name": "layer 1", "uuas": None, "spearman": 0.3}]
+    missing += [{"name": "layer 4", "uuas": 0.5, "spearman": 0.2}]
     (tmp_path / "some.json").write_text(json.dumps({"scores": missing, "rank": 7}))
     gallery._probe([("some", str(tmp_path / "some.json"))], tmp_path)
     assert drawn["probe_uuas.png"]["some"] == Curve([4.0], [50.0])

@@ -8,9 +8,10 @@ import torch
 from scipy.stats import spearmanr
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.study.probing import Probe, probe_loss
-from syntaxformer.study.treebank import (
+from syntaxformer.study.probing import (
+    Probe,
     attachment_score,
+    probe_loss,
     probe_treebank,
     read_probe_treebank,
     root_accuracy,
@@ -71,9 +72,7 @@ def test_spearman_is_scipys_row_by_row():
     assert sorted(by_length) == [3, 5]
     for length, score in by_length.items():
         sides = zip(predicted, gold, strict=True)
-        pairs = [
-            pair for one, other in sides if len(other) == length for pair in zip(one, other, strict=True)
-        ]
+        pairs = [pair for rows in sides if len(rows[1]) == length for pair in zip(*rows, strict=True)]
         assert score == pytest.approx(np.mean([spearmanr(*pair).statistic for pair in pairs]))
     assert spearman_score({3: 0.0, 5: 0.2, 50: 0.4, 51: 1.0}) == pytest.approx(0.3)
     assert np.isnan(spearman_score({4: 1.0}))

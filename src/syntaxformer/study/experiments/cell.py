@@ -1,16 +1,25 @@
-"""Does one run of an experiment: its recipe or fine-tuning config, training, scores, and checks before."""
+"""Does one run of an experiment: its recipe or fine-tuning config, training, scores, and checks before.
+
+Named test sets are scored line by line, by shipped metrics and by functions of the user's own.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import math
+import runpy
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, cast
 
 from filelock import FileLock
 from pydantic import BaseModel
@@ -25,22 +34,27 @@ from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.examples import TextSet, hash_examples
 from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
 from syntaxformer.encoders.official_data import read_any_split
+from syntaxformer.encoders.tables import number_of, read_table
 from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
-from syntaxformer.study.experiments.named_tests import (
-    Scored,
-    corpus_scores,
-    line_problems,
-    problems_of,
-    results_of,
-    score_predictions,
-    score_translations,
-    test_hashes,
+from syntaxformer.study.experiments.spec import (
+    OWN_METRIC,
+    TEST_SCORES,
+    Cell,
+    Contrast,
+    NamedTest,
+    ScoredText,
+    Spec,
+    in_words,
+    metric_name,
 )
-from syntaxformer.study.experiments.spec import Cell, Contrast, NamedTest, Spec, in_words
 from syntaxformer.study.experiments.store import DONE, StoredRun, own_runs, tuned
 from syntaxformer.translation.recipe import Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.translation.translator import Translator
 
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
 REFERENCES, VERSIONS, ALONG = "references.txt", "code.json", "along.json"
@@ -64,10 +78,7 @@ def resolve(cell: Cell, output: Path = Path("OUTPUT")) -> Recipe | FinetuneConfi
 
 
 def code_version() -> str:
-    """The last commit of this package's sources, with "+" if they were changed since, or else the version.
-
-    Commits that touch only other files do not count.
-    """
+    """The last commit of this package's sources, with "+" if they were changed since, or else the version."""
     package = Path(__file__).resolve().parents[2]
     log = ["log", "-1", "--format=%h", "--abbrev=12", "--", package]
     outputs = []
@@ -95,18 +106,15 @@ def recipe_settings(recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
 
     A mapping that is not a section, even an empty one, stays one value.
     """
-    settings: dict[str, Any] = {}
 
-    def add(section: BaseModel, prefix: str) -> None:
+    def flat(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
         for name, value in section.model_dump(mode="json").items():
             if isinstance(inner := getattr(section, name), BaseModel):
-                add(inner, f"{prefix}{name}.")
+                yield from flat(inner, f"{prefix}{name}.")
             else:
-                key = prefix + name
-                settings[Recipe.short(key) if isinstance(recipe, Recipe) else key] = value
+                yield Recipe.short(prefix + name) if isinstance(recipe, Recipe) else prefix + name, value
 
-    add(recipe, "")
-    return {key: value for key, value in settings.items() if key not in NO_EFFECT}
+    return {key: value for key, value in flat(recipe) if key not in NO_EFFECT}
 
 
 def value_at(settings: Mapping[str, Any], key: str) -> Any:
@@ -196,7 +204,6 @@ _FACTS = (
 
 
 def _facts(model: Path, run: Mapping[str, Any], recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
-    """The facts about any run whose model is written."""
     return {
         **{name: run[name] for name in _FACTS if name in run},
         "n_parameters": sum(tensor.numel() for tensor in load_tensors(model / WEIGHTS).values()),
@@ -251,9 +258,8 @@ def _train(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
 
 
 def _add_test(result: dict[str, Any], name: str, test: NamedTest, scored: Scored, metrics: Path) -> None:
-    """Add the scores of a named test and the hashes of what it read to the result of a run."""
-    hashes = {"test_sha256": test_hashes(name, test, metrics)}
-    for key, values in (results_of(name, scored) | hashes).items():
+    facts = results_of(name, scored) | {"test_sha256": test_hashes(name, test, metrics)}
+    for key, values in facts.items():
         result[key] = {**result.get(key, {}), **values}
 
 
@@ -268,32 +274,22 @@ def _translate(cell: Cell, folder: Path, result: dict[str, Any]) -> dict[str, fl
     files = {side: Path(corpus_path(file)) for side, file in test.items()}
     result["scoring"], result["references"] = scoring(translator.info), reference_note(translator.info)
     result["test_sha256"] = {side: hash_file(file) for side, file in files.items()}
-    user_factors = {
-        name.removeprefix("factors."): read_user_values(file)
-        for name, file in files.items()
-        if name not in ("src", "ref")
-    }
-    lines = (list(read_lines(files[side])) for side in ("src", "ref"))
-    scored = score_translator(translator, *lines, user_factors=user_factors)
+    lines = [list(read_lines(files.pop(side))) for side in ("src", "ref")]
+    factors = {name.removeprefix("factors."): read_user_values(file) for name, file in files.items()}
+    scored = score_translator(translator, *lines, user_factors=factors)
     for name, lines in ((HYPOTHESES, scored.hypotheses), (REFERENCES, scored.references)):
         write_text(folder / name, "".join(f"{line}\n" for line in lines))
     table = score_table(
         {"": scored.hypotheses}, scored.references, note=result["references"], **result["scoring"]
     )
-    result["signatures"] = {
-        "bleu": scored.scores.bleu_signature,
-        "chrf": scored.scores.chrf_signature,
-        "chrf++": table["signatures"]["chrF++"],
-        "ter": table["signatures"]["TER"],
-    }
+    signatures = table["signatures"]
+    result["signatures"] = {"bleu": scored.scores.bleu_signature, "chrf": scored.scores.chrf_signature}
+    result["signatures"] |= {"chrf++": signatures["chrF++"], "ter": signatures["TER"]}
     return corpus_scores(scored, table)
 
 
 def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
-    """Fine-tune an encoder and score it on the development set, and on the test split if there is one.
-
-    Names of scores on the test split, with the epoch that was best on dev, begin with `test_`.
-    """
+    """Fine-tune an encoder and score it on dev and, as `test_…`, on the test split if there is one."""
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.encoders.finetuning import finetune
 
@@ -317,12 +313,11 @@ def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
         scores = classifier.score(texts, predictions)
         scores = {"score": scores.get("mean", next(iter(scores.values()))), **scores}
         result["metrics"] |= {f"test_{name}": round(value, 6) for name, value in scores.items()}
-        sides = {
-            "gold": [example.label for example in texts.examples],
-            "found": classifier.task_type.encode(predictions.labels),
-        }
+        gold = [example.label for example in texts.examples]
+        answers = classifier.task_type.encode(predictions.labels)
         result["test_predictions"] = {
-            side: " ".join(f"{value:.6g}" for value in values) for side, values in sides.items()
+            side: " ".join(f"{value:.6g}" for value in values)
+            for side, values in (("gold", gold), ("found", answers))
         }
         result.setdefault("test_sha256", {})[texts.name] = hash_examples(texts.examples)
     return {**result, "learning_rate": rate, "model_sha256": checkpoint_sha256(config.model)}
@@ -330,18 +325,259 @@ def _finetune(cell: Cell, folder: Path, metrics: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)  # the cells of an experiment are checked one by one
 def _labelled_split(task: str, folder: Path | None, split: str) -> TextSet:
-    """A split of an official task.
-
-    Raises:
-        ConfigError: The task is no official one, or has no such split, or the split has no labels.
-        DataError: It cannot be read.
-    """
     if task in OWN_TASKS or folder is None:
         raise ConfigError(f"test_split: expected a task with official files in data.dir, got {task}.")
     texts = read_any_split(find_task(task), folder, split)
     if any(example.label is None for example in texts.examples):
         raise ConfigError(f"test_split: expected one with labels, got {split!r} of {task}.")
     return texts
+
+
+OwnMetric = Callable[[Any, str, str, Mapping[str, str]], float]
+"""Source (of a pair, both texts), hypothesis, reference and the columns of a line → its value."""
+
+MOST_VALUES = 40
+"""Numeric columns of more values get no means by value."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Values of one test set.
+
+    Args:
+        columns: The properties of each line.
+        lines: Metric → its value for each line.
+        totals: Metric → its value, of those that have none for a line, as BLEU.
+    """
+
+    columns: Sequence[Mapping[str, str]]
+    lines: dict[str, list[float]]
+    totals: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Metric → its value on the whole set."""
+        return {name: fmean(values) for name, values in self.lines.items()} | self.totals
+
+    def by_column(self) -> dict[str, dict[str, dict[str, list[float]]]]:
+        """Metric → numeric column → value → mean of the metric and number of lines."""
+        names = dict.fromkeys(name for row in self.columns for name in row)
+        tables: dict[str, dict[str, dict[str, list[float]]]] = {metric: {} for metric in self.lines}
+        for name in names:
+            numbers = [number_of(row.get(name, "")) for row in self.columns]
+            cells = [number for number in numbers if number is not None and math.isfinite(number)]
+            if len(cells) < len(numbers) or len({*cells}) > MOST_VALUES:
+                continue
+            for metric, of_lines in self.lines.items():
+                groups: dict[float, list[float]] = {value: [] for value in sorted({*cells})}
+                for cell, of_line in zip(cells, of_lines, strict=True):
+                    groups[cell].append(of_line)
+                tables[metric][name] = {
+                    f"{value:g}": [round(fmean(group), 6), len(group)] for value, group in groups.items()
+                }
+        return tables
+
+
+def own_metric(metric: str, folder: Path) -> OwnMetric:
+    """The user's own function of FILE.py:NAME, whose file lies in a folder.
+
+    Raises:
+        ConfigError: There is no such file or function, or the file fails.
+    """
+    file, _, name = metric.rpartition(":")
+    path = (folder / file).resolve()
+    expected = f"metrics: expected the function {name} in {path}"
+    try:
+        names = runpy.run_path(str(path), run_name=f"metrics_of_{path.stem}")
+    except Exception as error:  # also the file's own
+        raise ConfigError(f"{expected}, got {type(error).__name__}: {error}.") from error
+    if not callable(function := names.get(name)):
+        got = f"{function!r}, which is none" if name in names else f"no {name}"
+        raise ConfigError(f"{expected}, got {got}.")
+    return cast("OwnMetric", function)
+
+
+def _values(
+    metric: str,
+    folder: Path,
+    sources: Sequence[Any],
+    texts: Sequence[tuple[str, str]],
+    columns: Sequence[Mapping[str, str]],
+) -> list[float]:
+    function, values = own_metric(metric, folder), list[float]()
+    for number, (source, pair, row) in enumerate(zip(sources, texts, columns, strict=True), 1):
+        try:
+            value = float(function(source, *pair, row))
+        except Exception as error:  # the user's own
+            message = f"{metric}: expected a number for line {number}, got {type(error).__name__}: {error}."
+            raise ConfigError(message) from error
+        if not math.isfinite(value):
+            raise ConfigError(f"{metric}: expected a finite number for line {number}, got {value}.")
+        values.append(value)
+    return values
+
+
+def _columns(test: NamedTest, n_lines: int) -> list[dict[str, str]]:
+    """The properties of each line, nothing without a table of them; DataError if it does not fit."""
+    path = test.columns or test.table
+    if path is None:
+        return [{}] * n_lines
+    rows = read_table(corpus_path(path)).rows
+    if broken := next((row for row in rows if row.problem), None):
+        raise DataError(broken.problem, path, broken.number)
+    if len(rows) != n_lines:
+        raise DataError(f"expected {n_lines} rows, one for each line of the test, got {len(rows)}.", path)
+    return [{name: row.text(name) for name in row.cells} for row in rows]
+
+
+def score_translations(translator: Translator, name: str, test: NamedTest, folder: Path) -> Scored:
+    """Translate a test set and score each line; own metrics lie in a folder.
+
+    The annotator is that of the test, or else the model's; of one that has a file for each split, that of
+    the split with the name of the test.
+
+    Raises:
+        ConfigError: A metric of the user's own fails.
+        DataError: A file cannot be used.
+    """
+    from syntaxformer.syntax import read_user_values
+    from syntaxformer.translation.contrast import read_contrasts
+    from syntaxformer.translation.scoring import score_table, score_translator, scoring
+
+    if translator.encoder.needs_words and translator.annotator is not None:
+        annotator = test.annotator or annotator_for(translator.annotator, name)
+        translator = translator.with_annotator(annotator)
+    if test.contrast is not None:
+        contrasts = read_contrasts(corpus_path(test.contrast))
+        scores = translator.score(
+            [line.source for line in contrasts], [line.translations for line in contrasts]
+        )
+        columns = [{key: str(value) for key, value in (line.model_extra or {}).items()} for line in contrasts]
+        right = [float(all(best.log_prob > other.log_prob for other in wrong)) for best, *wrong in scores]
+        return Scored(columns, dict.fromkeys(test.metrics, right))
+    sources, references = (list(read_lines(corpus_path(side))) for side in (test.src, test.ref))
+    factors = {factor: read_user_values(corpus_path(file)) for factor, file in test.factors.items()}
+    scored = score_translator(translator, sources, references, user_factors=factors)
+    texts: Any = list(zip(scored.hypotheses, scored.references, strict=True))
+    columns, lines, totals = _columns(test, len(texts)), dict[str, list[float]](), dict[str, float]()
+    for metric in test.metrics:
+        if metric == "exact_match":
+            lines[metric] = [float(hypothesis == reference) for hypothesis, reference in texts]
+        elif OWN_METRIC.fullmatch(metric):
+            lines[metric_name(metric)] = _values(metric, folder, sources, texts, columns)
+    if of_corpus := [metric for metric in test.metrics if metric in TEST_SCORES]:
+        table = score_table({"": scored.hypotheses}, scored.references, **scoring(translator.info))
+        scores = corpus_scores(scored, table)
+        totals = {metric: scores[metric] for metric in of_corpus}
+    return Scored(columns, lines, totals)
+
+
+def corpus_scores(scored: Any, table: Mapping[str, Any]) -> dict[str, float]:
+    """Metric of `TEST_SCORES` → its value on a text, from `score_translator` and the table of its outputs."""
+    scores, of_table = scored.scores, table["systems"][""]
+    return {"bleu": scores.bleu, "chrf": scores.chrf, "chrf++": of_table["chrF++"], "ter": of_table["TER"]}
+
+
+def score_predictions(classifier: Classifier, test: NamedTest, folder: Path) -> Scored:
+    """Predict the rows of a labelled table and score each; own metrics lie in a folder.
+
+    Raises:
+        ConfigError: A metric of the user's own fails, or the task has no such metric.
+        DataError: The table cannot be used, or a row has no label.
+    """
+    from syntaxformer.encoders.prediction import read_texts_for
+
+    texts = read_texts_for(classifier.info, str(corpus_path(test.table)))
+    predictions = classifier.predict_set(texts)
+    of_task = classifier.score(texts, predictions)
+    columns, lines, totals = _columns(test, len(texts)), dict[str, list[float]](), dict[str, float]()
+    names, of_label = classifier.task_type.names, classifier.info.label_column or ""
+    gold = [example.label for example in texts.examples]
+    for number, label in enumerate(gold):
+        if names and isinstance(label, int):  # or a class that training did not have, as the table writes it
+            gold[number] = names[label] if label < len(names) else columns[number].get(of_label, "")
+    labels = list(zip(map(str, predictions.labels), map(str, gold), strict=True))
+    sources = [e.texts[0] if len(e.texts) == 1 else e.texts for e in texts.examples]
+    for metric in test.metrics:
+        if OWN_METRIC.fullmatch(metric):
+            lines[metric_name(metric)] = _values(metric, folder, sources, labels, columns)
+        elif metric == "accuracy":
+            lines[metric] = [float(predicted == gold) for predicted, gold in labels]
+        elif metric in of_task:
+            totals[metric] = of_task[metric]
+        else:
+            known = ", ".join(of_task)
+            raise ConfigError(f"tests: expected a metric of this task, {known}, got {metric}.")
+    return Scored(columns, lines, totals)
+
+
+def packed(values: Sequence[float]) -> str:
+    """Values of lines as short text, for a store."""
+    text = " ".join(f"{value:.6g}" for value in values)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpacked(text: str) -> list[float]:
+    """The values that `packed` made text of."""
+    return [float(value) for value in zlib.decompress(base64.b64decode(text)).split()]
+
+
+def results_of(name: str, scored: Scored) -> dict[str, dict[str, Any]]:
+    """What a run stores of a test set: means, packed values of lines, and means by column."""
+    return {
+        "metrics": {f"{name}_{metric}": round(value, 6) for metric, value in scored.means.items()},
+        "lines": {f"{name}_{metric}": packed(values) for metric, values in scored.lines.items()},
+        "by_column": {f"{name}_{metric}": table for metric, table in scored.by_column().items() if table},
+    }
+
+
+def test_hashes(name: str, test: NamedTest, folder: Path) -> dict[str, str]:
+    """What a test set read → its hash: texts, columns, factors, and files of the user's own metrics."""
+    files = {side: getattr(test, side) for side in ("src", "ref", "contrast", "table", "columns")}
+    if test.src is not None:  # a contrastive test reads none
+        files |= {f"factors.{factor}": file for factor, file in test.factors.items()}
+    hashes = {f"{name} {side}": hash_file(Path(corpus_path(file))) for side, file in files.items() if file}
+    programs = {metric.rpartition(":")[0] for metric in test.metrics if OWN_METRIC.fullmatch(metric)}
+    return hashes | {f"{name} {file}": hash_file(folder / file) for file in sorted(programs)}
+
+
+def problems_of(name: str, test: NamedTest, folder: Path) -> Iterator[str]:
+    """What would keep a test set from being scored, found without a model."""
+    from syntaxformer.translation.contrast import read_contrasts
+
+    try:
+        for metric in test.metrics:
+            if OWN_METRIC.fullmatch(metric):
+                own_metric(metric, folder)
+        if test.contrast is not None:
+            read_contrasts(corpus_path(test.contrast))
+        elif test.table is not None:
+            if not Path(corpus_path(test.table)).exists():
+                yield f"tests.{name}.table: expected a file, found none at {test.table}."
+        elif problems := [*line_problems(f"tests.{name}", test)]:
+            yield from problems
+        else:
+            _columns(test, sum(1 for _ in read_lines(corpus_path(test.src))))
+    except (ConfigError, DataError) as error:
+        yield f"tests.{name}: {error}"
+
+
+def line_problems(key: str, test: ScoredText | NamedTest) -> Iterator[str]:
+    """Problems of the files of a text, which has this key: unreadable, or of different length."""
+    counts, files = {}, {"src": test.src, "ref": test.ref}
+    files |= {f"factors.{name}": file for name, file in test.factors.items()}
+    for side, file in files.items():
+        try:
+            counts[side] = sum(1 for _ in read_lines(corpus_path(file)))
+        except DataError as error:
+            yield f"{key}.{side}: {error}"
+    n_lines = counts.pop("src", None)
+    for side, count in counts.items():
+        if n_lines is not None and (count != n_lines or not count):
+            yield (
+                f"{key}.{side}: expected as many lines as in {key}.src, at least one, got {count} in "
+                f"{corpus_path(files[side])} and {n_lines} in src."
+            )
 
 
 def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
@@ -447,9 +683,5 @@ def _cell_problems(spec: Spec, cell: Cell) -> Iterator[str]:
 
 @lru_cache(maxsize=64)  # the cells of an experiment are checked one by one
 def _parsed_file(annotator: str, name: str) -> None:
-    """Check that an annotator with a file for each split has one for a named test.
-
-    Raises:
-        DataError: It has none.
-    """
+    """Check that an annotator with a file for each split has one for a named test; DataError if not."""
     annotator_for(load_annotator(annotator), name)

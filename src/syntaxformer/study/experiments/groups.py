@@ -1,6 +1,6 @@
-"""Groups the runs of an experiment, and tests and draws the differences between groups.
+"""Groups the runs of an experiment, tests the differences between groups, and says what planned ones found.
 
-A group is all seeds of one combination of levels. `report` writes the tables.
+A group is all seeds of one combination of levels. `report` writes the other tables.
 """
 
 from __future__ import annotations
@@ -9,29 +9,40 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from syntaxformer.base.files import hash_file, read_json, read_lines, write_text
 from syntaxformer.base.statistics import (
-    Interval,
     Spread,
     bootstrap_rows,
+    detectable_effect,
+    holm,
     paired_t_test,
     seed_interval,
     sign_test_p,
     spread,
 )
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS, score_predictions
-from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
-from syntaxformer.study.experiments.named_tests import unpacked
-from syntaxformer.study.experiments.spec import SEED, PaperNumber, Spec, matches
-from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun
+from syntaxformer.study.document import Block, Heading, Paragraph, Table
+from syntaxformer.study.experiments.cell import HYPOTHESES, RATE, REFERENCES, unpacked
+from syntaxformer.study.experiments.spec import (
+    SEED,
+    Contrast,
+    PaperNumber,
+    Spec,
+    in_words,
+    matches,
+    without_seed,
+)
+from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun, choices
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 
 NONE = "–"
@@ -138,9 +149,8 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
     if spec.report.metrics:
         return spec.report.metrics
     runs = (run for group in groups for run in group.runs.values())
-    names = list(
-        dict.fromkeys(name for run in runs for name, value in run.metrics.items() if value is not None)
-    )
+    metrics = chain.from_iterable(run.metrics.items() for run in runs)
+    names = list(dict.fromkeys(name for name, value in metrics if value is not None))
     of_text = ("bleu", "chrf++", "ter") if "chrf++" in names else ("bleu", "chrf")
     return [name for name in of_text if name in names] or names or spec.metrics()[:1]
 
@@ -207,11 +217,8 @@ def _contrast(
 ) -> Difference | None:
     """The sum of weighted scores of groups, for each seed that all of them have; None if there is none."""
     weights, groups = zip(*weighted, strict=True)
-    has_metric = [
-        {seed for seed, run in group.runs.items() if run.metrics.get(metric) is not None} for group in groups
-    ]
-    seeds = [seed for seed in groups[0].runs if seed in set.intersection(*has_metric)]
-    rows = [[group.runs[seed] for group in groups] for seed in seeds]
+    of_seeds = ([group.runs.get(seed) for group in groups] for seed in groups[0].runs)
+    rows = [row for row in of_seeds if all(run and run.metrics.get(metric) is not None for run in row)]
     if not rows:
         return None
     scores = [[float(run.metrics[metric] or 0) for run in row] for row in rows]
@@ -231,8 +238,8 @@ def _contrast(
             p_sentences, interval = _bootstrap_lines(store, rows, metric, weights)
         elif spec.verb == "finetune":
             p_sentences, interval = _bootstrap_predictions(store, rows, metric, weights)
-    more = (p_seeds, p_sentences, agree, interval, n_constant, tuple(per_seed))
-    return Difference(gains.mean, gains.sd, gains.n, *more)
+    numbers = gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree
+    return Difference(*numbers, interval, n_constant, tuple(per_seed))
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str]) -> PaperNumber | None:
@@ -262,27 +269,29 @@ def _read_known(store: RunStore) -> tuple[Path, dict[str, Any]]:
 
 
 def _resampled(
-    store: RunStore, content: Any, n_seeds: int, draw: Callable[[], tuple[list[float], Interval]]
+    store: RunStore,
+    content: Any,
+    score: Callable[[np.ndarray, np.ndarray], float],
+    gold: np.ndarray,
+    rows: Sequence[Sequence[np.ndarray]],
+    weights: Sequence[float],
 ) -> Resampled:
-    """What `draw` gives, or gave before for the same content; an interval only for several seeds."""
+    """`bootstrap_rows`, now or before for the same content; an interval only for several seeds."""
     path, known = _read_known(store)
     key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
     if key not in known:
-        p_values, gain = draw()
+        p_values, gain = bootstrap_rows(score, gold, rows, weights=weights)
         known[key] = [p_values, gain.low, gain.high]
         write_text(path, json.dumps(known, indent=1, sort_keys=True))
     p_values, low, high = known[key]
-    return p_values, (low, high) if n_seeds > 1 else None
+    return p_values, (low, high) if len(rows) > 1 else None
 
 
 def _bootstrap_predictions(
     store: RunStore, rows: Sequence[Sequence[StoredRun]], metric: str, weights: Sequence[float]
 ) -> Resampled:
-    """Resample examples; nothing where a run has no predictions, as in earlier stores.
-
-    The runs of each seed have these weights. Metrics that begin with `test_` are those of the test split.
-    """
-    name = metric.removeprefix("test_")
+    """Resample examples; nothing where a run has no predictions, as in earlier stores."""
+    name = metric.removeprefix("test_")  # of the test split
     split = "dev_predictions" if name == metric else "test_predictions"
     sides: list[Any] = [run.result.get(split) for row in rows for run in row]
     known_metrics = CLASSIFICATION_METRICS | REGRESSION_METRICS
@@ -294,13 +303,10 @@ def _bootstrap_predictions(
     def score(labels: np.ndarray, predicted: np.ndarray) -> float:
         return fmean(score_predictions(names, labels, predicted)[name] for name in names)
 
-    def draw() -> tuple[list[float], Interval]:
-        gold = np.array(sides[0]["gold"].split(), float)
-        predictions = [[np.array(run.result[split]["found"].split(), float) for run in row] for row in rows]
-        return bootstrap_rows(score, gold, predictions, weights=weights)
-
+    gold = np.array(sides[0]["gold"].split(), float)
+    predictions = [[np.array(run.result[split]["found"].split(), float) for run in row] for row in rows]
     content = [metric, *sides] if list(weights) == [-1.0, 1.0] else [metric, list(weights), *sides]
-    return _resampled(store, content, len(rows), draw)
+    return _resampled(store, content, score, gold, predictions, weights)
 
 
 def _bootstrap_lines(
@@ -311,11 +317,8 @@ def _bootstrap_lines(
     values = [[np.array(unpacked(text)) for text in row] for row in texts]
     if len({len(of_run) for row in values for of_run in row}) > 1:
         return [], None
-
-    def draw() -> tuple[list[float], Interval]:
-        return bootstrap_rows(lambda _, of_run: of_run.mean(), values[0][0], values, weights=weights)
-
-    return _resampled(store, [metric, list(weights), texts], len(rows), draw)
+    content = [metric, list(weights), texts]
+    return _resampled(store, content, lambda _, of_run: of_run.mean(), values[0][0], values, weights)
 
 
 def _bootstrap_texts(spec: Spec, store: RunStore, pairs: Sequence[Sequence[StoredRun]]) -> Resampled:
@@ -369,3 +372,133 @@ def shown_p(value: float) -> str:
 def shown_interval(interval: tuple[float, float], scale: float) -> str:
     """An interval in a table."""
     return NONE if math.isnan(interval[0]) else f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"
+
+
+def planned_blocks(
+    spec: Spec, store: RunStore, runs: dict[str, StoredRun], groups: Sequence[Group], first: str
+) -> list[Block]:
+    """The comparisons that were planned, with what they could have shown and p corrected for their number."""
+    planned, scale = spec.report.planned, spec.report.scale
+    if not planned:
+        return []
+    title = "The comparison that was planned" if len(planned) == 1 else "The comparisons that were planned"
+    blocks: list[Block] = [Heading(title)]
+    has_table = len(planned) > 1 or planned[0].direction != "either"
+    rows, p_values = [], []
+    for contrast in planned:
+        metric = contrast.metric or first
+        group = next((group for group in groups if matches(group.labels, contrast.cell)), None)
+        gain = compare_groups(spec, store, group, groups, metric, contrast.against) if group else None
+        blocks.append(Paragraph(_planned_words(spec, runs, groups, contrast, metric, gain)))
+        if has_table:
+            p_values.append(math.nan if gain is None else gain.exact_p(contrast.direction))
+        cells = [NONE] * 3
+        if gain is not None:
+            cells = [str(gain.n), f"{gain.mean * scale:+.2f}", shown_interval(gain.bootstrap, scale)]
+        rows.append([contrast.words, metric, contrast.direction, *cells])
+    if has_table:
+        for row, p, corrected in zip(rows, p_values, holm(p_values), strict=True):
+            row += [shown_p(p), shown_p(corrected)]
+        header = ["comparison", "metric", "direction", "seeds", "Δ", "95 % interval", "p", "p (Holm)"]
+        note = (
+            "p is exact, by the paired permutation test over all signs of the differences of seeds; p (Holm) "
+            f"is corrected for all {len(planned)} of them. The interval is a bootstrap over seeds."
+        )
+        blocks += [Table(header, rows), Paragraph(note)]
+    return blocks
+
+
+def _planned_words(
+    spec: Spec,
+    runs: dict[str, StoredRun],
+    groups: Sequence[Group],
+    contrast: Contrast,
+    metric: str,
+    gain: Difference | None,
+) -> str:
+    sides = {
+        in_words(group.labels): [*group.runs.values()] for group in groups if group.labels in contrast.sides
+    }
+    was_planned = [_was_planned(spec, contrast, run) for run in chain.from_iterable(sides.values())]
+    sd = contrast.sd or expected_sd(spec, runs, contrast, metric)
+    power = "The choosing seeds that would tell how much it varies are not all done."
+    if sd is not None:
+        power = (
+            f"If their difference has a standard deviation of {sd:g} over seeds, a difference of "
+            f"{detectable_effect(contrast.seeds, sd):.2f} {metric} is found with a probability of 80 %."
+        )
+    rates = {
+        name: ", ".join(sorted({str((run.result.get("recipe") or {}).get(RATE, NONE)) for run in side}))
+        for name, side in sides.items()
+        if side
+    }
+    how = f" chosen on dev with {spec.tune.in_words}" if spec.tune else ""
+    chosen = f" Learning rates{how}: {'; '.join(f'{rate} for {name}' for name, rate in rates.items())}."
+    if len({*rates.values()}) == 1 and len(rates) == len(sides):
+        chosen = f" Both sides have the learning rate {next(iter(rates.values()))}."
+    measured, scale = "Not measured yet.", spec.report.scale
+    if gain is not None:
+        intervals = ""
+        if not math.isnan(gain.p_seeds):
+            intervals = f", 95 % interval over seeds {shown_interval(gain.over_seeds, scale)}"
+        if gain.interval is not None:
+            intervals += f", over seeds and sentences {shown_interval(gain.interval, scale)}"
+        measured = (
+            f"Measured over {gain.n} seeds{ONE_CLASS * bool(gain.n_constant)}: {gain.mean * scale:+.2f} "
+            f"{metric}{intervals}, p (seeds) {shown_p(gain.p_seeds)}; standard deviation over seeds "
+            f"{gain.sd * scale:.2f}."
+        )
+    verdict = ""
+    if False in was_planned:
+        verdict = " **It was written or changed after runs were made, so it was not planned.**"
+    elif None in was_planned:
+        verdict = " These runs do not record whether it was chosen before them."
+    return (
+        f"Chosen{' before the first run' * all(was_planned)}: {in_words(contrast.cell)} against "
+        f"{in_words(contrast.against)}, {contrast.seeds} seeds. {power}"
+        f"{chosen if was_planned else ''} {measured}{verdict}"
+    )
+
+
+def _was_planned(spec: Spec, contrast: Contrast, run: StoredRun) -> bool | None:
+    """Whether a run was made when the comparison had been written as it is now; None if it does not say."""
+    is_first = contrast is spec.report.primary
+    recorded = run.result.get("primary" if is_first else "secondary") or {}
+    if spec.name not in recorded:
+        return None
+    plans = [recorded[spec.name]] if is_first else recorded[spec.name] or []
+    for plan in filter(None, plans):
+        with suppress(ValidationError):  # the plan of another version of this package is another plan
+            if Contrast.model_validate(plan) == contrast:
+                return True
+    return False
+
+
+def power_in_words(spec: Spec, runs: dict[str, StoredRun], contrast: Contrast) -> str:
+    """What a planned comparison can find, by the spread of the choosing seeds or else by the plan's own."""
+    metric = contrast.metric or (spec.report.metrics or spec.metrics())[0]
+    measured, start = expected_sd(spec, runs, contrast, metric), f"planned: {contrast.words}, {metric}"
+    sd = contrast.sd if measured is None else measured
+    if sd is None:
+        return f"{start}: what {contrast.seeds} seeds can find is known when those of tune are done"
+    origin = "as planned" if measured is None else "over the choosing seeds"
+    size = detectable_effect(contrast.seeds, sd)
+    return f"{start}: deviation {sd:.2f} {origin}; {contrast.seeds} seeds find {size:.2f} in 80 %"
+
+
+def expected_sd(spec: Spec, runs: dict[str, StoredRun], contrast: Contrast, metric: str) -> float | None:
+    """Standard deviation of a planned difference over the seeds of `tune`, at the chosen settings, scaled.
+
+    None before these runs are done, or without several of them.
+    """
+    tried, sides = choices(spec, runs), []
+    for labels in contrast.sides:
+        choice = tried.get(without_seed(labels))
+        if choice is None or choice.best is None:
+            return None
+        of_seeds = choice.trials[choice.best]
+        sides.append({run.cell.settings.get(SEED): run.metrics.get(metric) for run in of_seeds})
+    pairs = [(before, sides[1].get(seed)) for seed, before in sides[0].items()]
+    gains = [after - before for before, after in pairs if before is not None and after is not None]
+    sd = spread(gains).sd * spec.report.scale
+    return sd if sd > 0 else None  # NaN for fewer than two

@@ -8,16 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.files import write_text
-from syntaxformer.base.statistics import spread
+from syntaxformer.base.statistics import seed_interval, spread
 from syntaxformer.encoders.tasks import missed_note
-from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
-from syntaxformer.study.experiments import figures
+from syntaxformer.study.document import Block, Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
 from syntaxformer.study.experiments.groups import (
     NONE,
@@ -31,10 +33,10 @@ from syntaxformer.study.experiments.groups import (
     metric_names,
     paper_gain,
     paper_number,
+    planned_blocks,
     shown_interval,
     shown_p,
 )
-from syntaxformer.study.experiments.planned import planned_blocks
 from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, without_seed
 from syntaxformer.study.experiments.store import (
     DONE,
@@ -45,27 +47,25 @@ from syntaxformer.study.experiments.store import (
     choices,
     own_runs,
     study_trials,
+    trial_value,
     tuned,
 )
+from syntaxformer.study.plots import Curve, draw_curves, draw_points
 
 _TRAINS = ("torch", "transformers")
 _TABLE = "model.share_source_embedding"
 MOST_NAMED = 3
 """Largest number of runs that a warning names for each value."""
 
+_SCORED = "one way of scoring for all runs that are compared"
+_EMBEDDED = f"one kind, shared or own, unless the settings differ in {_TABLE}"
 CHECKS = {
     "data": ("one content for the same settings", "Restore the old content"),
     "recipes": ("one value for all seeds", "Restore the old recipe"),
     "precision": ("one value unless the settings differ in it", "Set training.precision in the settings"),
     "code": ("one version for all runs that are compared", "Check out the commit of the other runs"),
-    "embedding tables": (
-        f"one kind, shared or own, unless the settings differ in {_TABLE}",
-        f"Set {_TABLE}: false for the baseline too",
-    ),
-    "scoring": (
-        "one way of scoring for all runs that are compared",
-        "Compare only systems that are scored in the same way",
-    ),
+    "embedding tables": (_EMBEDDED, f"Set {_TABLE}: false for the baseline too"),
+    "scoring": (_SCORED, "Compare only systems that are scored in the same way"),
 }
 """What runs that belong together should share → what is expected, and the remedy."""
 
@@ -185,7 +185,6 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
 
 
 def _warning_blocks(spec: Spec, done: Sequence[StoredRun]) -> list[Block]:
-    """Warnings before any numbers: of runs that differ too much, learned nothing or might learn more."""
     blocks: list[Block] = []
     for what, sentences, remedy in mixtures(spec, done):
         last = f"{remedy}, or run the whole experiment under another name."
@@ -200,10 +199,10 @@ def _warning_blocks(spec: Spec, done: Sequence[StoredRun]) -> list[Block]:
         if TRIAL not in run.cell.labels and _is_best_at_end(run):
             unturned.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
     if unlearned:
-        note = (
+        lines = [f"{what}: {'; '.join(titles)}." for what, titles in unlearned.items()]
+        lines += [
             "Differences from runs of one class mean nothing, and get no p. Train longer or at another rate."
-        )
-        lines = [*(f"{what}: {'; '.join(titles)}." for what, titles in unlearned.items()), note]
+        ]
         blocks += [Heading("Warning: classes never predicted"), *map(Paragraph, lines)]
     if unturned:
         rows, scale = [], 1.0 if spec.verb == "train" else spec.report.scale  # a loss is not scaled
@@ -232,20 +231,18 @@ def _is_best_at_end(run: StoredRun) -> bool:
 
 
 def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
-    """A table of the settings that were tried on dev for each combination, and which were chosen."""
     tuning, tune = spec.tuning(), spec.tune
-    if tuning is None or tune is None or (search := tuning.search) is None:
+    if tuning is None:
         return []
+    search = tuning.search
     axes = [axis for axis in tuning.axes if axis != SEED]
     rows, labels_of = [], {without_seed(labels): labels for labels in tuning.combinations()}
     for name, choice in choices(spec, runs).items():
         shown = []
         for values, trials in choice.trials.items():
             score = _number(choice.means.get(values), spec.report.scale)
-            is_chosen = choice.settings == {key: trials[0].cell.settings[key] for key in search.space}
-            shown.append(
-                f"{values}: {score}{ONE_CLASS * any(map(is_constant, trials))}{' (chosen)' * is_chosen}"
-            )
+            notes = ONE_CLASS * any(map(is_constant, trials)) + " (chosen)" * (values == choice.best)
+            shown.append(f"{values}: {score}{notes}")
         rows.append([*(labels_of[name][axis] for axis in axes), "; ".join(shown) or NONE])
     how = "Each was tried once, with" if len(tune.seeds) < 2 else "Each is a mean over"
     return [
@@ -256,7 +253,6 @@ def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
-    """The table of results, those of effects and of each control, and figures."""
     groups, scale = group_runs(spec, runs), spec.report.scale
     axes = [axis for axis in spec.axes if axis != SEED]
     metrics = metric_names(spec, groups)
@@ -286,16 +282,13 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         blocks += [Heading(f"Against {in_words(levels)}"), table]
     return [
         *blocks,
-        *figures.x_figures(spec, groups, differences, first, folder),
-        *figures.seed_figures(spec, groups, folder),
-        *figures.column_figures(spec, groups, folder),
-        *figures.along_figures(spec, groups, folder),
-        *figures.curve_figures(spec, groups, folder),
+        *x_figures(spec, groups, differences, first, folder),
+        *named_test_figures(spec, groups, folder),
+        *curve_figures(spec, groups, folder),
     ]
 
 
 def _effect_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric: str) -> list[Block]:
-    """The table of main effects and interactions, and how to read it."""
     if not spec.effects:
         return []
     contrasts, scale = list(effects(spec, store, groups, metric)), spec.report.scale
@@ -391,20 +384,18 @@ def _reading(spec: Spec, metrics: Sequence[str], differences: Sequence[Differenc
     if spec.report.paper:
         sentences += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
         if spec.report.baseline:
-            sentences += [
-                "Δ paper is the paper's own gain over its own baseline, not our gain over the paper"
-            ]
+            what = "the paper's own gain over its own baseline, not our gain over the paper"
+            sentences += [f"Δ paper is {what}"]
     return ". ".join(sentences) + ". Minutes are by the clock and count all attempts of a run."
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
-    """A table of trials for each study, in which the best is marked."""
     search, names, scale = spec.search, list(spec.search.space), spec.report.scale
     studies = {in_words(labels) or "Trials": labels for labels in spec.combinations()}
-    files = figures.file_names([f"{title}_{name}" for title in studies for name in names])
+    files = file_names([f"{title}_{name}" for title in studies for name in names])
     blocks: list[Block] = []
     for title, labels in studies.items():
-        trials = study_trials(spec, search, runs, labels)
+        trials = study_trials(spec, runs, labels)
         best = best_trial(search, trials)
         metrics = dict.fromkeys([search.metric, *(name for trial in trials for name in trial.metrics)])
         rows = [
@@ -417,13 +408,18 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
             for trial in trials
         ]
         blocks += [Heading(title), Table([TRIAL, *names, *metrics, "state"], rows)]
-        of_study = {name: files[f"{title}_{name}"] for name in names}
-        blocks += figures.trial_figures(spec, search, trials, folder, of_study)
+        scored = [(trial, value) for trial in trials if (value := trial_value(search, trial)) is not None]
+        for name, space in search.space.items():
+            values = [(trial.cell.settings[name], scale * value) for trial, value in scored]
+            points = [(x, y, math.nan) for x, y in values if isinstance(x, int | float)]
+            if len(points) > 1:
+                file = f"trials_{files[f'{title}_{name}']}.png"
+                draw_curves(_curves({"trials": points}), folder / file, name, search.metric, space.log)
+                blocks.append(Figure(file, f"{search.metric} by {name}"))
     return blocks
 
 
 def _origin_blocks(spec: Spec, store: RunStore, done: Sequence[StoredRun]) -> list[Block]:
-    """The run, commit and command behind each number."""
     if not done:
         return []
     rows = []
@@ -450,6 +446,146 @@ def _origin_blocks(spec: Spec, store: RunStore, done: Sequence[StoredRun]) -> li
         Code("\n".join(run.result.get("command") or run.cell.command() for run in done)),
         *map(Paragraph, dict.fromkeys(shared)),
     ]
+
+
+Point = tuple[float, float, float]
+"""x, y, and half the height of the error bar or NaN."""
+
+
+def _curves(points_of: Mapping[str, Sequence[Point]]) -> dict[str, Curve]:
+    curves = {}
+    for name, points in points_of.items():
+        if points:
+            x, y, errors = zip(*sorted(points), strict=True)
+            has_bars = not all(map(math.isnan, errors))
+            bars = [0.0 if math.isnan(error) else error for error in errors] if has_bars else None
+            curves[name] = Curve(list(x), list(y), bars)
+    return curves
+
+
+def _means(of_runs: Iterable[Mapping[float, float]], scale: float) -> list[Point]:
+    """The mean over runs at each x that all have, and half of its 95 % interval, NaN for one run."""
+    of_seeds = [values for values in of_runs if values]
+    shared = set[float]().union(*of_seeds).intersection(*of_seeds)
+    means = {x: spread([values[x] for values in of_seeds]) for x in shared}
+    return [(x, scale * runs.mean, scale * (seed_interval(runs)[1] - runs.mean)) for x, runs in means.items()]
+
+
+def x_figures(
+    spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metric: str, folder: Path
+) -> list[Block]:
+    """Figures of the first metric along the x axis and of its gain over the baseline, ours and the paper's.
+
+    Each combination of the other axes is a line.
+    """
+    x_axis, scale = spec.report.x, spec.report.scale
+    if x_axis is None:
+        return []
+    scores, gains = defaultdict[str, list[Point]](list), defaultdict[str, list[Point]](list)
+    for group, difference in zip(groups, differences, strict=True):
+        name = ", ".join(level for axis, level in group.labels.items() if axis != x_axis) or spec.name
+        x, score = spec.report.x_number(group.labels[x_axis]), group.spread(metric)
+        printed, gain = paper_number(spec, group.labels), paper_gain(spec, group.labels)
+        scores[name] += [(x, scale * score.mean, scale * score.sd)] if group.runs else []
+        scores[f"{name} (paper)"] += [(x, printed.value, math.nan)] if printed else []
+        gains[name] += [(x, scale * difference.mean, scale * difference.sd)] if difference else []
+        gains[f"{name} (paper)"] += [] if gain is None else [(x, gain, math.nan)]
+    figures = [(_curves(scores), "by_size.png", metric, f"{metric} by {x_axis}, mean and deviation")]
+    if spec.report.baseline:
+        caption = f"gain in {metric} over the baseline by {x_axis}"
+        figures.append((_curves(gains), "gain_by_size.png", f"Δ {metric}", caption))
+    blocks: list[Block] = []
+    for curves, file, y_label, caption in figures:
+        if len({x for name, curve in curves.items() if not name.endswith("(paper)") for x in curve.x}) > 1:
+            values = [x for curve in curves.values() for x in curve.x]
+            log_x = min(values) > 0 and max(values) >= 10 * min(values)
+            draw_curves(curves, folder / file, spec.report.x_label or x_axis, y_label, log_x)
+            blocks.append(Figure(file, caption))
+    return blocks
+
+
+def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
+    """Figures of learning curves on dev, averaged over seeds; compared systems share a figure.
+
+    A mean ends at the last point that all seeds have: later ones would average only those that went on.
+    """
+    compared = set(spec.report.baseline) or {axis for axis in spec.axes if axis != SEED}
+    scale, y_label, unit = 1.0, "loss on dev", "update"  # a loss is not scaled
+    if spec.verb == "finetune":
+        scale, y_label, unit = spec.report.scale, "score on dev", "epoch"
+    panels: dict[str, dict[str, list[Point]]] = {}
+    for group in groups:
+        levels = {axis: level for axis, level in group.labels.items() if axis in compared}
+        panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
+        name = in_words(levels) if len(levels) > 1 else "".join(levels.values())
+        curves = [run.result.get("curve") or () for run in group.runs.values()]
+        means = _means(({point["step"]: point["value"] for point in curve} for curve in curves), scale)
+        panels.setdefault(panel, {})[name or "run"] = [(step, mean, math.nan) for step, mean, _ in means]
+    # A curve of one point shows no more than the table.
+    drawn = [panel for panel, curves in panels.items() if any(len(points) > 1 for points in curves.values())]
+    files = file_names(drawn)
+    blocks: list[Block] = [Heading("Learning curves")] if drawn else []
+    for panel in drawn:
+        file = f"curve_{files[panel]}.png"
+        draw_curves(_curves(panels[panel]), folder / file, unit, y_label)
+        title = f"{y_label} {panel}" if panel else y_label
+        blocks.append(Figure(file, f"{title}, mean over seeds, up to where the first of them stopped"))
+    return blocks
+
+
+def named_test_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
+    """Figures of planned metrics by seed, of `report.by` along a column, and of scores along training."""
+    runs_of = {", ".join(group.labels.values()) or "run": [*group.runs.values()] for group in groups}
+    blocks: list[Block] = []
+    for metric in dict.fromkeys(contrast.metric for contrast in spec.report.planned if contrast.metric):
+        points: dict[str, list[float]] = {}
+        for name, runs in runs_of.items():
+            scores = [score for run in runs if (score := run.metrics.get(metric)) is not None]
+            points |= {name: [float(score) * spec.report.scale for score in scores]} if scores else {}
+        if points:
+            draw_points(points, folder / f"seeds_{metric}.png", metric)
+            caption = f"{metric}: a point for each seed, a line for the mean"
+            blocks.append(Figure(f"seeds_{metric}.png", caption))
+    interval = "mean over seeds with its 95 % interval (Student's t)"
+    for metric, column in spec.report.by.items():
+        means: dict[str, list[Point]] = {}
+        for name, runs in runs_of.items():
+            tables = [run.result.get("by_column", {}).get(metric, {}).get(column, {}) for run in runs]
+            of_runs = ({float(value): mean for value, (mean, _) in table.items()} for table in tables)
+            means[name] = _means(of_runs, spec.report.scale)
+        if curves := _curves(means):
+            file = f"{metric}_by_{file_names([column])[column]}.png"
+            draw_curves(curves, folder / file, column, metric)
+            blocks.append(Figure(file, f"{metric} by {column}, {interval}"))
+    along = {name: [run.result.get("along", {}) for run in runs] for name, runs in runs_of.items()}
+    evaluations = chain.from_iterable(steps.values() for steps in chain.from_iterable(along.values()))
+    metrics = dict.fromkeys(chain.from_iterable(evaluations))
+    blocks += [Heading("Along training")] if metrics else []
+    for metric in metrics:
+        means = {}
+        for name, runs in along.items():
+            of_runs = (
+                {float(step): scores[metric] for step, scores in run.items() if metric in scores}
+                for run in runs
+            )
+            means[name] = _means(of_runs, spec.report.scale)
+        banded = {name: replace(curve, is_band=True) for name, curve in _curves(means).items()}
+        draw_curves(banded, folder / f"along_{metric}.png", "update", metric)
+        blocks.append(Figure(f"along_{metric}.png", f"{metric} along training, {interval}"))
+    return blocks
+
+
+def file_names(texts: Sequence[str]) -> dict[str, str]:
+    """Text → file name; texts with the same name, ignoring case, are numbered."""
+    names: dict[str, str] = {}
+    for text in dict.fromkeys(texts):
+        name = plain = re.sub(r"[^\w.]+", "-", text).strip("-") or "all"
+        number = 1
+        while name.casefold() in map(str.casefold, names.values()):
+            number += 1
+            name = f"{plain}-{number}"
+        names[text] = name
+    return names
 
 
 def _title(cell: Cell) -> str:

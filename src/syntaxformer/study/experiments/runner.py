@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
@@ -52,19 +52,19 @@ from syntaxformer.study.experiments.store import (
 _log = logging.getLogger("syntaxformer.experiments")
 
 LOG = "log.txt"
-"""File with the log of a run's process, in the folder of the run."""
-
 POLL_S = 0.2
 """Seconds between two checks of running processes."""
 
-Command = Callable[[Path], list[str]]
-"""Folder of a run → the command that does it."""
+
+def cell_command(folder: Path) -> list[str]:
+    """The command line that does the run of a folder."""
+    return [sys.executable, "-m", "syntaxformer", "experiment", "cell", str(folder)]
 
 
 class LocalExecutor:
     """Starts runs as parallel processes on this machine, at most one for each GPU if there are any."""
 
-    def __init__(self, n_jobs: int, command: Command | None = None) -> None:
+    def __init__(self, n_jobs: int, command: Callable[[Path], list[str]] = cell_command) -> None:
         self._devices = _devices()
         self.n_jobs = min(n_jobs, len(self._devices) or n_jobs)
         if self.n_jobs < n_jobs:
@@ -82,12 +82,9 @@ class LocalExecutor:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.n_jobs)))
         if self._devices:
             environment["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
-        command = [sys.executable, "-m", "syntaxformer", "experiment", "cell", str(folder)]
-        if self._command is not None:
-            command = self._command(folder)
         with (folder / LOG).open("ab") as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                self._command(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
         self._slots[slot] = process
         return process
@@ -112,7 +109,6 @@ def run_experiment(
     store: RunStore,
     n_jobs: int = 1,
     retry_failed: bool = False,
-    command: Command | None = None,
     only: Only | None = None,
     executor: LocalExecutor | None = None,
 ) -> Counter[str]:
@@ -123,9 +119,8 @@ def run_experiment(
         store: The store of its runs.
         n_jobs: Number of parallel processes; each gets a GPU if there are any.
         retry_failed: Do failed runs again, of those that `only` names.
-        command: Makes the command for the folder of one run; by default this package's command line.
         only: Axis → levels of the runs to do; the others wait. None for all.
-        executor: Does the runs instead of one made of `n_jobs` and `command`.
+        executor: Starts the runs, instead of a `LocalExecutor`.
 
     Returns:
         State → number of runs, of those that `only` names.
@@ -156,7 +151,7 @@ def run_experiment(
         stages = [(spec, only)]
         if (tuning := spec.tuning()) is not None:
             stages.insert(0, (tuning, {axis: levels for axis, levels in only.items() if axis != SEED}))
-        executor = executor or LocalExecutor(n_jobs, command)
+        executor = executor or LocalExecutor(n_jobs)
         for stage, of_stage in stages:
             ready = tuned(stage, store.runs())
             store.add([cell for cell in ready.cells() if ready.is_ready(cell.labels)])
@@ -171,8 +166,6 @@ def run_experiment(
 
 @dataclass
 class _Job:
-    """A running process."""
-
     cell: Cell
     process: subprocess.Popen[bytes]
     start: float
@@ -180,11 +173,14 @@ class _Job:
     seconds_before: float
 
 
+@dataclass
 class _Runner:
-    def __init__(self, spec: Spec, store: RunStore, executor: LocalExecutor, only: Only) -> None:
-        self.spec, self.store, self.executor, self.only = spec, store, executor, only
-        self.jobs: list[_Job] = []
-        self.kills: Counter[str] = Counter()
+    spec: Spec
+    store: RunStore
+    executor: LocalExecutor
+    only: Only
+    jobs: list[_Job] = field(default_factory=list)
+    kills: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> Counter[str]:
         try:
@@ -210,10 +206,9 @@ class _Runner:
         return Counter(run.state for run in runs if is_wanted(run.cell.labels, self.only))
 
     def _next(self) -> Cell | None:
-        """The next waiting run of the grid, or the next trial of a search."""
         runs = self.store.runs()
         if self.spec.search is not None:
-            cell = next_trial(self.spec, self.spec.search, runs, self.only)
+            cell = next_trial(self.spec, runs, self.only)
             if cell is not None:
                 self.store.add([cell])
             return cell
@@ -261,7 +256,7 @@ class _Runner:
             _log.warning("failed %s: %s", name, error)
 
     def _seconds(self, job: _Job) -> float:
-        """Seconds of all attempts, as measured by the runner, or by the run if it had no runner."""
+        """Of all attempts, as measured by the runner, or by the run if it had no runner."""
         watched = job.seconds_before + time.monotonic() - job.start
         return max(watched, counted_seconds(self.store.cell_folder(job.cell)))
 

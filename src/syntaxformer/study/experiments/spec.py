@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -67,6 +67,11 @@ class ScoredText(Section):
 
 
 OWN_METRIC = re.compile(r"[^:]+\.py:[A-Za-z_]\w*")
+METRICS_OF_FORM = {
+    "src and ref": ("exact_match", *TEST_SCORES),
+    "contrast": ("contrastive_accuracy",),
+    "table": ("accuracy", *CLASSIFICATION_METRICS, *REGRESSION_METRICS),
+}
 
 
 class NamedTest(Section):
@@ -103,9 +108,7 @@ class NamedTest(Section):
                 f"expected src and ref, or contrast, or table, got {', '.join(named) or 'none'}."
             )
         (form,) = named
-        known = {"src and ref": ("exact_match", *TEST_SCORES), "contrast": ("contrastive_accuracy",)}.get(
-            form, ("accuracy", *CLASSIFICATION_METRICS, *REGRESSION_METRICS)
-        )
+        known = METRICS_OF_FORM[form]
         for metric in self.metrics:
             if metric not in known and (form == "contrast" or not OWN_METRIC.fullmatch(metric)):
                 or_file = "" if form == "contrast" else " or your own FILE.py:NAME"
@@ -306,6 +309,11 @@ class SearchConfig(Section):
     def goal(self) -> Literal["minimize", "maximize"]:
         """The better direction: as given, or else that of the metric."""
         return self.direction or ("minimize" if self.metric in ("dev_loss", "ter") else "maximize")
+
+    @property
+    def best(self) -> Callable[..., Any]:
+        """`min` or `max`, by the better direction."""
+        return min if self.goal == "minimize" else max
 
 
 class TuneConfig(Section):

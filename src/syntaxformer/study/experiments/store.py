@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -84,22 +85,14 @@ class RunStore:
         Raises:
             DataError: The store cannot be written.
         """
+        columns = "key, name, verb, recipe, labels, settings, test, state"
+        insert = f"INSERT OR IGNORE INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, '{WAITING}')"
         rows = [
-            (
-                cell.key,
-                cell.name,
-                cell.verb,
-                cell.recipe,
-                *map(_json, (cell.labels, cell.settings, cell.test)),
-            )
-            for cell in cells
+            (c.key, c.name, c.verb, c.recipe, _json(c.labels), _json(c.settings), _json(c.test))
+            for c in cells
         ]
         with self._open() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO runs (key, name, verb, recipe, labels, settings, test, state) "
-                f"VALUES (?, ?, ?, ?, ?, ?, ?, '{WAITING}')",
-                rows,
-            )
+            connection.executemany(insert, rows)
 
     def runs(self) -> dict[str, StoredRun]:
         """All rows by key, in the order in which they were added.
@@ -241,57 +234,46 @@ def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
 def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
     """The best of the finished trials."""
     scored = [(value, trial) for trial in trials if (value := trial_value(search, trial)) is not None]
-    best = min if search.goal == "minimize" else max
-    return best(scored, key=lambda pair: pair[0])[1] if scored else None
+    return search.best(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
-def study_trials(
-    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], labels: Mapping[str, str]
-) -> list[StoredRun]:
+def study_trials(spec: Spec, runs: Mapping[str, StoredRun], labels: Mapping[str, str]) -> list[StoredRun]:
     """The stored trials of one study, numbered in the order of the store, with its current labels.
 
     A run belongs to a study if it has its settings and lies in its space, whichever experiment ran it first;
     if these were edited since, it does not.
     """
-    trials: list[StoredRun] = []
+    trials, spaces = list[StoredRun](), spec.search.space
     for run in runs.values():
-        values = {name: run.cell.settings.get(name, ...) for name in search.space}
-        in_space = all(space.holds(values[name]) for name, space in search.space.items())
+        values = {name: run.cell.settings.get(name, ...) for name in spaces}
+        in_space = all(space.holds(values[name]) for name, space in spaces.items())
         if in_space and spec.cell(labels, values).key == run.cell.key:
             numbered = {**labels, TRIAL: f"{len(trials):03d}"}
             trials.append(replace(run, cell=replace(run.cell, labels=numbered)))
     return trials
 
 
-def next_trial(
-    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Only | None = None
-) -> Cell | None:
+def next_trial(spec: Spec, runs: Mapping[str, StoredRun], only: Only | None = None) -> Cell | None:
     """A waiting trial, or a new one; None if there is nothing to do. Only a grid has trials side by side.
 
     Raises:
         BackendMissingError: Optuna is needed but not installed.
     """
-    for labels in spec.combinations():
-        if not is_wanted(labels, only or {}):
-            continue
-        trials = study_trials(spec, search, runs, labels)
+    search = spec.search
+    for labels in (labels for labels in spec.combinations() if is_wanted(labels, only or {})):
+        trials = study_trials(spec, runs, labels)
         cell = next((trial.cell for trial in trials if trial.state == WAITING), None)
         is_free = search.sampler == "grid" or all(trial.state in (DONE, FAILED, KILLED) for trial in trials)
         if cell is None and is_free and len(trials) < search.trials:
-            cell = _propose(spec, search, labels, trials)
+            cell = _propose(spec, labels, trials)
         if cell is not None:
             return cell
     return None
 
 
-def _propose(
-    spec: Spec, search: SearchConfig, labels: Mapping[str, str], trials: list[StoredRun]
-) -> Cell | None:
-    """A trial with settings that the study has not tried, by Optuna unless all values are tried in order.
-
-    The study of Optuna is made of the past trials; its sampler gets a new seed for each trial.
-    """
-    numbered = {**labels, TRIAL: f"{len(trials):03d}"}
+def _propose(spec: Spec, labels: Mapping[str, str], trials: list[StoredRun]) -> Cell | None:
+    """A trial with settings that the study has not tried, by Optuna unless all values are tried in order."""
+    search, numbered = spec.search, {**labels, TRIAL: f"{len(trials):03d}"}
     known = {trial.cell.key: trial for trial in trials}
     if search.sampler == "grid":
         rows = product(*(space.values or () for space in search.space.values()))
@@ -315,7 +297,7 @@ def _propose(
         value = trial_value(search, trial)
         return value, TrialState.FAIL if value is None else TrialState.COMPLETE
 
-    seed = (search.seed + len(trials)) % (MAX_SEED + 1)
+    seed = (search.seed + len(trials)) % (MAX_SEED + 1)  # a new one for each trial
     sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed)
     if search.sampler == "tpe":
         # Optuna's default of ten would leave a study of ten trials without a trial that learns.
@@ -345,50 +327,45 @@ class Choice:
     Args:
         trials: Values → the runs with them, one for each choosing seed.
         means: Values → their mean score on dev, of those that all seeds have finished.
-        settings: The values with the best mean; None as long as a run has not ended.
+        best: The values with the best mean; None as long as a run has not ended.
+        settings: The same as settings.
     """
 
     trials: dict[str, list[StoredRun]]
     means: dict[str, float]
-    settings: dict[str, Any] | None
+    best: str | None = None
+    settings: dict[str, Any] | None = None
 
 
 def choices(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, Choice]:
     """Combination without its seed → what was chosen for it by its mean over the choosing seeds."""
     tuning = spec.tuning()
-    if tuning is None or (search := tuning.search) is None:
+    if tuning is None:
         return {}
-    studies: dict[str, list[list[StoredRun]]] = {}
+    search = tuning.search
+    studies = defaultdict[str, list[list[StoredRun]]](list)
     for labels in tuning.combinations():
-        trials = study_trials(tuning, search, runs, labels)
-        studies.setdefault(without_seed(labels), []).append(trials)
-    choice: dict[str, Choice] = {}
+        studies[without_seed(labels)].append(study_trials(tuning, runs, labels))
+    choice_of: dict[str, Choice] = {}
     for name, of_seeds in studies.items():
-        by_values: dict[str, list[StoredRun]] = {}
+        by_values, means = defaultdict[str, list[StoredRun]](list), dict[str, float]()
         for trial in chain.from_iterable(of_seeds):
-            values = ", ".join(str(trial.cell.settings[key]) for key in search.space)
-            by_values.setdefault(values, []).append(trial)
-        means: dict[str, float] = {}
+            by_values[", ".join(str(trial.cell.settings[key]) for key in search.space)].append(trial)
         for values, trials in by_values.items():
             scores = [score for trial in trials if (score := trial_value(search, trial)) is not None]
             if len(scores) == len(of_seeds):
                 means[values] = fmean(scores)
-        has_ended = all(
-            len(trials) == search.trials and all(trial.state in (DONE, FAILED) for trial in trials)
-            for trials in of_seeds
-        )
-        best = None
-        if has_ended and means:
-            chosen = (min if search.goal == "minimize" else max)(means, key=lambda values: means[values])
-            best = {key: by_values[chosen][0].cell.settings[key] for key in search.space}
-        choice[name] = Choice(by_values, means, best)
-    return choice
+        has_ended = all(trial.state in (DONE, FAILED) for trial in chain.from_iterable(of_seeds))
+        choice_of[name] = Choice(by_values, means)
+        if has_ended and means and all(len(trials) == search.trials for trials in of_seeds):
+            best = search.best(means, key=lambda values: means[values])
+            settings = {key: by_values[best][0].cell.settings[key] for key in search.space}
+            choice_of[name] = Choice(by_values, means, best, settings)
+    return choice_of
 
 
 def tuned(spec: Spec, runs: Mapping[str, StoredRun]) -> Spec:
     """The grid with the settings that were best on dev, for each combination that has all of its trials."""
-    if spec.tune is None:
-        return spec
     chosen = choices(spec, runs).items()
     return spec.choosing({name: choice.settings for name, choice in chosen if choice.settings is not None})
 
@@ -399,12 +376,9 @@ def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
     A store also keeps runs of earlier forms of the experiment, and of other experiments that share it.
     """
     if spec.search is None:
-        cells = [cell for cell in tuned(spec, runs).cells() if cell.key in runs]
-        return {
-            cell.key: replace(runs[cell.key], cell=replace(runs[cell.key].cell, labels=cell.labels))
-            for cell in cells
-        }
-    studies = (study_trials(spec, spec.search, runs, labels) for labels in spec.combinations())
+        stored = [(cell, runs[cell.key]) for cell in tuned(spec, runs).cells() if cell.key in runs]
+        return {cell.key: replace(run, cell=replace(run.cell, labels=cell.labels)) for cell, run in stored}
+    studies = (study_trials(spec, runs, labels) for labels in spec.combinations())
     return {trial.cell.key: trial for trials in studies for trial in trials}
 
 
@@ -419,7 +393,7 @@ def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list
     if (search := spec.search) is not None:
         n_trials = min(search.trials, search.n_combinations) if search.sampler == "grid" else search.trials
         for labels in spec.combinations():
-            trials = study_trials(spec, search, runs, labels)
+            trials = study_trials(spec, runs, labels)
             cells += [trial.cell for trial in trials]
             cells += [spec.cell({**labels, TRIAL: f"{n:03d}"}) for n in range(len(trials), n_trials)]
     planned = [cell for cell in cells if is_wanted(cell.labels, only)]

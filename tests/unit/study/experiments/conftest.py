@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
-from syntaxformer.study.experiments import figures
+from syntaxformer.study.experiments import report as report_module
 from syntaxformer.study.experiments.report import write_report
 from syntaxformer.study.experiments.spec import Spec, load_spec
 from syntaxformer.study.experiments.store import RunStore
@@ -122,7 +122,7 @@ def curves(monkeypatch) -> dict:
         path.touch()
         drawn[path.name] = curves
 
-    monkeypatch.setattr(figures, "draw_curves", draw)
+    monkeypatch.setattr(report_module, "draw_curves", draw)
     return drawn
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -21,7 +22,7 @@ from syntaxformer.study.experiments.cell import (
     recipe_settings,
     resolve,
 )
-from syntaxformer.study.experiments.runner import estimate_seconds, run_experiment
+from syntaxformer.study.experiments.runner import LocalExecutor, estimate_seconds, run_experiment
 from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.study.experiments.store import FAILED, RunStore, own_runs, planned_cells
 
@@ -45,14 +46,11 @@ def test_wrong_settings_are_found_before_a_run_starts(content, load, store, dry_
     content["axes"]["fraction"]["100 %"] = {"data.fraction": 7}
     spec = load(content)
     with pytest.raises(ConfigError) as error:
-        run_experiment(spec, store, command=_never)
+        run_experiment(spec, store, executor=LocalExecutor(1, _never))
     first, *others = error.value.problems
     assert "infusion.knd: unknown key" in first  # of every run: said once, without one's name
     assert not first.startswith("system")
-    assert any(
-        problem.startswith("system base, fraction 100 %, seed 1: ") and "data.fraction: " in problem
-        for problem in others
-    )
+    assert any(re.match("system base, fraction 100 %, seed 1: .*data.fraction: ", other) for other in others)
     assert any(problem.startswith("system sit, fraction 10 %, seed 1: ") for problem in others)
     assert isinstance(dry_run().exception, ConfigError)
 
@@ -111,16 +109,13 @@ def test_test_files_are_read_before_a_run_starts(content, load, store, tmp_path,
     src, ref = tmp_path / "src", tmp_path / "ref"
     content["test"] = {"src": str(src), "ref": str(ref)}
     spec = load(content)
-    assert [problem.partition(" expected")[0] for problem in _problems(spec)] == [
-        f"test.src: {src}:",
-        f"test.ref: {ref}:",
-    ]
+    keys = [problem.partition(" expected")[0] for problem in _problems(spec)]
+    assert keys == [f"test.src: {src}:", f"test.ref: {ref}:"]
     src.write_text("one\ntwo\n")
     ref.write_text("eins\n")
-    with pytest.raises(
-        ConfigError, match=r"^test\.ref: expected as many lines .* got 1 in .*ref and 2 in src"
-    ):
-        run_experiment(spec, store, command=_never)
+    refusal = r"^test\.ref: expected as many lines .* got 1 in .*ref and 2 in src"
+    with pytest.raises(ConfigError, match=refusal):
+        run_experiment(spec, store, executor=LocalExecutor(1, _never))
     assert "test.ref: " in str(dry_run().exception)
     ref.write_text("eins\nzwei\n")
     check_experiment(spec, {})
@@ -158,10 +153,8 @@ def test_a_text_in_one_of_several_target_languages_has_no_score(content, load, t
     (tmp_path / "text").write_text("one\n")
     text = str(tmp_path / "text")
     content |= {"axes": {}, "report": {}, "test": {"src": text, "ref": text}}
-    content["settings"]["data.train"] = [
-        {"name": "train", "tag": "<2de>"},
-        {"name": "more", "tag": "<2fr>", "tgt": "fr"},
-    ]
+    french = {"name": "more", "tag": "<2fr>", "tgt": "fr"}
+    content["settings"]["data.train"] = [{"name": "train", "tag": "<2de>"}, french]
     (problem,) = _problems(load(content))
     assert problem.startswith("test: expected a recipe of one target language, got one of de, fr. Score it")
 
@@ -178,7 +171,7 @@ def test_a_dry_run_counts_failed_runs_as_run_does(content, load, store, dry_run)
     line = dry_run("--retry-failed").output.splitlines()[-1]
     assert line == "2 runs; to do: about 4.0 hours with 1 at a time"
     store.stop(second.key, FAILED, 1.0, "x")
-    assert run_experiment(spec, store, command=_never) == {FAILED: 2}
+    assert run_experiment(spec, store, executor=LocalExecutor(1, _never)) == {FAILED: 2}
 
 
 def test_the_first_seeds_may_be_done_alone(content, load, dry_run):
@@ -342,10 +335,9 @@ def test_trials_that_have_no_rate_yet_are_estimated_once_others_are_done(tmp_pat
         connection.execute("DELETE FROM runs WHERE name NOT LIKE 'plain%'")
     connection.close()
     runs = RunStore(tmp_path).runs()
-    rateless = [
-        cell for cell in planned_cells(spec, runs, {}) if "training.learning_rate" not in cell.settings
-    ]
-    rateless = [cell for cell in rateless if "control" not in str(cell.settings)]  # an older version's
+    cells = planned_cells(spec, runs, {})
+    cells = [cell for cell in cells if "control" not in str(cell.settings)]  # an older version's
+    rateless = [cell for cell in cells if "training.learning_rate" not in cell.settings]
     assert rateless
     assert all(estimate_seconds(spec, cell, runs) > 0 for cell in rateless)
 

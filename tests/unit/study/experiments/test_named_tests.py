@@ -9,17 +9,17 @@ from types import SimpleNamespace
 import pytest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.study.experiments import named_tests
-from syntaxformer.study.experiments.cell import check_experiment
-from syntaxformer.study.experiments.named_tests import (
+from syntaxformer.study.experiments import cell as cells
+from syntaxformer.study.experiments.cell import (
     Scored,
+    check_experiment,
     own_metric,
     packed,
     problems_of,
     results_of,
     unpacked,
 )
-from syntaxformer.study.experiments.named_tests import test_hashes as hashes_of
+from syntaxformer.study.experiments.cell import test_hashes as hashes_of
 from syntaxformer.study.experiments.spec import NamedTest
 from syntaxformer.translation import scoring
 
@@ -76,17 +76,15 @@ def _named(folder, **more):
 
 def test_lines_are_scored_by_shipped_metrics_and_those_of_ones_own(files, translator):
     metrics = ["exact_match", "ter", "own.py:first_word", "bleu", "own.py:far"]
-    scored = named_tests.score_translations(translator, "general", _named(files, metrics=metrics), files)
+    scored = cells.score_translations(translator, "general", _named(files, metrics=metrics), files)
     assert scored.lines == {"exact_match": [1, 0, 1], "first_word": [1, 0, 1], "far": [1.5, 4, 3.5]}
-    assert scored.means == pytest.approx(
-        {"exact_match": 2 / 3, "first_word": 2 / 3, "far": 3, "bleu": 12.5, "ter": 60}
-    )
+    means = {"exact_match": 2 / 3, "first_word": 2 / 3, "far": 3, "bleu": 12.5, "ter": 60}
+    assert scored.means == pytest.approx(means)
     results = results_of("general", scored)
     assert results["metrics"]["general_exact_match"] == 0.666667
     assert unpacked(results["lines"]["general_far"]) == [1.5, 4, 3.5]
-    assert results["by_column"]["general_far"] == {
-        "distance": {"1": [2.5, 2], "4": [4.0, 1]}
-    }  # no text columns
+    by_distance = {"distance": {"1": [2.5, 2], "4": [4.0, 1]}}  # no text columns
+    assert results["by_column"]["general_far"] == by_distance
 
 
 def test_the_hashes_of_a_test_are_of_all_files_that_it_reads(files):
@@ -106,7 +104,7 @@ def test_a_contrastive_test_is_one_where_the_right_text_beats_all_others(tmp_pat
     log_probs = [[-1.0, -2.0], [-2.0, -1.0]]
     translator.score = lambda *_: [[SimpleNamespace(log_prob=each) for each in pair] for pair in log_probs]
     test = NamedTest(contrast=path, metrics=["contrastive_accuracy"])
-    scored = named_tests.score_translations(translator, "agreement", test, tmp_path)
+    scored = cells.score_translations(translator, "agreement", test, tmp_path)
     assert scored.lines == {"contrastive_accuracy": [1, 0]}
 
 
@@ -129,7 +127,7 @@ def test_values_of_lines_survive_the_store():
 )
 def test_what_fails_in_a_metric_names_the_line(files, translator, metric, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
-        named_tests.score_translations(translator, "general", _named(files, metrics=[metric]), files)
+        cells.score_translations(translator, "general", _named(files, metrics=[metric]), files)
 
 
 def test_a_metric_that_is_none_is_said_before_anything_runs(files):
@@ -150,9 +148,8 @@ def test_a_metric_that_is_none_is_said_before_anything_runs(files):
     (files / "a.ref").write_text("one\n")
     problem, *_ = problems_of("general", _named(files, metrics=["exact_match"]), files)
     assert problem.startswith("tests.general.ref: expected as many lines as in tests.general.src")
-    assert list(
-        problems_of("general", NamedTest(contrast=files / "no", metrics=["contrastive_accuracy"]), files)
-    )
+    contrast = NamedTest(contrast=files / "no", metrics=["contrastive_accuracy"])
+    assert list(problems_of("general", contrast, files))
     (problem,) = problems_of("general", NamedTest(table=files / "no.tsv", metrics=["accuracy"]), files)
     assert problem.startswith("tests.general.table: expected a file, found none")
 
@@ -171,24 +168,19 @@ def test_rows_of_a_table_are_scored_with_names_of_classes(tmp_path, monkeypatch)
         task_type=SimpleNamespace(names=["no", "yes"]),
     )
     test = NamedTest(table=tmp_path / "t.tsv", metrics=["accuracy", "matthews", "own.py:f"])
-    scored = named_tests.score_predictions(classifier, test, tmp_path)
+    scored = cells.score_predictions(classifier, test, tmp_path)
     assert scored.lines == {"accuracy": [1, 0, 0], "f": [1, 0, 0]}
     assert scored.totals == {"matthews": 0.25}
     with pytest.raises(ConfigError, match="expected a metric of this task, accuracy, matthews, got pearson"):
-        named_tests.score_predictions(classifier, test.model_copy(update={"metrics": ["pearson"]}), tmp_path)
+        cells.score_predictions(classifier, test.model_copy(update={"metrics": ["pearson"]}), tmp_path)
 
 
 def test_an_annotator_of_splits_needs_a_file_for_the_test(content, load, files, tmp_path):
     (tmp_path / "train.conllu").write_text("1\tx\t_\tX\t_\t_\t0\troot\t_\t_\n\n")
-    content["settings"] |= {
-        "annotation.annotator": f"conllu:{tmp_path}/{{split}}.conllu",
-        "data.dir": str(files),
-    }
-    content["axes"]["fraction"] = {"10 %": {"data.fraction": 0.1}}
-    content["tests"] = {
-        "general": {"src": str(files / "a.src"), "ref": str(files / "a.ref"), "metrics": ["bleu"]}
-    }
-    content["report"] = {}
+    content["settings"]["annotation.annotator"] = f"conllu:{tmp_path}/{{split}}.conllu"
+    content["settings"]["data.dir"] = str(files)
+    content["axes"]["fraction"], content["report"] = {"10 %": {"data.fraction": 0.1}}, {}
+    content["tests"] = {"general": {"src": f"{files}/a.src", "ref": f"{files}/a.ref", "metrics": ["bleu"]}}
     spec = load(content)
     with pytest.raises(ConfigError, match="expected the parsed file of the split 'general', found none"):
         check_experiment(spec, {})

@@ -17,11 +17,10 @@ from syntaxformer.base.errors import CheckpointError, DataError
 from syntaxformer.base.statistics import detectable_effect
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
-from syntaxformer.study.experiments import figures
 from syntaxformer.study.experiments import groups as numbers
 from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, resolve
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
-from syntaxformer.study.experiments.report import mixtures, write_report
+from syntaxformer.study.experiments.report import curve_figures, file_names, mixtures, write_report
 from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText
 from syntaxformer.study.experiments.store import tuned
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
@@ -120,9 +119,7 @@ def test_p_values_over_sentences_are_of_bleu_and_of_all_seeds_that_agree(filled,
     assert float(before) < 0.05
     _write_translations(store, _cells(spec)["sit", "10 %", "1"], SHORTER)  # other translations, another p
     assert _row(report(spec, store), "sit", "10 %")[7] == "1.000"
-    store.finish(
-        second.key, 60.0, make_result(10.5)
-    )  # one seed is better, another worse: both cannot be right
+    store.finish(second.key, 60.0, make_result(10.5))  # one seed is better, another worse
     row = _row(report(spec, store), "sit", "10 %")
     assert (row[5], row[7]) == ("+0.33", "seeds disagree")
     (store.cell_folder(second) / HYPOTHESES).unlink()
@@ -218,21 +215,21 @@ def test_learning_curves_end_where_the_first_seed_stopped(filled, make_result, t
     spec, store = filled
     curve = [{"step": step, "value": 9.0} for step in (10, 20, 30, 40)]
     store.finish(_cells(spec)["base", "10 %", "2"].key, 1.0, make_result(11.0, curve=curve))
-    blocks = figures.curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
+    blocks = curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
     mean = curves["curve_10.png"]["base"]
     assert (mean.x, mean.y) == ([10, 20], pytest.approx([(4 + 9 + 4) / 3, (3.1 + 9 + 3.125) / 3]))
     assert blocks[1].caption == "loss on dev 10 %, mean over seeds, up to where the first of them stopped"
     spec.report.baseline = {"system": "base", "fraction": "10 %"}  # one figure
-    _, figure = figures.curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
+    _, figure = curve_figures(spec, group_runs(spec, store.runs()), tmp_path)
     assert figure.caption == "loss on dev, mean over seeds, up to where the first of them stopped"
     for cell in spec.cells():  # a curve of one point is no figure
         store.finish(cell.key, 1.0, make_result(11.0, curve=[{"step": 1, "value": 2.0}]))
-    assert figures.curve_figures(spec, group_runs(spec, store.runs()), tmp_path) == []
+    assert curve_figures(spec, group_runs(spec, store.runs()), tmp_path) == []
 
 
 def test_names_of_files_are_different():
     names = {"a + b": "a-b", "a, b": "a-b-2", "A b": "A-b-3", "%": "all", "all": "all-2"}
-    assert figures.file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == names
+    assert file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == names
 
 
 BASE, SIT, SECOND = ("base", "10 %", "1"), ("sit", "10 %", "1"), ("base", "10 %", "2")
@@ -318,12 +315,8 @@ def test_what_an_experiment_varies_is_no_edit_of_a_recipe(verb, content, load, s
     systems = _TRAINED
     if verb == "ablation":  # the rows of Bai et al. (2021), table 5
         content |= {"verb": "finetune", "recipe": None}
-        content["settings"] = {
-            "model": "encoder",
-            "task": "cola",
-            "data.dir": "x",
-            "infusion.preset": "paper",
-        }
+        content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+        content["settings"]["infusion.preset"] = "paper"
         rows = yaml.safe_load((ROOT / "experiments" / "bai2021_ablation_sst2.yaml").read_text())
         systems = rows["axes"]["system"]
     content["report"], content["axes"] = {}, {"system": systems, "seed": [1, 2]}
@@ -357,7 +350,7 @@ def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):
             key = _cells(spec)[system, "10 %", str(seed)].key
             store.finish(key, 1.0, make_result(1.0, metrics={"dev_loss": value}))
     groups = group_runs(spec, store.runs())
-    gains = [compare_groups(spec, store, one, groups, "dev_loss", spec.report.baseline) for one in groups]
+    gains = [compare_groups(spec, store, group, groups, "dev_loss", spec.report.baseline) for group in groups]
     (difference,) = [gain for gain in gains if gain is not None]
     assert (difference.mean, difference.n) == (2.5, 1)
 
@@ -378,13 +371,8 @@ def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
     }
     none, masks, lisa = ({"system": name} for name in ("none", "masks", "lisa"))
     plan = {"cell": masks | {"size": "small"}, "against": none, "seeds": 3, "sd": 0.1}
-    finetune["report"] = {
-        "baseline": none,
-        "controls": [lisa],
-        "effects": ["size", "system"],
-        "primary": plan,
-    }
-    finetune["report"] |= {"metrics": ["accuracy"], "scale": 100}
+    finetune["report"] = {"baseline": none, "controls": [lisa], "effects": ["size", "system"]}
+    finetune["report"] |= {"primary": plan, "metrics": ["accuracy"], "scale": 100}
     finetune["tune"] = {"space": {"training.learning_rate": [1e-4, 2e-4]}, "metric": "accuracy"}
     spec = load(finetune)
     tuning = spec.tuning()
@@ -405,12 +393,10 @@ def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
     assert "Measured over 3 seeds, one class: " in planned
     assert "p (seeds) –;" in planned
     results = _section(text, "Results")
-    assert [_row(results, "masks", size)[2] for size in ("small", "large")] == [
-        "3 of 3, 1 of one class",
-        "3 of 3",
-    ]
-    assert _row(results, "masks", "small")[5:8] == ["–"] * 3
-    assert "–" not in _row(results, "masks", "large")[5:8]
+    small, large = _row(results, "masks", "small"), _row(results, "masks", "large")
+    assert (small[2], small[5:8]) == ("3 of 3, 1 of one class", ["–"] * 3)
+    assert large[2] == "3 of 3"
+    assert "–" not in large[5:8]
     against = _section(text, "Against system lisa")
     row = _row(against, "masks", "small")
     assert row[2:] == ["3, 1 of one class", row[3], *"–––"]
@@ -454,9 +440,8 @@ def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(fille
     p_seeds = ttest_rel(BLEU["sit", "10 %"], BLEU["base", "10 %"]).pvalue
     half = student_t.ppf(0.975, 2) * 0.5 / 3**0.5
     interval = f"{1 - half:+.2f} to {1 + half:+.2f}"
-    assert (
-        f"Measured over 3 seeds: +1.00 bleu, 95 % interval over seeds {interval}, over seeds and sent" in text
-    )
+    intervals = f"95 % interval over seeds {interval}, over seeds and sent"
+    assert f"Measured over 3 seeds: +1.00 bleu, {intervals}" in text
     assert f"p (seeds) {p_seeds:.3f}; standard deviation over seeds 0.50." in text
     spec.report.primary.cell["fraction"] = spec.report.primary.against["fraction"] = "100 %"
     assert "Not measured yet." in report(spec, store)
@@ -550,14 +535,8 @@ def test_main_effects_and_the_interaction_are_contrasts_of_each_seed(
         per_seed = np.array(weights) @ np.array(list(SCORES.values()))
         tested = ttest_1samp(per_seed, 0)
         low, high = tested.confidence_interval()
-        interval = f"{low * 100:+.2f} to {high * 100:+.2f}"
-        assert _row(table, name) == [
-            name,
-            "3",
-            f"{per_seed.mean() * 100:+.2f}",
-            interval,
-            f"{tested.pvalue:.3f}",
-        ]
+        mean, interval = f"{per_seed.mean() * 100:+.2f}", f"{low * 100:+.2f} to {high * 100:+.2f}"
+        assert _row(table, name) == [name, "3", mean, interval, f"{tested.pvalue:.3f}"]
     interaction = _row(table, "masks default × lisa default")[2]
     assert interaction == f"{(35 - 73 / 3) - (28 - 68 / 3):+.2f}"  # means of three seeds, by hand
     page = tmp_path / "report" / "report.md"
@@ -592,17 +571,13 @@ def test_effects_of_more_levels_and_axes(spec, store, make_result):
     for task in "ab":
 
         def gain(seed, *fractions, task=task):
-            third, base = (
-                np.mean([values[system, fraction, seed, task] for fraction in fractions])
-                for system in ("third", "base")
-            )
-            return third - base
+            third, base = ([values[s, f, seed, task] for f in fractions] for s in ("third", "base"))
+            return np.mean(third) - np.mean(base)
 
         per_seed = [gain(seed, "10 %", "100 %") for seed in "123"]
         size = sizes["system third", task]
-        assert (size.mean, size.p_seeds) == pytest.approx(
-            (np.mean(per_seed), ttest_1samp(per_seed, 0).pvalue)
-        )
+        expected = np.mean(per_seed), ttest_1samp(per_seed, 0).pvalue
+        assert (size.mean, size.p_seeds) == pytest.approx(expected)
         both = [gain(seed, "100 %") - gain(seed, "10 %") for seed in "123"]
         assert sizes["system third × fraction 100 %", task].mean == pytest.approx(np.mean(both))
 
@@ -618,7 +593,7 @@ def test_effects_are_tested_over_examples_too(two_by_two, store, report, test):
     drawn = rng.integers(0, 3, (1000, 3))
     cells = [[sides[(*names, seed)] for names in SCORES] for seed in (1, 2, 3)]
     right = np.array(cells) == gold  # seeds, combinations, rows
-    scores = np.array([right[:, :, one].mean(2) for one in rows])
+    scores = np.array([right[:, :, sample].mean(2) for sample in rows])
     for name, weights in CONTRASTS.items():
         gains = scores @ weights
         low, high = np.percentile(np.take_along_axis(gains, drawn, 1).mean(1), [2.5, 97.5]) * 100

@@ -167,16 +167,17 @@ def test_a_run_in_a_process_of_its_own(spec, store, run):
         "if kind == 'none': os.kill(os.getpid(), 9)\n"
         "sys.exit('error: no corpus')"
     )
-    assert run_experiment(spec, store, 2, command=_command(script)) == {KILLED: 1, FAILED: 1}
+    assert run_experiment(spec, store, executor=LocalExecutor(2, _command(script))) == {KILLED: 1, FAILED: 1}
     assert [run.error for run in store.runs().values()] == ["killed by SIGKILL", "no corpus"]
 
     def missing(folder):
         raise OSError("no such program")
 
     with pytest.raises(OSError, match="no such program") as held:
-        run_experiment(spec, store, retry_failed=True, command=missing)
+        run_experiment(spec, store, retry_failed=True, executor=LocalExecutor(1, missing))
     done = "(p / 'result.json').write_text('{\"metrics\": {}}')"
-    assert run_experiment(spec, store, retry_failed=True, command=_command(done)) == {DONE: 2}
+    executor = LocalExecutor(1, _command(done))
+    assert run_experiment(spec, store, retry_failed=True, executor=executor) == {DONE: 2}
     assert held.value is not None  # and its frames with it
 
 
@@ -191,11 +192,11 @@ with FileLock(p / 'lock'):
 """
 RUNNER = """
 import sys
-from syntaxformer.study.experiments.runner import run_experiment
+from syntaxformer.study.experiments.runner import LocalExecutor, run_experiment
 from syntaxformer.study.experiments.spec import load_spec
 from syntaxformer.study.experiments.store import RunStore
 command = lambda folder: [sys.executable, "-c", sys.argv[3], str(folder)]
-run_experiment(load_spec(sys.argv[1]), RunStore(sys.argv[2]), command=command)
+run_experiment(load_spec(sys.argv[1]), RunStore(sys.argv[2]), executor=LocalExecutor(1, command))
 """
 
 
@@ -213,7 +214,7 @@ def test_what_a_killed_runner_left_running_is_taken_up(content, load, store, tmp
     (run,) = store.runs().values()
     assert (run.state, run.error, run.attempts) == (KILLED, "its runner was killed", 1)
     _wait_for(lambda: list(store.folder.glob("cells/*/result.json")))
-    assert run_experiment(spec, store, command=_command("pass")) == {DONE: 1}
+    assert run_experiment(spec, store, executor=LocalExecutor(1, _command("pass"))) == {DONE: 1}
     (run,) = store.runs().values()
     assert run.attempts == 2
     assert run.seconds >= 1
@@ -279,10 +280,8 @@ def test_only_some_of_the_grid(spec, store, run):
     assert run(spec, _refuse, only={"seed": {"1", "2"}})[0] == {DONE: 2, FAILED: 2}
     with pytest.raises(ConfigError) as error:
         run(spec, only={"seed": {"3"}, "sede": {"1"}})
-    assert [problem.partition(".")[0] for problem in error.value.problems] == [
-        "only: seed has no level '3'",
-        "only: unknown axis 'sede'",
-    ]
+    problems = [problem.partition(".")[0] for problem in error.value.problems]
+    assert problems == ["only: seed has no level '3'", "only: unknown axis 'sede'"]
 
 
 def test_the_command_takes_several_levels_of_an_axis(load, content, dry_run):
@@ -298,8 +297,10 @@ def test_one_runner_a_store(spec, store, run):
         run(spec)
 
 
-@pytest.mark.parametrize(("devices", "n_jobs"), [("5,7", 2), ("5", 1), ("-1", 2)])
-def test_devices_and_threads_are_shared_out(spec, store, monkeypatch, caplog, devices, n_jobs):
+@pytest.mark.parametrize(
+    ("devices", "n_jobs", "visible"), [("5,7", 2, ["5", "7"]), ("5", 1, ["5", "5"]), ("-1", 2, ["-1", "-1"])]
+)
+def test_devices_and_threads_are_shared_out(spec, store, monkeypatch, caplog, devices, n_jobs, visible):
     """Each process waits until as many as may are at work at once."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
@@ -309,12 +310,9 @@ def test_devices_and_threads_are_shared_out(spec, store, monkeypatch, caplog, de
         "e = os.environ; r = {'device': e['CUDA_VISIBLE_DEVICES'], 'threads': e['OMP_NUM_THREADS']}\n"
         "(p / 'result.json').write_text(json.dumps({'metrics': {}, **r}))"
     )
-    run_experiment(_small(spec, 1), store, 2, command=_command(script))
+    run_experiment(_small(spec, 1), store, executor=LocalExecutor(2, _command(script)))
     results = [run.result for run in store.runs().values()]
-    visible = sorted(devices.split(",") * 2)[:2] if devices != "-1" else ["-1", "-1"]
-    assert sorted(result["device"] for result in results) == (
-        ["5", "7"] if n_jobs == len(devices.split(",")) == 2 else visible
-    )
+    assert sorted(result["device"] for result in results) == visible
     assert {result["threads"] for result in results} == {str(max(1, (os.cpu_count() or 1) // n_jobs))}
     assert ("jobs: 1, one for each GPU, and not 2" in caplog.text) == (n_jobs == 1)
 
@@ -345,11 +343,8 @@ def tuned_spec(content, load):
     systems = {"base": {"data.fraction": 0.5}, "sit": {"data.fraction": 1.0}}
     content |= {"axes": {"system": systems, "seed": [1, 2, 3]}, "report": {"baseline": {"system": "base"}}}
     content["settings"]["training.best_by"] = "both"
-    content["tune"] = {
-        "space": {"training.learning_rate": [0.001, 0.002, 0.004]},
-        "metric": "dev_bleu",
-        "settings": {"seed": 9},
-    }
+    content["tune"] = {"space": {"training.learning_rate": [0.001, 0.002, 0.004]}, "metric": "dev_bleu"}
+    content["tune"]["settings"] = {"seed": 9}
     return load(content)
 
 
@@ -378,12 +373,10 @@ def test_the_grid_waits_until_settings_are_chosen(tuned_spec, store, run):
     """One system alone is tuned and run; of the other nothing is stored, since its rate is not known."""
     assert run(tuned_spec, _choose, only={"system": {"sit"}, "seed": {"2"}})[0] == {DONE: 4}
     done = [run.cell for run in store.runs().values() if run.state == DONE]
-    assert [(cell.labels["system"], cell.settings["seed"]) for cell in done] == [("sit", 9)] * 3 + [
-        ("sit", 2)
-    ]
-    assert (
-        run(tuned_spec, _refuse)[0][FAILED] == 5
-    )  # three rates of base, two seeds of sit, and no seed of base
+    runs = [(cell.labels["system"], cell.settings["seed"]) for cell in done]
+    assert runs == [("sit", 9)] * 3 + [("sit", 2)]
+    counts, _ = run(tuned_spec, _refuse)
+    assert counts[FAILED] == 5  # three rates of base, two seeds of sit, and no seed of base
     systems = [run.cell.labels["system"] for run in own_runs(tuned_spec, store.runs()).values()]
     assert "base" not in systems
 

@@ -22,13 +22,8 @@ from syntaxformer.translation.scoring import compare_translations
 
 def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_text(tmp_path, monkeypatch):
     seen = {}
-    settings = {
-        "annotator": None,
-        "annotator_version": None,
-        "factors": [],
-        "tokenized": True,
-        "lowercase": True,
-    }
+    settings = {"annotator": None, "annotator_version": None, "factors": []}
+    settings |= {"tokenized": True, "lowercase": True, "unescape": True}
 
     def translate(lines, beam_size, user_factors):
         seen["factors"] = {name: list(rows) for name, rows in user_factors.items()}
@@ -36,7 +31,7 @@ def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_tex
 
     def load(folder, annotator, *, trust_annotator):
         seen["annotator"] = annotator
-        info = FolderInfo(src="de", tgt="en", unescape=True, **settings)
+        info = FolderInfo(src="de", tgt="en", **settings)
         encoder = SimpleNamespace(factors=("pos", "topic"))
         return SimpleNamespace(info=info, encoder=encoder, translate=translate, as_written=list)
 
@@ -82,13 +77,8 @@ def test_a_fine_tuning_keeps_its_settings_its_checkpoint_and_its_test_split(tmp_
         trained.append((config.task, config.training.epochs, resume))
         config.output.mkdir(parents=True)
         trial = {"learning_rate": 5e-5, "epochs": [{"score": 0.25}]}
-        run = {
-            "trials": [trial],
-            "learning_rate": 5e-5,
-            "dev": {"accuracy": 0.25},
-            "best_step": 7,
-            "last_step": 7,
-        }
+        run = {"trials": [trial], "learning_rate": 5e-5, "dev": {"accuracy": 0.25}}
+        run |= {"best_step": 7, "last_step": 7}
         (config.output / "run.json").write_text(json.dumps(run))
         save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4)}, config.output / "model.safetensors")
 
@@ -115,11 +105,8 @@ def test_the_loss_is_that_of_the_model_whose_bleu_stands_beside_it(tmp_path, mon
 
     def train_translator(recipe, resume, at_evaluation):
         recipe.output.mkdir(parents=True)
-        logged = [
-            {"step": 10, "loss": 4.0},
-            {"step": 20, "loss": 3.0},
-            {"step": 30, "loss": 3.5, "bleu": 7.0},
-        ]
+        logged = [{"step": step, "loss": loss} for step, loss in ((10, 4.0), (20, 3.0), (30, 3.5))]
+        logged[2]["bleu"] = 7.0
         (recipe.output / "run.json").write_text(json.dumps({"dev_loss": 3.5, "evaluations": logged}))
         save_file({"a": torch.zeros(1)}, recipe.output / "model.safetensors")
 
@@ -146,9 +133,8 @@ def test_the_code_is_that_of_when_the_work_began_in_all_attempts(tmp_path, monke
         monkeypatch.setattr(cells, "_train", train)
         return cells.run_cell(tmp_path)
 
-    cells.write_cell(
-        Cell("train", "tiny", {}, {}, None), tmp_path, Spec(name="x", verb="train", recipe="tiny")
-    )
+    spec = Spec(name="x", verb="train", recipe="tiny")
+    cells.write_cell(Cell("train", "tiny", {}, {}, None), tmp_path, spec)
     with pytest.raises(KeyboardInterrupt):
         work(None)
     assert work({"metrics": {}})["commit"] == "aaa, bbb+"

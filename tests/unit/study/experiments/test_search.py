@@ -38,10 +38,8 @@ def run(store, in_process):
 
     def work(folder):
         settings = json.loads((folder / "cell.json").read_text())["settings"]
-        return {
-            "metrics": {"dev_loss": abs(settings[WIDTH] - 20) / 10 + settings.get(RATE, 0)},
-            "command": "x",
-        }
+        loss = abs(settings[WIDTH] - 20) / 10 + settings.get(RATE, 0)
+        return {"metrics": {"dev_loss": loss}, "command": "x"}
 
     return lambda spec: run_experiment(spec, store, executor=in_process(work))
 
@@ -65,9 +63,9 @@ def test_only_a_grid_has_trials_side_by_side(optuna, search, store, sampler, n_s
     """Its values do not depend on what others found; a sampler's do."""
     spec = search(sampler=sampler, trials=3)
     with store.lock():
-        while (cell := next_trial(spec, spec.search, store.runs())) is not None:
+        while (cell := next_trial(spec, store.runs())) is not None:
             store.add([cell])
-            assert next_trial(spec, spec.search, store.runs()).key == cell.key  # while it waits
+            assert next_trial(spec, store.runs()).key == cell.key  # while it waits
             store.start(cell.key)
     assert len(_values(store)) == n_started
     assert sampler == "random" or _values(store) == [8, 16, 20]
@@ -90,7 +88,7 @@ def test_proposals_follow_what_earlier_trials_found(optuna, search, tmp_path):
     for sign in (1, -1):
         store = RunStore(tmp_path / str(sign))
         for _ in range(9):
-            store.add([cell := next_trial(spec, spec.search, store.runs())])
+            store.add([cell := next_trial(spec, store.runs())])
             store.finish(cell.key, 1.0, {"metrics": {"dev_loss": sign * math.log(cell.settings[RATE])}})
         rates[sign] = _values(store, RATE)
     assert rates[1][:3] == rates[-1][:3]
@@ -105,10 +103,8 @@ def test_an_edited_search_does_not_take_old_trials_for_its_own(search, content, 
     assert run(search(sampler="grid", trials=2)) == {"done": 2}
     content["settings"]["training.max_steps"] = 7
     spec = search(sampler="grid", trials=2)
-    assert [cell.settings.get("training.max_steps") for cell in planned_cells(spec, store.runs(), {})] == [
-        7,
-        7,
-    ]
+    planned = planned_cells(spec, store.runs(), {})
+    assert [cell.settings.get("training.max_steps") for cell in planned] == [7, 7]
     text = report(spec, store)
     assert "Experiment `small` has 0 runs." in text
     assert "| 000 " not in text
@@ -133,12 +129,9 @@ def test_a_space_may_get_and_lose_keys_and_values(optuna, search, store, run, re
 
 def test_a_grid_and_a_search_share_runs(search, content, load, store, run, report):
     """Neither starts one that the other has made."""
-    axes = {
-        "system": {"sit": {"infusion.kind": "sum_then_concat"}},
-        "width": {"8": {WIDTH: 8}, "16": {WIDTH: 16}},
-    }
     spec = search(sampler="grid", trials=3)
-    grid = load({key: value for key, value in content.items() if key != "search"} | {"axes": axes})
+    axes = content["axes"] | {"width": {"8": {WIDTH: 8}, "16": {WIDTH: 16}}}
+    grid = load(content | {"search": None, "axes": axes})
     run(grid)
     assert run(spec) == {"done": 3}
     assert [trial.attempts for trial in store.runs().values()] == [1, 1, 1]
@@ -148,7 +141,7 @@ def test_a_grid_and_a_search_share_runs(search, content, load, store, run, repor
     assert run(grid) == {"done": 2}
     assert report(spec, store) == text
     store.release(["done"], [next(iter(store.runs()))])
-    assert next_trial(spec, spec.search, store.runs()).name.startswith("sit_8_")  # its folder has its state
+    assert next_trial(spec, store.runs()).name.startswith("sit_8_")  # its folder has its state
 
 
 def test_a_level_of_a_search_may_be_renamed(search, content, load, store, run):
@@ -157,13 +150,13 @@ def test_a_level_of_a_search_may_be_renamed(search, content, load, store, run):
     spec = load(content)
     cells = planned_cells(spec, store.runs(), {"system": {"sum then concat"}})
     assert [cell.settings[WIDTH] for cell in cells] == [8, 16, 20, 32, 64]
-    assert next_trial(spec, spec.search, store.runs()) is None
-    assert next_trial(spec, spec.search, {}, only={"system": {"none"}}) is None
+    assert next_trial(spec, store.runs()) is None
+    assert next_trial(spec, {}, only={"system": {"none"}}) is None
 
 
 def test_the_plan_counts_trials_that_are_still_to_be_proposed(search, store, dry_run):
     spec = search(sampler="grid", trials=9)
-    store.add([cell := next_trial(spec, spec.search, {})])
+    store.add([cell := next_trial(spec, {})])
     store.start(cell.key)
     store.finish(cell.key, 60.0, {"metrics": {"dev_loss": 1.0}, "command": "x"})
     labels = [cell.labels["trial"] for cell in planned_cells(spec, store.runs(), {})]
@@ -177,7 +170,7 @@ def test_without_optuna(search, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     spec = search()
     with pytest.raises(BackendMissingError, match=r"syntaxformer\[search\]"):
-        next_trial(spec, spec.search, {})
+        next_trial(spec, {})
 
 
 @pytest.mark.parametrize(
@@ -211,5 +204,5 @@ def test_a_trial_that_diverged_is_failed_and_never_the_best(optuna, search, stor
         store.add([cell := spec.cell({"system": "sit"}, {WIDTH: width, "seed": 1})])
         store.finish(cell.key, 1.0, {"metrics": {"dev_loss": loss}, "command": "x"})
     assert best_trial(spec.search, list(store.runs().values())).cell.settings[WIDTH] == 16
-    assert next_trial(spec, spec.search, store.runs()) is not None
+    assert next_trial(spec, store.runs()) is not None
     assert "| 001 (best) | 16 | 1 | 2 | done |" in report(spec, store)

@@ -250,12 +250,8 @@ def test_overrides_enter_the_keys_as_if_they_were_written_in_the_file(finetune, 
     finetune["axes"] = {"masks": [None, {}], "seed": [1, 2]}
     overrides = ["model=runs/other", "data.dir=../else where", "data.rows=53", "annotation.processes=null"]
     cells = load(finetune, overrides).cells()
-    values = {
-        "model": "runs/other",
-        "data.dir": "../else where",
-        "data.rows": 53,
-        "annotation.processes": None,
-    }
+    values = {"model": "runs/other", "data.dir": "../else where", "data.rows": 53}
+    values["annotation.processes"] = None
     written = load(finetune | {"settings": finetune["settings"] | values}).cells()
     assert [cell.key for cell in cells] == [cell.key for cell in written]
     assert cells[0].command() == written[0].command()

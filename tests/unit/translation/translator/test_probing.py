@@ -12,8 +12,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.study.probing import ProbeConfig, linear_chain, probe_model, probe_states
-from syntaxformer.study.treebank import probe_treebank
+from syntaxformer.study.probing import ProbeConfig, linear_chain, probe_model, probe_states, probe_treebank
 from syntaxformer.study.word_states import (
     cache_states,
     huggingface_words,

@@ -119,7 +119,6 @@ def attend(
 
 
 def _refuse(use: str, options: Mapping[str, object]) -> None:
-    """Refuse options that would be ignored."""
     values = {name: value for name, value in options.items() if value}
     remedies = {"--annotator": "Give what the model reads as --model-annotator."}
     if values:

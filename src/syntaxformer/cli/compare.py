@@ -157,7 +157,6 @@ def _contrast_blocks(
 
 
 def _write(blocks: list[Block], output: Path | None) -> None:
-    """Print or write a report."""
     from syntaxformer.base.files import write_text
     from syntaxformer.study.document import to_html, to_markdown
 

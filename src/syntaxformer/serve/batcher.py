@@ -161,7 +161,6 @@ class Batcher:
         return seconds * 0.5 ** ((now - when) / HALF_S)
 
     async def _run(self) -> None:
-        """Work until nothing waits."""
         while batch := self._take():
             start = time.monotonic()
             await self._finish(batch)

@@ -79,7 +79,6 @@ _log = logging.getLogger("syntaxformer.serve")
 HEALTHCHECK_S = 60
 """A worker has as long to answer its parent: loading models on a busy machine takes time."""
 
-
 HEAD_S = 30
 """The head of a request must come within so many seconds: a connection takes one of the process's files."""
 

@@ -30,7 +30,7 @@ def test_one_file_to_one_file_and_several_to_a_folder(annotator, tmp_path):
     plain.write_text("the cat\n\n")
     done = run(plain, "-o", target, "--annotator", annotator)
     assert done.exit_code == 0, done.output
-    assert done.output.startswith(f"{target}: 2 lines, 2 words, conllu:")
+    assert done.stdout.startswith(f"{target}: 2 lines, 2 words, conllu:")
     assert [sentence.upos for sentence in read_annotations(target)] == [("DET", "NOUN"), ()]
     packed.write_bytes(gzip.compress(b"the  cat\n"))
     done = run(plain, packed, "-o", tmp_path / "out", "--annotator", annotator)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -72,12 +72,19 @@ class Server:
         self.reader.join(10)
         self.process.stderr.close()
 
-    def answered(self):
-        """Ids of the requests that the log says were answered with 200."""
-        records = map(json.loads, self.lines)
-        return {
-            line["request_id"] for line in records if line["event"] == "request" and line["status"] == 200
-        }
+    def ask(self, method, path, body=None, **headers):
+        """The status and the body of an answer."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return response.status, response.read()
+
+    def translate(self, text, **headers):
+        body = json.dumps({"texts": [text]})
+        status, answer = self.ask(
+            "POST", "/v1/translate", body, **headers, **{"content-type": "application/json"}
+        )
+        return status, json.loads(answer)
 
 
 @pytest.mark.slow
@@ -87,22 +94,12 @@ def test_sigterm_under_load_loses_no_accepted_request():
     def client(number):
         for turn in range(1000):
             request_id, text = f"c{number}-{turn}", f"text {number} {turn}"
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
             try:
-                body = json.dumps({"texts": [text]})
-                headers = {"content-type": "application/json", "x-request-id": request_id}
-                connection.request("POST", "/v1/translate", body, headers)
-                response = connection.getresponse()
-                answers[request_id] = (
-                    response.status,
-                    json.loads(response.read())["translations"][0]["text"],
-                    text,
-                )
+                status, answer = server.translate(text, **{"x-request-id": request_id})
+                answers[request_id] = status, answer["translations"][0]["text"], text
             except (OSError, http.client.HTTPException):  # or taken off the line before the server read it
                 refused.append(request_id)
                 return
-            finally:
-                connection.close()
 
     with Server(SERVER) as server:
         threads = [threading.Thread(target=client, args=(number,)) for number in range(12)]
@@ -116,10 +113,9 @@ def test_sigterm_under_load_loses_no_accepted_request():
             thread.join(60)
         server.process.wait(60)
     assert len(answers) > before  # what was in its hands when told to stop, it finished
-    assert all(
-        status == 200 and translation == text.upper() for status, translation, text in answers.values()
-    )
-    assert server.answered() == set(answers)
+    assert all((status, output) == (200, text.upper()) for status, output, text in answers.values())
+    records = [line for line in map(json.loads, server.lines) if line["event"] == "request"]
+    assert {line["request_id"] for line in records if line["status"] == 200} == set(answers)
     assert len(refused) == 12  # each client's last word: nobody listens any more
     assert any("Finished server process" in line for line in server.lines)
 
@@ -137,11 +133,8 @@ def test_sigterm_ends_what_takes_long_with_503():
     statuses = []
 
     def ask():
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        connection.request("POST", "/v1/translate", '{"texts": ["x"]}', {"content-type": "application/json"})
-        response = connection.getresponse()
-        statuses.append((response.status, json.loads(response.read())["error"]["code"]))
-        connection.close()
+        status, answer = server.translate("x")
+        statuses.append((status, answer["error"]["code"]))
 
     with Server(STUCK) as server:
         threads = [threading.Thread(target=ask) for _ in range(3)]
@@ -175,10 +168,7 @@ def test_half_open_connections_do_not_take_all_files():
                 time.sleep(0.001)
             for _ in range(5):
                 began = time.monotonic()
-                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-                connection.request("GET", "/healthz")
-                assert connection.getresponse().read() == b'{"status":"ok"}'
-                connection.close()
+                assert server.ask("GET", "/healthz") == (200, b'{"status":"ok"}')
                 seconds.append(time.monotonic() - began)
     assert max(seconds) < 5
 
@@ -187,9 +177,8 @@ def test_the_example_of_nginx_is_one_that_it_takes(tmp_path):
     nginx = shutil.which("nginx") or pytest.skip("nginx is not installed")
     config = Path(__file__).parents[2] / "docs" / "guides" / "nginx.conf"
     command = [nginx, "-t", "-p", str(tmp_path), "-c", str(config), "-e", str(tmp_path / "error.log")]
-    done = subprocess.run(
-        [*command, "-g", f"pid {tmp_path}/pid;"], capture_output=True, text=True, timeout=20, check=False
-    )
+    command += ["-g", f"pid {tmp_path}/pid;"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, done.stderr
 
 
@@ -236,36 +225,28 @@ try:
 except ConfigError as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=50,  # the health of a dead worker is awaited for 60 s
-        check=False,
-    )
-    assert done.stdout.startswith(
-        f"--workers: expected each to load the models, got: {tmp_path}/manifest.json: expected "
-    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)  # a dead worker's health: 60 s
+    message = f"--workers: expected each to load the models, got: {tmp_path}/manifest.json: expected "
+    assert done.stdout.startswith(message)
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--deadline", "--batch-seconds"])
-@pytest.mark.parametrize("seconds", ["inf", "nan"])
-def test_seconds_that_never_end_are_one_line(cli, tmp_path, option, seconds):
-    done = cli("serve", tmp_path, option, seconds)
-    if seconds == "inf":
-        assert done.err == f"error: {option}: expected a finite number of seconds, got inf.\n"
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
-    assert option in done.err
-
-
 @pytest.fixture
-def server(monkeypatch):
-    """The module of the server, to which any folder is a model."""
+def serve(monkeypatch, cli, tmp_path):
+    """The command, to which any folder is a model; gives its status, its message, and the settings with which it loads."""
     from syntaxformer.serve import server
 
+    served = []
     monkeypatch.setattr(server, "check_folder", lambda *_: None)
-    return server
+    monkeypatch.setattr(server, "_build", served.append)
+    monkeypatch.setattr(server, "serve_app", lambda app, config: None)
+
+    def call(*options):
+        done = cli("serve", tmp_path, *options)
+        return done.code, done.err, served
+
+    return call
 
 
 def test_a_link_keeps_its_name(tmp_path, monkeypatch):
@@ -281,49 +262,41 @@ def test_a_link_keeps_its_name(tmp_path, monkeypatch):
     assert list(name_models([Path()])) == ["2026-11-22"]
 
 
-def test_a_port_that_is_taken_is_one_line(cli, tmp_path, server):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        done = cli("serve", tmp_path, "--port", port)
-    assert (done.code, done.err) == (
-        2,
-        f"error: --host, --port: expected an address to listen on, got 127.0.0.1:{port}: Address already in use.\n",
-    )
-    done = cli("serve", tmp_path, "--host", "no.such.host.invalid")
-    message = "error: --host, --port: expected an address to listen on, got no.such.host.invalid:8000"
-    assert (done.code, done.err[: len(message)], len(done.err.splitlines())) == (2, message, 1)
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
-def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, server, address):
-    monkeypatch.setattr(server, "_build", lambda config: pytest.fail("it was loaded"))
-    done = cli("serve", tmp_path, "--port", 0, "--host", address)
-    assert (done.code, done.err) == (
-        2,
-        f"error: --allowed-host: expected the names by which others call {address}, got none. Give each name that "
-        "the header `Host` may have: --allowed-host NAME.\n",
-    )
-
-
-@pytest.mark.parametrize("name", ["", "*", "https://example.org", "example.org/translate", "2001:db8::7"])
-def test_a_name_that_no_request_can_have_is_refused(cli, tmp_path, monkeypatch, server, name):
-    """As of a variable that is not set: the service would refuse everybody."""
-    monkeypatch.setattr(server, "_build", lambda config: pytest.fail("it was loaded"))
-    result = cli("serve", tmp_path, "--port", 0, "--allowed-host", "a.example:8000", "--allowed-host", name)
-    message = f"error: --allowed-host: expected a host's name or address, such as example.org, got {name!r}."
-    assert (result.code, result.err[: len(message)]) == (2, message)
-
-
 @pytest.mark.parametrize(
-    "options", [["--host", "0.0.0.0", "--allowed-host", "a.example"], ["--host", "localhost"], []]
-)
-def test_what_is_told_reaches_the_service(cli, tmp_path, monkeypatch, server, options):
-    served = []
-    monkeypatch.setattr(server, "_build", lambda config: None)
-    monkeypatch.setattr(server, "serve_app", lambda app, config: served.append(config))
-    done = cli("serve", tmp_path, "--port", 0, "--max-body-bytes", 12345, *options)
-    assert (done.code, done.err) == (0, "")
-    (config,) = served
-    assert (config.allowed_hosts, config.max_body_bytes) == (options[3:4], 12345)
+    ("options", "message"),
+    [
+        ("--deadline inf", "--deadline: expected a finite number of seconds, got inf."),
+        ("--deadline nan", "Invalid value for '--deadline'"),
+        ("--batch-seconds inf", "--batch-seconds: expected a finite number of seconds, got inf."),
+        ("--batch-seconds nan", "Invalid value for '--batch-seconds'"),
+        ("--host no.such.host.invalid", "--host, --port: expected an address to listen on, got no.such.host.invalid:8000"),
+        *((f"--port 0 --host {host}",
+           f"--allowed-host: expected the names by which others call {host}, got none. Give each name that the header `Host` may have: "
+           "--allowed-host NAME.\n") for host in ("0.0.0.0", "::")),
+        # An empty one is that of a variable that is not set: the service would refuse everybody.
+        *((f"--port 0 --allowed-host a.example:8000 --allowed-host {name}",
+           f"--allowed-host: expected a host's name or address, such as example.org, got {name!r}.")
+          for name in ("", "*", "https://example.org", "example.org/translate", "2001:db8::7")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_served_is_one_line_before_anything_is_loaded(serve, options, message):
+    code, err, served = serve(*options.split(" "))
+    assert (code, err.count("\n"), served) == (2, 1, [])
+    assert err.startswith(f"error: {message}")
+
+
+def test_a_port_that_is_taken(serve):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = "{}:{}".format(*other.getsockname())
+        code, err, _ = serve("--port", address.partition(":")[2])
+    message = f"--host, --port: expected an address to listen on, got {address}: Address already in use."
+    assert (code, err) == (2, f"error: {message}\n")
+
+
+@pytest.mark.parametrize("options", ["--host 0.0.0.0 --allowed-host a.example", "--host localhost", ""])
+def test_options_reach_the_service(serve, options):
+    code, err, (config,) = serve("--port", 0, "--max-body-bytes", 12345, *options.split())
+    assert (code, err) == (0, "")
+    assert (config.allowed_hosts, config.max_body_bytes) == (options.split()[3:4], 12345)

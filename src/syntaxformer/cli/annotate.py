@@ -17,8 +17,9 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli import options
 
 if TYPE_CHECKING:
-    from syntaxformer.annotate import AnnotatedCorpus
+    from syntaxformer.annotate import AnnotatedCorpus, Annotator
     from syntaxformer.annotate.shards import Engine as ShardEngine
+    from syntaxformer.annotate.shards import SourceLines
 
 _SUFFIX = ".parquet"
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
@@ -50,8 +51,13 @@ def annotate(
     ] = None,
     language: options.LanguageOption = None,
     processes: Annotated[int, Option(min=1, max=2**16, help="Number of worker processes.")] = 1,
-    engine: options.EngineOption = "local",
-    address: options.AddressOption = None,
+    engine: Annotated[
+        Literal["local", "ray"],
+        Option(help="local: processes on this machine. ray: a Ray cluster with the same disks."),
+    ] = "local",
+    address: Annotated[
+        str | None, Option(help="Ray cluster: auto, ray://HOST:10001. Default: start one on this machine.")
+    ] = None,
 ) -> None:
     """Tag and parse text once, for training and analysis: words, parts of speech, dependency trees.
 
@@ -87,7 +93,10 @@ def annotate(
         expected = f"expected an annotator that takes any line, got {annotator}, which is read in order"
         if problems := [f"{name}: {expected}. Leave it out." for name, has in of_others.items() if has]:
             raise ConfigError(problems)
-        corpora = _in_order(inputs, targets, annotator)
+        from syntaxformer.annotate import annotate_to_file
+
+        texts_of_targets = zip(targets, _readers(inputs, annotator), strict=True)
+        corpora = (annotate_to_file(path, *text, progress=True) for path, text in texts_of_targets)
     elif engine == "ray":
         from syntaxformer.annotate.ray_engine import on_ray
 
@@ -98,23 +107,17 @@ def annotate(
         corpora = _in_shards(inputs, targets, annotator, in_processes(annotator, processes))
     for target, corpus in zip(targets, corpora, strict=True):
         header = corpus.header
-        options.echo(
-            f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
-            f"{header.annotator} {header.version}"
-        )
+        counts = f"{header.n_lines:,} lines, {header.n_words:,} words"
+        options.echo(f"{target}: {counts}, {header.annotator} {header.version}")
 
 
 def _print(inputs: Sequence[str], annotator: str, processes: int, form: str) -> None:
     """Print the sentences of texts, as CoNLL-U, as JSON lines, or as tables with a row for each word."""
-    from syntaxformer.annotate import annotator_for, load_annotator
-    from syntaxformer.annotate.shards import SourceLines
     from syntaxformer.trees.conllu import format_conllu
     from syntaxformer.trees.sentence import COLUMNS, PER_WORD
 
-    loaded = load_annotator(annotator)
-    for source in inputs:
-        file_annotator = annotator_for(loaded, Path(source).name.partition(".")[0])
-        for sentence in file_annotator.stream(SourceLines(source), n_processes=processes):
+    for lines, file_annotator in _readers(inputs, annotator):
+        for sentence in file_annotator.stream(lines, n_processes=processes):
             values = {name: getattr(sentence, name) for name in ("text", "words", "offsets", *COLUMNS)}
             values = {name: column for name, column in values.items() if column is not None}
             if form == "json":
@@ -130,14 +133,14 @@ def _print(inputs: Sequence[str], annotator: str, processes: int, form: str) -> 
                 options.echo("")
 
 
-def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:
-    from syntaxformer.annotate import annotate_to_file, annotator_for, load_annotator
+def _readers(inputs: Sequence[str], annotator: str) -> Iterator[tuple[SourceLines, Annotator]]:
+    """The lines of each input, and the annotator of them."""
+    from syntaxformer.annotate import annotator_for, load_annotator
     from syntaxformer.annotate.shards import SourceLines
 
     loaded = load_annotator(annotator)
-    for source, target in zip(inputs, targets, strict=True):
-        file_annotator = annotator_for(loaded, Path(source).name.partition(".")[0])
-        yield annotate_to_file(target, SourceLines(source), file_annotator, progress=True)
+    for source in inputs:
+        yield SourceLines(source), annotator_for(loaded, Path(source).name.partition(".")[0])
 
 
 def _in_shards(
@@ -148,23 +151,16 @@ def _in_shards(
 
     for source in inputs:
         if Path(source).is_fifo() or Path(source).is_char_device():
-            raise ConfigError(
-                f"INPUT: expected a file, which can be read more than once, got the pipe {source}. Save it."
-            )
+            requirement = "a file, which can be read more than once"
+            raise ConfigError(f"INPUT: expected {requirement}, got the pipe {source}. Save it.")
     identity = annotator_identity(annotator)
-    jobs = [
-        Job(str(Path(source).resolve()), target.resolve(), *identity)
-        for source, target in zip(inputs, targets, strict=True)
-    ]
+    paths = zip(inputs, targets, strict=True)
+    jobs = [Job(str(Path(source).resolve()), target.resolve(), *identity) for source, target in paths]
     yield from annotate_sharded(jobs, work, progress=True)
 
 
 def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
-    """Return the path of the annotation of each input, if all can be read and written.
-
-    One input goes to `output`, or into it if that is a folder; several go into the folder `output`, each
-    under its own name, with `.parquet`.
-    """
+    """The path of the annotation of each input: `output`, or under the input's name in that folder."""
     from syntaxformer.base.files import without_packing
 
     if urls := [str(source) for source in inputs if _URL.match(str(source))]:

@@ -73,7 +73,6 @@ def evaluate(
 
 
 def _table(scores: Mapping[str, float]) -> str:
-    """What was scored and the scores, side by side."""
     cells = [(name, str(value)) for name, value in scores.items()]
-    rows = ("  ".join(f"{cell[at]:>{max(map(len, cell))}}" for cell in cells) for at in (0, 1))
+    rows = ("  ".join(f"{cell[row]:>{max(map(len, cell))}}" for cell in cells) for row in (0, 1))
     return "\n".join(["% of the treebank's own words (gold tokenisation), with punctuation:", *rows])

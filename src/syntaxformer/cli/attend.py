@@ -27,8 +27,6 @@ _OF_DECODERS = (
 _OF_ENCODERS = ("encoder_layers", "num_hidden_layers"), ("encoder_attention_heads", "num_attention_heads")
 """Where `config.json` has the layers and heads that are drawn, of a translator and of a classifier."""
 
-_INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
-
 
 def attend(
     model: Annotated[Path, Argument(help="Folder of `train`, or of `finetune` with masks.")],
@@ -101,10 +99,9 @@ def attend(
         if translators[str(model)].encoder.preparation.unescape:  # the lines are already unescaped
             for translator in translators.values():
                 translator.encoder.preparation = replace(translator.encoder.preparation, unescape=False)
-        spreads = {
-            name: attention.attention_spread(translator, sentences, layer, head)
-            for name, translator in translators.items()
-        }
+        spreads = {}
+        for name, translator in translators.items():
+            spreads[name] = attention.attention_spread(translator, sentences, layer, head)
         _print_spread(spreads, beside, as_json)
         return
     from syntaxformer.study.plots import draw_attention
@@ -122,13 +119,12 @@ def attend(
 
 
 def _refuse(use: str, options: Mapping[str, object]) -> None:
-    """Refuse options that would be ignored."""
-    if problems := [
-        f"{name}: expected none with {use}, got {value}. {_INSTEAD.get(name, 'Leave it out.')}"
-        for name, value in options.items()
-        if value
-    ]:
-        raise ConfigError(problems)
+    values = {name: value for name, value in options.items() if value}
+    remedies = {"--annotator": "Give what the model reads as --model-annotator."}
+    if values:
+        problem = "{}: expected none with {}, got {}. {}"
+        rows = [(name, use, value, remedies.get(name, "Leave it out.")) for name, value in values.items()]
+        raise ConfigError([problem.format(*row) for row in rows])
 
 
 def _check_stored_shapes(folders: Sequence[Path], layer: int, head: int | None) -> None:
@@ -145,9 +141,8 @@ def _check_stored_shapes(folders: Sequence[Path], layer: int, head: int | None) 
 
 def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: str = "") -> None:
     if not -n_layers <= layer < n_layers or (head is not None and head >= n_heads):
-        raise ConfigError(
-            f"layer, head: expected below {n_layers} and {n_heads}{of}, got {layer} and {head}."
-        )
+        expected = f"expected below {n_layers} and {n_heads}{of}"
+        raise ConfigError(f"layer, head: {expected}, got {layer} and {head}.")
 
 
 def _subnetworks(
@@ -169,9 +164,8 @@ def _subnetworks(
         raise ConfigError("TEXT: expected words that a relation links, got none. Give a longer text.")
     network_index = view.strongest(1)[0] if network is None else view.network(network)
     if not view.masks[network_index].any():
-        options.echo(
-            f"No pieces of this text are related by {network}: the picture shows equal weights.", err=True
-        )
+        note = f"No pieces of this text are related by {network}: the picture shows equal weights."
+        options.echo(note, err=True)
     draw_subnetwork(view, output, network_index, layer, head=head, plain=plain)
     options.echo(f"prediction: {view.prediction}")
     weights = view.topical_weights().mean(0)

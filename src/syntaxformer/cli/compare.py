@@ -62,6 +62,7 @@ def compare(
     from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
     from syntaxformer.study.cases import case_blocks, cases_of_lines
     from syntaxformer.translation import scoring
+    from syntaxformer.translation.translator import Translator
 
     options.refuse_inputs(output, [*systems, src, *(ref or ()), *(tgt or ()), contrast, train, data])
     options.refuse_other_endings(output, (".md", ".html"))
@@ -76,14 +77,14 @@ def compare(
     ):
         got = "other options" if is_test else "fewer"
         raise ConfigError(f"compare: expected --contrast, or --src with several --tgt, alone, got {got}.")
+    load_options = model_annotator, None, None, trust_annotator
     if is_test:
         contrasts, paths = contrasts_of(src, tgt, contrast, by), dict(zip(called, systems, strict=True))
-        loading = model_annotator, None, None, trust_annotator
-        _write(_contrast_blocks(contrasts, paths, by, to, loading), output)
+        _write(_contrast_blocks(contrasts, paths, by, to, load_options), output)
         return
     if data is not None and not any((src, ref, train, annotator, target_annotator, to)):
-        load_options = model_annotator, None, trust_annotator
-        _write(_classifier_blocks(systems, called, data, examples, load_options), output)
+        classifier_options = model_annotator, None, trust_annotator
+        _write(_classifier_blocks(systems, called, data, examples, classifier_options), output)
         return
     if src is None or not ref or data is not None:
         got = ", got --annotator with --data. Use --model-annotator." if annotator and data else "."
@@ -98,10 +99,12 @@ def compare(
     outputs: list[list[str]] = []
     models: list[Translator] = []
     for path in systems:
-        lines, model = _outputs(path, sources, model_annotator, to, trust_annotator)
-        options.check_parallel(src, sources, path, lines)
-        outputs.append(lines)
-        models += [] if model is None else [model]
+        if path.is_dir():
+            models.append(Translator.load(path, *load_options).to(to))
+            outputs.append(_translations(path, models[-1], sources))
+        else:
+            outputs.append(list(read_lines(path)))
+        options.check_parallel(src, sources, path, outputs[-1])
     infos = [model.info for model in models]
     scoring.check_directions(infos, "SYSTEMS")
     texts = [language_of_file(src), language_of_file(ref[0])]
@@ -114,8 +117,8 @@ def compare(
         clean = model.info.preparation(model.info.tgt).clean  # as in training
         references = [model.as_written(list(map(clean, text))) for text in references]
         outputs = [model.as_written(text) for text in outputs]
-    counted = () if train is None else read_lines(train)
-    cases = cases_of_lines(sources, references, outputs, parser, tagger, infos, counted)
+    training_lines = () if train is None else read_lines(train)
+    cases = cases_of_lines(sources, references, outputs, parser, tagger, infos, training_lines)
     title, *blocks = case_blocks(cases, called, examples)
     _write([title, *_score_blocks(called, outputs, written, infos, texts[1].code), *blocks], output)
 
@@ -139,11 +142,7 @@ def _score_blocks(
 
 
 def _contrast_blocks(
-    contrasts: list[Contrast],
-    systems: dict[str, Path],
-    by: str | None,
-    to: str | None,
-    load_options: tuple[Any, ...],
+    contrasts: list[Contrast], systems: dict[str, Path], by: str | None, to: str | None, load_options: Any
 ) -> list[Block]:
     """The report on a contrastive test; `load_options` are further arguments of `Translator.load`."""
     from syntaxformer.study.document import Heading, Paragraph, Table
@@ -158,7 +157,6 @@ def _contrast_blocks(
 
 
 def _write(blocks: list[Block], output: Path | None) -> None:
-    """Print or write a report."""
     from syntaxformer.base.files import write_text
     from syntaxformer.study.document import to_html, to_markdown
 
@@ -171,11 +169,7 @@ def _write(blocks: list[Block], output: Path | None) -> None:
 
 
 def _classifier_blocks(
-    folders: list[Path],
-    names: tuple[str, ...],
-    data: str,
-    n_examples: int,
-    load_options: tuple[Any, Any, bool],
+    folders: list[Path], names: tuple[str, ...], data: str, n_examples: int, load_options: Any
 ) -> list[Block]:
     """The report on classifiers; `load_options` is as in `predictions_beside`."""
     from syntaxformer.encoders.classifier import Classifier
@@ -198,22 +192,14 @@ def _names(*paths: Path) -> tuple[str, ...]:
     return next((names for names in parts if len(set(names)) == len(names)), tuple(again))
 
 
-def _outputs(
-    path: Path, sources: list[str], annotator: str | None, to: str | None, trust: bool
-) -> tuple[list[str], Translator | None]:
-    """The translations, and the model that made them or None for a file."""
-    from syntaxformer.base.files import read_lines
+def _translations(path: Path, translator: Translator, sources: list[str]) -> list[str]:
     from syntaxformer.base.progress import track
     from syntaxformer.syntax import FACTORS
-    from syntaxformer.translation.translator import Translator
 
-    if not path.is_dir():
-        return list(read_lines(path)), None
-    translator = Translator.load(path, annotator, None, None, trust).to(to)
     if factors := [name for name in translator.encoder.factors if name not in FACTORS]:
         raise ConfigError(
             f"{path}: expected a model without factors of your own, got one that reads {', '.join(factors)}. "
             "Write its translations with `syntaxformer translate` and --factor, and compare that file."
         )
     hypotheses = track(translator.translate(sources), f"translating with {path}", len(sources))
-    return [best[0].text for best in hypotheses], translator
+    return [best[0].text for best in hypotheses]

@@ -50,8 +50,7 @@ def _read(model: str, infusion: Any) -> tuple[Any, Any]:
     syntax_keys = "plug_in", "factor_sizes", "target_pos", "parse_task"
     says = not stored.is_plain or any(getattr(config, key, None) for key in syntax_keys)
     if says != infusion.is_plain:
-        requirement = (
-            "none, as the model says what is infused" if says else "what to put into the plain model"
-        )
-        raise ConfigError(f"--infuse: expected {requirement}, got {'one' if says else 'none'}: {model}.")
+        problem = "none, as the model says what is infused, got one"
+        problem = problem if says else "what to put into the plain model, got none"
+        raise ConfigError(f"--infuse: expected {problem}: {model}.")
     return config, stored if says else infusion

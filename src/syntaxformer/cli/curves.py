@@ -57,8 +57,6 @@ def _logged(run: Path) -> dict[tuple[str, str], dict[float, float]]:
             points = series.setdefault((str(run if is_one else file.parent), name), {})
             points.update({event.step: event.value for event in events.Scalars(name)})
     if not series:
-        raise DataError(
-            f"{run}: expected logs of a run, found none. Train with training.tensorboard=true, and give the "
-            "run's folder."
-        )
+        remedy = "Train with training.tensorboard=true, and give the run's folder."
+        raise DataError(f"expected logs of a run, found none. {remedy}", run)
     return series

@@ -84,8 +84,8 @@ def _torch() -> Iterator[str]:
     elif cuda and not has_card:
         yield f"torch is the build for CUDA {cuda}, which takes gigabytes, without a card. Run: {processor}"
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    precision = f"training.precision=auto is {pick_precision('auto')}"
-    yield f"device: {hardware}, {torch.get_num_threads()} threads; {precision}"
+    precision = pick_precision("auto")
+    yield f"device: {hardware}, {torch.get_num_threads()} threads; training.precision=auto is {precision}"
 
 
 def _annotators() -> Iterator[str]:
@@ -130,5 +130,5 @@ def _cache() -> Iterator[str]:
         yield f"{BROKEN}cache {folder}: cannot be written. Run: export SYNTAXFORMER_CACHE=FOLDER"
         return
     sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-    files = f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
-    yield f"cache {folder}: {files}; may be deleted while nothing runs"
+    size = f"{sum(sizes) / 1e6:.1f} MB"
+    yield f"cache {folder}: {len(sizes)} files, {size}; may be deleted while nothing runs"

@@ -151,7 +151,7 @@ def evaluate(
     texts, report = {}, {}
     term_list = None if terms is None else read_terms(terms)
     for name, system in systems.items():
-        search: dict[str, Any] = {"no_repeat_ngram_size": no_repeat_ngram_size}
+        search = {"no_repeat_ngram_size": no_repeat_ngram_size}
         search |= {} if system.info.terms is None else {"terms": term_list}
         arguments = sources, references, beam_size, options.read_factors(factor), f"translating with {name}"
         with options.errors_of_factors(factor):
@@ -257,9 +257,9 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
     from syntaxformer.translation.scoring import paired_bootstrap
 
     if path is None or baseline is None or others:
+        got = "other options" if others else "one of the two alone"
         raise ConfigError(
-            "--scores: expected --baseline-scores with it and no option but --json, got "
-            f"{'other options' if others else 'one of the two alone'}."
+            f"--scores: expected --baseline-scores with it and no option but --json, got {got}."
         )
     values = [_numbers(file) for file in (baseline, path)]
     options.check_parallel(path, values[1], baseline, values[0])
@@ -290,9 +290,8 @@ def _table_note(model: Path, baseline: Path) -> str | None:
     from syntaxformer.base.files import read_json
     from syntaxformer.runs.run_folder import RUN
 
-    kinds = {
-        read_json(run / RUN).get("source_table"): run for run in (model, baseline) if (run / RUN).exists()
-    }
+    runs = [run for run in (model, baseline) if (run / RUN).exists()]
+    kinds = {read_json(run / RUN).get("source_table"): run for run in runs}
     if kinds.keys() != {"shared", "own"}:
         return None
     return (

@@ -107,11 +107,11 @@ def _read(path: Path, settings: Sequence[str] | None, store: Path | None) -> tup
 
 def _selection(spec: Spec, settings: Sequence[str], n_seeds: int | None) -> Only:
     """Axis → the levels that are done."""
-    parts = [setting.partition("=") for setting in settings]
-    if wrong := [name for name, equals, _ in parts if not equals]:
-        raise ConfigError(f"--only: expected AXIS=LEVEL, got {wrong[0]}.")
     only: dict[str, set[str]] = {}
-    for axis, _, level in parts:
+    for setting in settings:
+        axis, equals, level = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--only: expected AXIS=LEVEL, got {setting}.")
         only.setdefault(axis, set()).add(level)
     if n_seeds is not None:
         levels = list(map(str, spec.axes.get("seed", ())))

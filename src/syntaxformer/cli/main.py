@@ -52,8 +52,6 @@ GROUPS = {
 
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
-_NAMES = {*(verb.__name__ for verb in VERBS), "annotator", "data", "experiment"}
-
 _WITHOUT_RELATIONS = (demo, doctor, curves, annotate)
 """Verbs that load and train no model of the user's."""
 
@@ -143,7 +141,8 @@ def main() -> None:
             _drop_output()
         code = 2
     if code == 130:
-        verb = next((argument for argument in sys.argv[1:] if argument in _NAMES), "")
+        verbs = {*(verb.__name__ for verb in VERBS), "annotator", "data", "experiment"}
+        verb = next((argument for argument in sys.argv[1:] if argument in verbs), "")
         has_output = any(argument.startswith(("-o", "--output")) for argument in sys.argv)
         is_shown = verb == "translate" and not has_output  # of which nothing stays
         print(f"interrupted{'' if is_shown else _GOES_ON.get(verb, '')}", file=sys.stderr)
@@ -161,29 +160,24 @@ def _problems(error: Exception) -> list[str] | None:
     if isinstance(error, SyntaxformerError):
         return getattr(error, "problems", [str(error)])
     if isinstance(error, OSError):
-        return [
-            f"{error.filename or 'output'}: expected to read or write it, got: {error.strerror or error}."
-        ]
-    if _is_usage(error):
-        command = getattr(getattr(error, "ctx", None), "command_path", "syntaxformer")
-        message = error.format_message().replace("Value error, ", "", 1)  # type: ignore[attr-defined]
-        end = "" if message.endswith((".", "?")) else "."
-        return [f"{message}{end} {_way_out(message, command)}"] if message.strip() else []
-    return None
+        got = error.strerror or error
+        return [f"{error.filename or 'output'}: expected to read or write it, got: {got}."]
+    if not _is_usage(error):
+        return None
+    command = getattr(getattr(error, "ctx", None), "command_path", "syntaxformer")
+    message = error.format_message().replace("Value error, ", "", 1)  # type: ignore[attr-defined]
+    remedy = f"See `{command} --help`."
+    name, _, verb = command.partition(" ")
+    for option in ("--debug", "--quiet", "--max-line-bytes"):
+        if verb and message.rstrip(".").endswith(option):
+            remedy = f"Put it before the verb: `{name} {option} {verb} …`."
+    end = "" if message.endswith((".", "?")) else "."
+    return [f"{message}{end} {remedy}"] if message.strip() else []
 
 
 def _is_usage(error: Exception) -> bool:
     """Whether it is an error of Typer (a missing argument, an unknown option), whose class varies."""
     return hasattr(error, "format_message")
-
-
-def _way_out(message: str, command: str) -> str:
-    """The remedy for a usage error; common options must come before the verb."""
-    name, _, verb = command.partition(" ")
-    for option in ("--debug", "--quiet", "--max-line-bytes"):
-        if verb and message.rstrip(".").endswith(option):
-            return f"Put it before the verb: `{name} {option} {verb} …`."
-    return f"See `{command} --help`."
 
 
 def _show_warning(

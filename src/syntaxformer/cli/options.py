@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -33,9 +33,6 @@ def _language(value: str) -> str:
     return given_language(value)
 
 
-AddressOption = Annotated[
-    str | None, Option(help="Ray cluster: auto, ray://HOST:10001. Default: start one on this machine.")
-]
 BaselineOption = Annotated[
     list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
 ]
@@ -57,10 +54,6 @@ ContrastOption = Annotated[
 ]
 DeviceOption = Annotated[
     str | None, Option(help="cpu, cuda, …, with :bf16 behind it to compute in bf16; default: the best.")
-]
-EngineOption = Annotated[
-    Literal["local", "ray"],
-    Option(help="local: processes on this machine. ray: a Ray cluster with the same disks."),
 ]
 FactorOption = Annotated[
     list[str] | None,
@@ -96,14 +89,10 @@ TargetsOption = Annotated[
     Option(help="Translations, line by line; repeatable: a contrastive test, whose first is right."),
 ]
 TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
-TermsOption = Annotated[
-    Path | None, Option(metavar="FILE", help="Terms and their translations: term, tab, translation.")
-]
 ToOption = Annotated[
     str | None, Option(metavar="LANGUAGE", help="Target language, of a model that has several.")
 ]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
-TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator and tokenizer that the model has.")]
 
 
@@ -218,10 +207,8 @@ def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None], opti
 def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:
     """Check that the ending of an output is a known one; a name without an ending is accepted."""
     if output is not None and output.suffix and output.suffix not in known:
-        raise ConfigError(
-            f"-o: expected a file ending of {' or '.join(known)}, got {output.name}. "
-            f"Use {output.with_suffix(known[0]).name}."
-        )
+        problem = f"expected a file ending of {' or '.join(known)}, got {output.name}"
+        raise ConfigError(f"-o: {problem}. Use {output.with_suffix(known[0]).name}.")
 
 
 def check_parallel(src: Path, sources: Sequence[object], path: Path, lines: Sequence[object]) -> None:
@@ -254,20 +241,18 @@ def check_languages(info: Any, src: Path | None, *references: Path) -> None:
     from syntaxformer.base.languages import language_of_file, language_of_side
 
     for path, ending in ((src, info.src), *((reference, info.tgt) for reference in references)):
-        language = path and language_of_file(path).code
-        if language and (expected := language_of_side(info, ending).code) not in (None, language):
-            _log.warning(
-                "%s: expected %s, as of the model, got a file of %s by its name", path, expected, language
-            )
+        code = path and language_of_file(path).code
+        if code and (expected := language_of_side(info, ending).code) not in (None, code):
+            message = "%s: expected %s, as of the model, got a file of %s by its name"
+            _log.warning(message, path, expected, code)
 
 
 def factor_files(settings: Iterable[str] | None) -> dict[str, Path]:
     """The files of `--factor NAME=FILE` by the names of their factors."""
-    pairs = [setting.partition("=") for setting in settings or ()]
-    wrong = ["".join(pair) for pair in pairs if not (pair[0] and pair[2])]
-    if wrong:
+    files = {setting: setting.partition("=")[::2] for setting in settings or ()}
+    if wrong := [setting for setting, pair in files.items() if not all(pair)]:
         raise ConfigError([f"--factor: expected NAME=FILE, got {setting}." for setting in wrong])
-    return {name: Path(path) for name, _, path in pairs}
+    return {name: Path(path) for name, path in files.values()}
 
 
 def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]]]:

@@ -77,16 +77,15 @@ def predict(
     classifier = unchanged = Classifier.from_folder(model, *loading)
     if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)
-    official_task = None
     if data is not None:
         official_task, texts = prediction.read_split_for(classifier.info, task, data, split)
     else:
-        texts = prediction.read_texts_for(classifier.info, source or prediction.STDIN)
+        official_task, texts = None, prediction.read_texts_for(classifier.info, source or prediction.STDIN)
     n_labelled = sum(example.label is not None for example in texts.examples)
     labelled = n_labelled == len(texts)
     if n_labelled and not labelled:
-        note = f"{n_labelled} of {len(texts)} rows have a label; only if all have one, predictions are scored"
-        options.echo(f"warning: {note}.", err=True)
+        share = f"{n_labelled} of {len(texts)} rows have a label"
+        options.echo(f"warning: {share}; only if all have one, predictions are scored.", err=True)
     if ablation and not labelled:
         raise ConfigError("--shuffle, --blank: expected labels, whose scores they compare, got rows without.")
     if as_json and not labelled and baseline is None:
@@ -97,10 +96,9 @@ def predict(
     predictions = classifier.predict_set(texts, **batches)
     if predictions.n_truncated:
         options.echo(f"warning: {classifier.cut_note(predictions)}", err=True)
+    rows = classifier.task_type.table(predictions)
     if official_task is not None and submitted is not None:
         rows = prediction.submission_rows(official_task, split, texts, predictions)
-    else:
-        rows = classifier.task_type.table(predictions)
     if target is not None:
         with atomic_text(target) as file:
             file.writelines(f"{row}\n" for row in rows)
@@ -141,10 +139,10 @@ def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Pa
         for metric, value in first["scores"].items():
             options.echo(f"{metric} {value:.4f}")
     else:
-        rows = [
-            [system, *(f"{value:.4f}" for value in row["scores"].values())] for system, row in judged.items()
-        ]
-        options.echo_table([["", *first["scores"]], *rows])
+        table = [["", *first["scores"]]]
+        for system, row in judged.items():
+            table.append([system, *(f"{value:.4f}" for value in row["scores"].values())])
+        options.echo_table(table)
         for system, row in judged.items():
             for metric, comparison in row.get("against", {}).items():
                 options.echo(f"{metric} {difference_in_words(comparison, system, 4)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from itertools import islice
@@ -71,7 +70,9 @@ def translate(
     markup: Annotated[
         bool, Option("--markup", help="The text is HTML, whose inline tags go where their words go.")
     ] = False,
-    terms: options.TermsOption = None,
+    terms: Annotated[
+        Path | None, Option(metavar="FILE", help="Terms and their translations: term, tab, translation.")
+    ] = None,
     inject: Annotated[
         bool | None,
         Option(
@@ -101,15 +102,14 @@ def translate(
 
     *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     source = None if source == Path("-") else source
-    inputs = [source, terms, prefix, *options.factor_files(factor).values()]
+    factor_files = options.factor_files(factor)
+    inputs = [source, terms, prefix, *factor_files.values()]
     options.refuse_inputs(output, inputs)
     options.refuse_inputs(alignments, [*inputs, output], "--alignments")
     options.refuse_inputs(report, [*inputs, output, alignments], "--report")
     if alignments is not None and markup:
-        raise ConfigError(
-            f"--alignments: expected none with --markup, whose tags are no words, got {alignments}. "
-            "Translate the text without its tags for them."
-        )
+        problem = f"expected none with --markup, whose tags are no words, got {alignments}"
+        raise ConfigError(f"--alignments: {problem}. Translate the text without its tags for them.")
     stays = output is not None and is_plain_output(output) and source is not None and source.is_file()
     if resume and not stays:
         raise ConfigError("--resume: expected a text file to read and -o with a file to write, got others.")
@@ -123,12 +123,12 @@ def translate(
         raise ConfigError("--report: expected a model trained with data.protect, got one without it.")
     options.check_languages(translator.info, source)
     loops: Counter[bool] = Counter()
-    options.check_factor_names(options.factor_files(factor), [translator, *translator.others])
+    options.check_factor_names(factor_files, [translator, *translator.others])
     with options.errors_of_factors(factor), ExitStack() as stack:
         file, n_done = None, 0
         if output is not None and stays:
             annotation = translator.annotator and (translator.annotator.name, translator.annotator.version)
-            origin = _origin([*settings.items(), annotation, *options.factor_files(factor).values()])
+            origin = _origin([*settings.items(), annotation, *factor_files.values()])
             n_together = translator.chunk_lines(batch_size) * n_best if resume else None
             file, n_rows = stack.enter_context(continued_text(output, origin, n_together))
             n_done = n_rows // n_best
@@ -174,7 +174,7 @@ def translate(
 
 
 def backtranslate(
-    model: options.TranslatorArgument,
+    model: Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")],
     mono: Annotated[Path, Argument(help="Text in the language that MODEL reads, plain or packed.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the pairs, for data.synthetic.")],
     beam_size: options.BeamSizeOption = None,
@@ -204,7 +204,7 @@ def backtranslate(
     options.echo(f"{output}: {counts['pairs']:,} pairs of {counts['lines']:,} lines{left_out}")
 
 
-def _origin(settings: Sequence[Any]) -> str:
+def _origin(settings: list[Any]) -> str:
     """Eight characters for all that a translation depends on, with files and models by their content."""
     from syntaxformer import __version__
     from syntaxformer.base.files import MANIFEST, hash_file

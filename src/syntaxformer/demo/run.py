@@ -9,22 +9,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
-from syntaxformer.demo.corpus import write_corpus
+from syntaxformer.demo.corpus import ATTRIBUTION, write_corpus
 from syntaxformer.runs.run_folder import empty_folder
 from syntaxformer.study.attention import cross_attention
 from syntaxformer.study.plots import draw_attention
 from syntaxformer.translation.recipe import load_recipe
-from syntaxformer.translation.scoring import (
-    Comparison,
-    TranslationScores,
-    compare_translations,
-    score_translator,
-)
+from syntaxformer.translation.scoring import compare_translations, score_translator
 from syntaxformer.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -46,38 +40,11 @@ SYSTEMS = {
 otherwise the tables would cause a part of the difference."""
 
 
-@dataclass(frozen=True)
-class DemoSystem:
-    """A trained system: its folder, scores, size, and training time in seconds."""
-
-    name: str
-    folder: Path
-    scores: TranslationScores
-    n_parameters: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Example:
-    """A test sentence: the source with its tags, the reference, and the translation of each system."""
-
-    tagged: str
-    reference: str
-    translations: dict[str, str]
-
-
-@dataclass(frozen=True)
-class DemoReport:
-    """The results of the demo."""
-
-    systems: list[DemoSystem]
-    comparison: Comparison
-    examples: list[Example]
-    figure: Path
-
-
-def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()) -> DemoReport:
+def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()) -> list[str]:
     """Write the corpus, train both systems in parallel, translate the test set and draw attention.
+
+    Returns:
+        The report, line by line.
 
     Raises:
         ConfigError: The folder is not empty, a setting is wrong, or a training reports an error.
@@ -103,19 +70,29 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
     seconds = _train({name: [*command, *of_system] for name, of_system in overrides.items()})
     sources, references = (list(side) for side in zip(*pairs["test"], strict=True))
     translators = {name: Translator.load(folder / name) for name in SYSTEMS}
-    systems, outputs = [], {}
+    report = [
+        f"\n{len(sources)} test sentences of {ATTRIBUTION}",
+        f"{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   folder",
+    ]
+    outputs = {}
     for name, translator in translators.items():
         scored = score_translator(translator, sources, references)
-        outputs[name] = scored.hypotheses
+        scores, outputs[name] = scored.scores, scored.hypotheses
         n_parameters = sum(parameter.numel() for parameter in translator.model.parameters())
-        systems.append(DemoSystem(name, folder / name, scored.scores, n_parameters, seconds[name]))
+        size = f"{n_parameters:>11,} {seconds[name]:>8.0f}"
+        report.append(f"{name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {size}   {folder / name}")
+    test = compare_translations(*outputs.values(), references)
+    p_value = f"no p: {test.no_p}" if test.no_p else f"p = {test.p_value:.3f}"
+    report.append(
+        f"difference {test.difference:>+6.2f} BLEU, {p_value} "
+        "(one-sided paired bootstrap; one seed, short sentences: a first look, not a benchmark)"
+    )
     alike = [len(set(texts)) == 1 for texts in zip(*outputs.values(), strict=True)]
-    examples = _examples(translators["infused"].annotator, sources, references, outputs, alike)
+    report += _examples(translators["infused"].annotator, sources, references, outputs, alike)
     figure = folder / "attention.png"
     _, _, line = max((same, len(set(source)), source) for same, source in zip(alike, sources, strict=True))
-    maps = {name: cross_attention(translator, line) for name, translator in translators.items()}
-    draw_attention(maps, figure)
-    return DemoReport(systems, compare_translations(*outputs.values(), references), examples, figure)
+    draw_attention({name: cross_attention(system, line) for name, system in translators.items()}, figure)
+    return [*report, f"\nattention  {figure}"]
 
 
 def _examples(
@@ -124,7 +101,7 @@ def _examples(
     references: Sequence[str],
     outputs: Mapping[str, Sequence[str]],
     alike: Sequence[bool],
-) -> list[Example]:
+) -> list[str]:
     """The first sentences that all systems translate in the same way, and the first on which they differ."""
     rows = [row for row, same in enumerate(alike) if same][: N_EXAMPLES // 2]
     rows += [row for row, same in enumerate(alike) if not same][: N_EXAMPLES - len(rows)]
@@ -133,10 +110,11 @@ def _examples(
         for number, sentence in enumerate(annotator.annotate(shown)):
             tags = zip(sentence.words, sentence.upos or (), strict=False)  # none without tags
             shown[number] = " ".join(map("/".join, tags)) or shown[number]
-    return [
-        Example(text, references[row], {name: output[row] for name, output in outputs.items()})
-        for text, row in zip(shown, rows, strict=True)
-    ]
+    examples = []
+    for text, row in zip(shown, rows, strict=True):
+        examples.append(f"\nsource     {text}\nreference  {references[row]}")
+        examples += [f"{name:<10} {translations[row]}" for name, translations in outputs.items()]
+    return examples
 
 
 def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:

@@ -31,7 +31,6 @@ Work = Callable[[Any, list[Any], Callable[[], bool]], Sequence[Any]]
 HALF_S, WAIT_S = 3.0, 20.0
 """After the first a client's work counts half; waiting as long as the second outweighs a second of work."""
 
-
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -84,10 +83,6 @@ class _Job:
         return self.answer.done() or self.deadline < time.monotonic()
 
 
-_Part = tuple[_Job, slice]
-"""A job and those of its items that are next."""
-
-
 @dataclass
 class Batcher:
     """Gathers items and processes them in its own thread.
@@ -109,11 +104,9 @@ class Batcher:
     _jobs: list[_Job] = field(default_factory=list, init=False)
     _used: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
-    _thread: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="batch"), init=False
-    )
 
     def __post_init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._count()
 
     async def submit(
@@ -132,12 +125,9 @@ class Batcher:
         n_waiting = sum(job.n_left for job in self._jobs if job.client == client)
         if n_waiting and n_waiting + len(items) > self.max_waiting:
             self.metrics.refused.labels(self.model, "busy").inc()
-            raise Problem(
-                429,
-                f"queue: expected room for {len(items)} texts, got {n_waiting} waiting, of at most "
-                f"{self.max_waiting}. Send it again later.",
-                headers={"Retry-After": "1"},
-            )
+            got = f"{n_waiting} waiting, of at most {self.max_waiting}"
+            message = f"queue: expected room for {len(items)} texts, got {got}. Send it again later."
+            raise Problem(429, message, headers={"Retry-After": "1"})
         answer = asyncio.get_running_loop().create_future()
         costs, deadline = costs or [0.0] * len(items), time.monotonic() + deadline_s
         job = _Job(items, costs, settings, client, deadline, answer, n_together=self.max_batch)
@@ -149,11 +139,9 @@ class Batcher:
             return await asyncio.wait_for(answer, deadline_s)
         except TimeoutError as error:
             self.metrics.refused.labels(self.model, "too_late").inc()
-            raise Problem(
-                503,
-                f"service: expected an answer within {deadline_s:g} s, got none. Send fewer texts or wait.",
-                headers={"Retry-After": "5"},
-            ) from error
+            message = f"service: expected an answer within {deadline_s:g} s, got none."
+            remedy, headers = "Send fewer texts or wait.", {"Retry-After": "5"}
+            raise Problem(503, f"{message} {remedy}", headers=headers) from error
         finally:  # what nobody waits for any longer makes room at once, also while a part of it is worked on
             self._jobs.remove(job)
             self._count()
@@ -173,7 +161,6 @@ class Batcher:
         return seconds * 0.5 ** ((now - when) / HALF_S)
 
     async def _run(self) -> None:
-        """Work until nothing waits."""
         while batch := self._take():
             start = time.monotonic()
             await self._finish(batch)
@@ -184,7 +171,7 @@ class Batcher:
                 job.since = now  # the rest of a large job goes behind jobs that came meanwhile
             self._used = {name: used for name, used in self._used.items() if self._lately(name, now) > 1e-3}
 
-    async def _finish(self, batch: Sequence[_Part]) -> None:
+    async def _finish(self, batch: Sequence[tuple[_Job, slice]]) -> None:
         """Process a batch; if it fails, process each part alone, so that only the faulty request fails."""
         items = [item for job, span in batch for item in job.items[span]]
         jobs, start = [job for job, _ in batch], time.monotonic()
@@ -220,12 +207,12 @@ class Batcher:
                 raise
             raise RuntimeError(f"model: expected results, got {type(error).__name__}: {error}") from error
 
-    def _take(self) -> list[_Part]:
+    def _take(self) -> list[tuple[_Job, slice]]:
         """Take a part of the first job, and further jobs with its settings that fit.
 
         The first is that of the client whose work, with its next item, takes least time lately.
         """
-        batch: list[_Part] = []
+        batch: list[tuple[_Job, slice]] = []
         n_items, cost, now = 0, 0.0, time.monotonic()
         waiting = [job for job in self._jobs if job.n_left and not job.is_over]
 

@@ -15,26 +15,8 @@ from syntaxformer.annotate.registry import trusted_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.encoders.tasks import OWN_TASKS, read_classifier_info
 from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, verify_folder
-from syntaxformer.serve.schemas import (
-    Attention,
-    AttentionView,
-    Classification,
-    ExplainAnswer,
-    ExplainSettings,
-    Hypothesis,
-    ModelDescription,
-    NetworksView,
-    PiecesView,
-    RelationsView,
-    Score,
-    ScoreSettings,
-    SentenceView,
-    Source,
-    Task,
-    TranslateSettings,
-    Translation,
-    WordAlignment,
-)
+from syntaxformer.serve import schemas
+from syntaxformer.serve.schemas import ExplainSettings, ScoreSettings, TranslateSettings
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
 from syntaxformer.translation.markup import Markup
 from syntaxformer.translation.model_folder import read_info
@@ -46,9 +28,6 @@ if TYPE_CHECKING:
     from syntaxformer.study.attention import SubnetworkView
     from syntaxformer.study.text_view import Parser, TextView
     from syntaxformer.translation.translator import Translator
-
-DIGITS = 5
-"""Number of decimals of a weight."""
 
 WARM_UP = "A man in a blue shirt is standing on a ladder and cleaning a window."
 
@@ -70,17 +49,17 @@ class Engine:
     `paces` are the seconds of a unit of work, alone and in a full batch; before `warm_up` it takes no time.
     """
 
-    description: ModelDescription
+    description: schemas.ModelDescription
     paces = 0.0, 0.0
     n_beams = 1
 
     def __init__(
-        self, name: str, task: Task, model: Any, reader: Any, annotator: str | None, **described: Any
+        self, name: str, task: schemas.Task, model: Any, reader: Any, annotator: str | None, **described: Any
     ) -> None:
         self._reader = reader  # it has the tokenizer
         self.parser = annotator  # whose trees are shown if the model reads none
         reads = (model.annotator and annotator) or model.info.annotator
-        self.description = ModelDescription(name=name, task=task, annotator=reads, **described)
+        self.description = schemas.ModelDescription(name=name, task=task, annotator=reads, **described)
 
     def work(self, settings: Any, items: list[Any], is_over: IsOver = None) -> Sequence[Any]:
         """Return a result for each item; this runs in its own thread, one batch at a time.
@@ -124,17 +103,16 @@ class Engine:
         self._pieces.no_padding()
         self._pieces.encode_special_tokens = True
         self.batch_s = batch_s
-        alone, full = (min(self._measured(n)) for n in (1, n_texts))
-        self.paces = alone, full
+        self.paces = self._pace(1), self._pace(n_texts)
 
-    def _measured(self, n_texts: int) -> list[float]:
+    def _pace(self, n_texts: int) -> float:
         paces, seconds = list[float](), 0.0
         while len(paces) < 2 and seconds < LONG_S:
             start = time.monotonic()
             work = self.try_out(n_texts)
             seconds = time.monotonic() - start
             paces.append(seconds / work)
-        return paces
+        return min(paces)
 
 
 class TranslatorEngine(Engine):
@@ -201,7 +179,7 @@ class TranslatorEngine(Engine):
 
     def translate(
         self, settings: TranslateSettings, lines: list[str], is_over: IsOver = None
-    ) -> list[Translation]:
+    ) -> list[schemas.Translation]:
         """Translate lines."""
         names = {"beam_size", "length_penalty", "max_length_factor"}
         changes = settings.model_dump(include=names, exclude_none=True)
@@ -240,31 +218,34 @@ class TranslatorEngine(Engine):
             row, end = end, end + len(of_line) + 1
             if documents:
                 best = [replace(hypothesis, text=documents[row].restore(hypothesis)) for hypothesis in best]
-            translation = Translation(text=best[0].text, n_sentences=end - row if of_line else None)
+            translation = schemas.Translation(text=best[0].text, n_sentences=end - row if of_line else None)
             if settings.alignments and (words := best[0].alignment) is not None:
-                translation.words = WordAlignment(source=words.src, target=words.tgt, links=words.links)
+                spans = {"source": words.src, "target": words.tgt}
+                translation.words = schemas.WordAlignment(**spans, links=words.links)
             translation.repairs = [*map(list, best[0].repairs)] or None
             if n_best > 1 or scores:
-                answers = [Hypothesis(text=hypothesis.text, score=hypothesis.score) for hypothesis in best]
-                translation.hypotheses = answers
+                pairs = ((hypothesis.text, hypothesis.score) for hypothesis in best)
+                translation.hypotheses = [schemas.Hypothesis(text=text, score=score) for text, score in pairs]
             translation.truncated = source.is_cut is not None and bool(source.is_cut[row:end].any())
             if "tags" in settings.show:
                 encoder, (start, stop) = self.translator.encoder, source.splits[[row, end]].tolist()
                 factors = encoder.factor_values(source.factors[start:stop])
                 pieces = encoder.piece_names(source.pieces[start:stop])
-                translation.source = Source(pieces=pieces, factors=factors)
+                translation.source = schemas.Source(pieces=pieces, factors=factors)
             if shows_attention and translation.text:
                 self._show_attention(translator, translation, lines[row], settings.show)
             translations.append(translation)
         return translations
 
-    def score(self, settings: ScoreSettings, lines: list[str], translations: list[str]) -> list[Score]:
+    def score(
+        self, settings: ScoreSettings, lines: list[str], translations: list[str]
+    ) -> list[schemas.Score]:
         """Score a translation of each line."""
         translator = self.translator.to(settings.to)
         source, answers = translator.encode(lines), []
         self.translator.encoder.unseen.counts.clear()
         for row, (score,) in enumerate(translator.score_encoded(lines, source, translations)):
-            answer = Score(log_prob=score.log_prob, n_pieces=len(score.pieces), mean=score.mean)
+            answer = schemas.Score(log_prob=score.log_prob, n_pieces=len(score.pieces), mean=score.mean)
             if settings.pieces:
                 answer.pieces, answer.log_probs = list(score.pieces), list(score.log_probs)
             answer.truncated = source.is_cut is not None and bool(source.is_cut[row])
@@ -272,7 +253,7 @@ class TranslatorEngine(Engine):
         return answers
 
     def _show_attention(
-        self, translator: Translator, translation: Translation, line: str, show: Sequence[str]
+        self, translator: Translator, translation: schemas.Translation, line: str, show: Sequence[str]
     ) -> None:
         from syntaxformer.study.attention import cross_attention
 
@@ -282,7 +263,7 @@ class TranslatorEngine(Engine):
             translation.alignment = [[piece, at] for at, piece in enumerate(weights.argmax(1).tolist())]
         if "attention" in show:
             axes = {"source": cross.src_pieces, "target": cross.tgt_pieces}
-            translation.attention = Attention(**axes, weights=_rounded(weights))
+            translation.attention = schemas.Attention(**axes, weights=_rounded(weights))
 
 
 def _as_line(text: str) -> str:
@@ -320,12 +301,12 @@ class ClassifierEngine(Engine):
             return [explain_classification(self, text, settings) for text in texts]
         return self.classify(items)
 
-    def classify(self, items: list[str | tuple[str, str]]) -> list[Classification]:
+    def classify(self, items: list[str | tuple[str, str]]) -> list[schemas.Classification]:
         """Classify texts or pairs."""
         predictions = self.classifier.predict(items)
         cut = [predictions.n_truncated > 0 and self.classifier.is_cut(item) for item in items]
         answers = zip(self.classifier.answers(predictions), cut, strict=True)
-        return [Classification(**answer, truncated=is_cut) for answer, is_cut in answers]
+        return [schemas.Classification(**answer, truncated=is_cut) for answer, is_cut in answers]
 
 
 def check_folder(folder: Path, trust: bool = False) -> None:
@@ -334,12 +315,9 @@ def check_folder(folder: Path, trust: bool = False) -> None:
     Raises:
         CheckpointError: The folder is unfinished, altered or not a model.
     """
-    if (folder / CLASSIFIER).is_file():
-        verify_folder(folder, CLASSIFIER, trust)
-        read_classifier_info(folder)
-    else:
-        verify_folder(folder, TRANSLATOR, trust)
-        read_info(folder)
+    is_classifier = (folder / CLASSIFIER).is_file()
+    verify_folder(folder, CLASSIFIER if is_classifier else TRANSLATOR, trust)
+    (read_classifier_info if is_classifier else read_info)(folder)
 
 
 def load_engine(
@@ -353,31 +331,26 @@ def load_engine(
         ConfigError: There is no such device or annotator, the annotator cannot annotate any text, or the
             model reads the user's own factors.
     """
-    engine: Engine
     if (folder / CLASSIFIER).is_file():
         from syntaxformer.encoders.classifier import Classifier
 
         model: Any = Classifier.from_folder(folder, annotator, device, trust)
-        engine = ClassifierEngine(name, model, annotator)
+        engine: Engine = ClassifierEngine(name, model, annotator)
     else:
         from syntaxformer.translation.translator import Translator
 
         model = Translator.load(folder, annotator, device, None, trust)
-        if factors := [factor for factor in model.encoder.factors if factor not in FACTORS]:
-            raise ConfigError(
-                f"{folder}: expected a model that reads text alone, got one with factors of your own, "
-                f"{', '.join(factors)}, which a request cannot give. Use `syntaxformer translate` with "
-                "--factor."
-            )
+        if factors := ", ".join(factor for factor in model.encoder.factors if factor not in FACTORS):
+            got = f"one with factors of your own, {factors}, which a request cannot give"
+            remedy = "Use `syntaxformer translate` with --factor."
+            raise ConfigError(f"{folder}: expected a model that reads text alone, got {got}. {remedy}")
         engine = TranslatorEngine(name, model, annotator)
     try:
         if model.annotator is not None:
             model.annotator.annotate(["a"])  # one that only has parses of given lines has loaded, too
     except SyntaxformerError as error:
-        raise ConfigError(
-            f"{folder}: expected an annotator of any text, got one that fails on 'a': {error} "
-            "Give another with --annotator."
-        ) from error
+        message = f"{folder}: expected an annotator of any text, got one that fails on 'a': {error}"
+        raise ConfigError(f"{message} Give another with --annotator.") from error
     # Trees are shown of the annotator that the folder names, if it is trusted.
     with suppress(CheckpointError):
         engine.parser = trusted_annotator(model.info.annotator, annotator, folder, trust)
@@ -393,7 +366,7 @@ def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
 
 def explain_translation(
     engine: TranslatorEngine, line: str, settings: ExplainSettings, is_over: IsOver = None
-) -> ExplainAnswer:
+) -> schemas.ExplainAnswer:
     """Explain a line: its translation, and the attention of the translator or of an encoder's sub-network.
 
     Raises:
@@ -408,10 +381,8 @@ def explain_translation(
     (translated,) = engine.translate(TranslateSettings(to=settings.to), [line], is_over)
     answer: dict[str, Any] = {"translation": translated.text, "missing": {}}
     if info.backend != "pytorch":
-        answer["missing"]["attention"] = (
-            f"This model was exported to {info.backend}, which gives no attention. "
-            "Serve the folder from which it was exported."
-        )
+        reason = f"This model was exported to {info.backend}, which gives no attention."
+        answer["missing"]["attention"] = f"{reason} Serve the folder from which it was exported."
     else:
         view = subnetwork_view(translator, line) if engine.description.networks else None
         answer["networks"] = view and _networks(view)
@@ -430,7 +401,7 @@ def explain_translation(
 
 def explain_classification(
     engine: ClassifierEngine, texts: tuple[str, ...], settings: ExplainSettings
-) -> ExplainAnswer:
+) -> schemas.ExplainAnswer:
     """Explain a text or a pair: the classifier's answer and its encoder's attention.
 
     Raises:
@@ -448,41 +419,41 @@ def explain_classification(
         reason = f"This model was exported to {backend}, which does not give it."
         answer["missing"] = {"attention": reason, "networks": reason}
     else:
-        encoder, view = encoder_attention(classifier, item), None
-        if classifier.collator.config.masks is None:
+        encoder = encoder_attention(classifier, item)
+        view = subnetwork_view(classifier, item) if engine.description.networks else None
+        answer["networks"] = view and _networks(view)
+        if view is None:
             answer["missing"]["networks"] = "This model was fine-tuned without masks."
-        else:
-            view = subnetwork_view(classifier, item)
-            answer["networks"] = _networks(view)
-        pieces = encoder.pieces
-        answer["attention"] = _attention("self", encoder.weights, pieces, pieces, settings, view)
+        axes = encoder.pieces, encoder.pieces
+        answer["attention"] = _attention("self", encoder.weights, *axes, settings, view)
     text = classifier_text(classifier, texts, parser, settings.max_distance)
     return _answer(engine, text, parser, **answer)
 
 
-def _networks(view: SubnetworkView) -> NetworksView:
+def _networks(view: SubnetworkView) -> schemas.NetworksView:
     occurs, weights = view.masks.any((1, 2)).tolist(), _rounded(view.topical_weights())
-    return NetworksView(layers=view.layers, names=view.networks, occurs=occurs, weights=weights)
+    return schemas.NetworksView(layers=view.layers, names=view.networks, occurs=occurs, weights=weights)
 
 
 def _answer(
     engine: Engine, text: TextView, parser: Parser, missing: dict[str, str], **answer: Any
-) -> ExplainAnswer:
+) -> schemas.ExplainAnswer:
     if parser.lacks is not None:
         missing["trees"] = parser.lacks
     elif not text.sentences[0].words:
         missing["trees"] = "The text has no words."
-    sentences = [SentenceView.model_validate(sentence, from_attributes=True) for sentence in text.sentences]
-    for sentence in sentences:
-        if sentence.constituency is not None:
-            sentence.phrases = [tuple(span) for span in spans_of(parse_tree(sentence.constituency))]
-    distance = text.max_distance
-    return ExplainAnswer(
+    sentences, distance = [], text.max_distance
+    for sentence in text.sentences:
+        view = schemas.SentenceView.model_validate(sentence, from_attributes=True)
+        if view.constituency is not None:
+            view.phrases = [tuple(span) for span in spans_of(parse_tree(view.constituency))]
+        sentences.append(view)
+    return schemas.ExplainAnswer(
         model=engine.description.name,
         task=engine.description.task,
         sentences=sentences,
-        pieces=PiecesView(texts=text.pieces, words=text.words_of_pieces, factors=text.factors),
-        relations=RelationsView(
+        pieces=schemas.PiecesView(texts=text.pieces, words=text.words_of_pieces, factors=text.factors),
+        relations=schemas.RelationsView(
             max_distance=distance,
             names=[relation_name(number, distance) for number in range(n_relations(distance))],
             trees={kind: matrix.tolist() for kind, matrix in text.relations.items()},
@@ -499,7 +470,7 @@ def _attention(
     columns: Sequence[str],
     settings: ExplainSettings,
     view: SubnetworkView | None = None,
-) -> AttentionView:
+) -> schemas.AttentionView:
     """One layer of `[layers, heads, rows, columns]`, or one sub-network of it."""
     n_layers, n_heads = weights.shape[:2]
     for what, number, n in (("layer", settings.layer, n_layers), ("head", settings.head, n_heads)):
@@ -514,8 +485,9 @@ def _attention(
             raise ConfigError(f"layer: expected one with sub-networks ({layers}), got {layer}.")
         attention = view.sub_attention(view.layers.index(layer), view.network(network), head)
     which = {"n_layers": n_layers, "n_heads": n_heads, "layer": layer, "head": head, "network": network}
-    return AttentionView(kind=kind, rows=[*rows], columns=[*columns], weights=_rounded(attention), **which)
+    axes = {"rows": [*rows], "columns": [*columns]}
+    return schemas.AttentionView(kind=kind, **axes, weights=_rounded(attention), **which)
 
 
 def _rounded(weights: Any) -> list[list[float]]:
-    return [[round(weight, DIGITS) for weight in row] for row in weights.tolist()]
+    return [[round(weight, 5) for weight in row] for row in weights.tolist()]

@@ -44,13 +44,9 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
-        line: dict[str, Any] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{record.msecs:03.0f}Z",
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {"time": f"{seconds}.{record.msecs:03.0f}Z", "level": record.levelname.lower()}
+        line |= {"event": record.getMessage(), **getattr(record, "fields", {})}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=True)
@@ -140,14 +136,8 @@ class Gate:
         path = getattr(scope.get("route"), "path", "other")
         self.metrics.requests.labels(path, str(status)).inc()
         self.metrics.seconds.labels(path).observe(seconds)
-        fields = {
-            "request_id": request_id,
-            "method": scope["method"],
-            "path": path,
-            "status": status,
-            "seconds": round(seconds, 4),
-            **scope.get("state", {}).get("log", {}),
-        }
+        fields = {"request_id": request_id, "method": scope["method"], "path": path, "status": status}
+        fields |= {"seconds": round(seconds, 4), **scope.get("state", {}).get("log", {})}
         _log.info("request", extra={"fields": fields})
 
 
@@ -234,12 +224,9 @@ def translate_settings(
         raise Problem(422, f"{message}, exported to {model.backend}, does not give. {remedy}")
     limit, squares = config.max_explained_characters, sum(len(text) ** 2 for text in request.texts)
     if {"alignment", "attention"} & {*request.show} and squares > limit**2:
-        raise Problem(
-            422,
-            f"texts: expected at most {limit} characters in one, or {limit**2} as the sum of the squares of "
-            f"several texts' lengths, got {squares}. Send fewer or shorter texts, or do not show attention.",
-            "text_too_long",
-        )
+        most = f"{limit} characters in one, or {limit**2} as the sum of the squares of several texts' lengths"
+        remedy = "Send fewer or shorter texts, or do not show attention."
+        raise Problem(422, f"texts: expected at most {most}, got {squares}. {remedy}", "text_too_long")
     settings = settings_of(request, TranslateSettings)
     settings.show = sorted(set(request.show))  # so that requests that differ only in order share a batch
     return settings
@@ -276,7 +263,7 @@ class BoundedRoute(APIRoute):
     """A route that limits the content of its body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Wrap the handler with a request that checks its body."""
+        """Give the handler a request that checks its body."""
         handle = super().get_route_handler()
 
         async def bounded(request: Request) -> Response:

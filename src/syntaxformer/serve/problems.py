@@ -85,8 +85,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def _sentence(detail: Any) -> str:
-    parts = (str(key)[:60] for key in detail["loc"] if key not in ("body", "query", "path"))
-    field = ".".join(parts) or "body"
+    field = ".".join(str(key)[:60] for key in detail["loc"] if key not in ("body", "query", "path")) or "body"
     if detail["type"] == "missing":
         return f"{field}: expected a value, got nothing."
     if detail["type"] == "extra_forbidden":

@@ -79,7 +79,6 @@ _log = logging.getLogger("syntaxformer.serve")
 HEALTHCHECK_S = 60
 """A worker has as long to answer its parent: loading models on a busy machine takes time."""
 
-
 HEAD_S = 30
 """The head of a request must come within so many seconds: a connection takes one of the process's files."""
 
@@ -158,15 +157,13 @@ def run(config: ServiceConfig) -> None:
         serve_app(_build(config), config)
         return
     os.environ[CONFIG] = config.model_dump_json()
-    available = os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available // config.workers)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // config.workers)))
     with tempfile.TemporaryDirectory(prefix="syntaxformer-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         serve_app("syntaxformer.serve.server:app_from_environment", config)
         if (failure := Path(folder, FAILURE)).exists():
-            raise ConfigError(
-                f"--workers: expected each to load the models, got: {failure.read_text('utf-8')}"
-            )
+            reason = failure.read_text("utf-8")
+            raise ConfigError(f"--workers: expected each to load the models, got: {reason}")
 
 
 def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
@@ -223,16 +220,13 @@ def _check_address(config: ServiceConfig) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((config.host, config.port))
     except OSError as error:
+        got = f"{config.host}:{config.port}: {error.strerror}"
+        raise ConfigError(f"--host, --port: expected an address to listen on, got {got}.") from error
+    if wrong := [name for name in config.allowed_hosts if not _HOST_NAME.fullmatch(name)]:
         raise ConfigError(
-            f"--host, --port: expected an address to listen on, got {config.host}:{config.port}: "
-            f"{error.strerror}."
-        ) from error
-    for name in config.allowed_hosts:
-        if not _HOST_NAME.fullmatch(name):
-            raise ConfigError(
-                f"--allowed-host: expected a host's name or address, such as example.org, got {name!r}. "
-                "Give it without https:// and path, an address of IPv6 in brackets; * stands for no name."
-            )
+            f"--allowed-host: expected a host's name or address, such as example.org, got {wrong[0]!r}. "
+            "Give it without https:// and path, an address of IPv6 in brackets; * stands for no name."
+        )
     if not config.allowed_hosts and not ip_address(address[0]).is_loopback:
         message = f"--allowed-host: expected the names by which others call {config.host}, got none."
         raise ConfigError(f"{message} Give each name that the header `Host` may have: --allowed-host NAME.")
@@ -251,26 +245,22 @@ def _build(config: ServiceConfig) -> FastAPI:
     return app
 
 
-class _Repeats(logging.Filter):
-    """Lets an error of asyncio through once a second: without free files it has one for each connection."""
+def _log_as_json() -> None:
+    last: tuple[object, float] = "", 0.0
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written."""
+    def is_new(record: logging.LogRecord) -> bool:
+        """Let an error of asyncio through once a second: without free files each connection has one."""
+        nonlocal last
         if record.name != "asyncio":
             return True
-        if is_new := record.created - self._last.get(str(record.msg), 0.0) >= 1:
-            self._last = {str(record.msg): record.created}
-        return is_new
+        if record.msg == last[0] and record.created - last[1] < 1:
+            return False
+        last = record.msg, record.created
+        return True
 
-
-def _log_as_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    handler.addFilter(_Repeats())
+    handler.addFilter(is_new)
     for name in ("syntaxformer.serve", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

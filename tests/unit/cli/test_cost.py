@@ -39,7 +39,7 @@ def test_an_infused_folder_says_itself_what_it_has(bert, tmp_path):
     model.save_pretrained(tmp_path / "infused")
     assert "LISA" in _run(tmp_path / "infused").stdout
     with pytest.raises(
-        ConfigError, match=r"^--infuse: expected none, as the model says what is infused, got one"
+        ConfigError, match=r"^--infuse: expected none, as the model says what is infused, got"
     ):
         _run(tmp_path / "infused", "--infuse", "masks")
 
@@ -55,9 +55,8 @@ def test_a_model_folder_whose_only_syntax_is_the_parses_that_it_writes(bert, tmp
 
 
 def test_what_is_refused(bert, tmp_path):
-    hf.GPT2Config(
-        n_layer=1, n_embd=8, n_head=2, vocab_size=11, bos_token_id=1, eos_token_id=1
-    ).save_pretrained(tmp_path / "gpt")
+    sizes = {"n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11, "bos_token_id": 1, "eos_token_id": 1}
+    hf.GPT2Config(**sizes).save_pretrained(tmp_path / "gpt")
     for arguments, message in (
         ([bert], "--infuse: expected what to put into the plain model, got none"),
         ([bert, "--infuse", "maks"], "infuse: expected some of .* got 'maks'. Nearest: masks"),

@@ -76,11 +76,9 @@ def test_extras_that_are_missing_have_their_command_and_break_nothing(installed,
     installed["stanza"] = "2.1"
     code, lines = said()
     assert code == 0
-    assert 'optional: ray: expected >=2.60, got none. Run: python -m pip install "syntaxformer[ray]"' in lines
-    assert (
-        'optional: stanza: expected <2,>=1.10, got 2.1. Run: python -m pip install "syntaxformer[stanza]"'
-        in lines
-    )
+    for name, versions in (("ray", ">=2.60, got none"), ("stanza", "<2,>=1.10, got 2.1")):
+        problem = f"optional: {name}: expected {versions}."
+        assert f'{problem} Run: python -m pip install "syntaxformer[{name}]"' in lines
     assert "needed: torch 2.13.0+cpu" in lines
     assert "ruff" not in "\n".join(lines), "What is for those who work on the package is nobody else's lack."
 

@@ -96,10 +96,6 @@ def test_help_is_quick_and_imports_no_torch():
     assert sorted(seconds)[1] < 1.0  # 0.5 s on a machine with nothing else to do
 
 
-def test_version(run):
-    assert run("--version") == (0, f"{__version__}\n", "")
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -191,7 +187,7 @@ def test_who_interrupts_a_command_reads_how_it_goes_on(run, monkeypatch, argumen
     assert run(*arguments) == (130, "", message)
 
 
-def test_the_package_runs_as_a_module():
+def test_the_package_runs_as_a_module_and_has_a_version():
     done = subprocess.run([sys.executable, "-m", "syntaxformer", "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
 
@@ -233,9 +229,8 @@ def test_no_data_commands_the_terminal(run, monkeypatch, capsys):
 def test_the_bound_of_lines_stands_before_the_verb(run, tmp_path, monkeypatch):
     monkeypatch.setenv(MAX_LINE_BYTES, "9")  # so that the test's end restores it
     (tmp_path / "in.en").write_text("four\n")
-    code, _, err = run(
-        "--max-line-bytes", "3", "annotate", str(tmp_path / "in.en"), "-o", str(tmp_path / "a.parquet")
-    )
+    paths = str(tmp_path / "in.en"), "-o", str(tmp_path / "a.parquet")
+    code, _, err = run("--max-line-bytes", "3", "annotate", *paths)
     assert code == 2
     assert f"{tmp_path / 'in.en'}:1: expected at most 3 bytes" in err
     assert "--max-line-bytes 30 " in err

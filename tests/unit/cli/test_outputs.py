@@ -12,8 +12,7 @@ from syntaxformer.cli.options import factor_files, refuse_inputs, refuse_other_e
 
 
 def test_links_to_an_input_are_the_input(tmp_path):
-    source = tmp_path / "in"
-    source.write_text("text\n")
+    (source := tmp_path / "in").write_text("text\n")
     (tmp_path / "soft").symlink_to(source)
     os.link(source, tmp_path / "hard")
     for name in ("in", "soft", "hard", "../" + tmp_path.name + "/in"):
@@ -25,18 +24,9 @@ def test_links_to_an_input_are_the_input(tmp_path):
 
 
 def test_pipes_and_devices_may_be_read_and_written(tmp_path):
-    file, pipe, device = tmp_path / "file", tmp_path / "pipe", Path("/dev/null")
-    file.write_text("text\n")
-    os.mkfifo(pipe)
-
-    def is_refused(path):
-        try:
-            refuse_inputs(path, [path])
-        except ConfigError:
-            return True
-        return False
-
-    assert [path for path in (file, pipe, device) if is_refused(path)] == [file]
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        refuse_inputs(path, [path])
 
 
 def test_endings(tmp_path):

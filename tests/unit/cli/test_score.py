@@ -21,9 +21,8 @@ class Model:
     """Scores a translation by its length; its name says which lines it gets wrong."""
 
     def __init__(self, name):
-        self.info = SimpleNamespace(
-            src="en", tgt="de", src_language=None, tgt_language=None, languages=("en", "de")
-        )
+        sides = {"src": "en", "tgt": "de", "src_language": None, "tgt_language": None}
+        self.info = SimpleNamespace(**sides, languages=("en", "de"))
         self.others, self.encoder, self.bad = (), SimpleNamespace(factors=()), int(name[-1])
 
     def to(self, language):

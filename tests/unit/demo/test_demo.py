@@ -51,7 +51,9 @@ def test_examples_of_a_demo_without_tags_show_the_source(split):
     sources, outputs = ["a b", "c"], {"baseline": ["x", "y"], "infused": ["x", "z"]}
     annotator = SimpleNamespace(annotate=lambda lines: [Sentence.from_words(line.split()) for line in lines])
     examples = run._examples(annotator if split else None, sources, ["r", "s"], outputs, [True, False])
-    assert [example.tagged for example in examples] == ["a b", "c"]
+    assert examples == [
+        "\nsource     a b\nreference  r", "baseline   x", "infused    x", "\nsource     c\nreference  s", "baseline   y", "infused    z",
+    ]  # fmt: skip
 
 
 class _Begun(Exception):

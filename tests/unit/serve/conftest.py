@@ -51,29 +51,21 @@ class LengthClassifier(ClassifierEngine):
         )
 
     def work(self, settings, items, is_over=None):
-        decisions = [len(item) > 5 if isinstance(item, str) else item[0] == item[1] for item in items]
-        return [
-            Classification(
-                label="long" if is_long else "short", probabilities={"short": 1 - is_long, "long": is_long}
-            )
-            for is_long in decisions
-        ]
+        def answer(is_long):
+            probabilities = {"short": 1 - is_long, "long": is_long}
+            return Classification(label="long" if is_long else "short", probabilities=probabilities)
+
+        return [answer(len(item) > 5 if isinstance(item, str) else item[0] == item[1]) for item in items]
 
 
 @pytest.fixture
 def make_app():
     def make(*engines, **limits):
-        engines = engines or (
-            EchoTranslator(),
-            EchoTranslator("second", ("tags", "alignment")),
-            LengthClassifier(),
-            LengthClassifier("pairs", 2),
-        )
-        config = ServiceConfig(
-            models={engine.description.name: "." for engine in engines},
-            **{"allowed_hosts": ["testserver"], **limits},
-        )
-        return create_app(config, {engine.description.name: engine for engine in engines})
+        translators = EchoTranslator(), EchoTranslator("second", ("tags", "alignment"))
+        engines = engines or (*translators, LengthClassifier(), LengthClassifier("pairs", 2))
+        named = {engine.description.name: engine for engine in engines}
+        settings = {"models": dict.fromkeys(named, "."), "allowed_hosts": ["testserver"], **limits}
+        return create_app(ServiceConfig(**settings), named)
 
     return make
 

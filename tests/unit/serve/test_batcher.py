@@ -118,11 +118,8 @@ def test_nobody_fails_for_anothers_text(work):
 
 
 def test_hundreds_of_requests_get_their_own_answers():
-    def add(settings, items, _):
-        return [item + settings for item in items]
-
     async def main():
-        batcher = Batcher(add, max_batch=7, max_waiting=10**6)
+        batcher = Batcher(lambda number, items, _: [item + number for item in items], 7, 10**6)
         requests = (batcher.submit(list(range(n, n + n % 5 + 1)), n % 3, 15) for n in range(300))
         return await asyncio.gather(*requests)
 

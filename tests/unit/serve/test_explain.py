@@ -23,10 +23,8 @@ TEXT = "The cat sees a small dog ."
 def client(tiny_engines):
     from syntaxformer.serve import ServiceConfig, create_app
 
-    app = create_app(
-        ServiceConfig(models=dict.fromkeys(tiny_engines, "."), allowed_hosts=["testserver"]), tiny_engines
-    )
-    with TestClient(app) as session:
+    config = ServiceConfig(models=dict.fromkeys(tiny_engines, "."), allowed_hosts=["testserver"])
+    with TestClient(create_app(config, tiny_engines)) as session:
         yield session
 
 
@@ -163,17 +161,11 @@ def test_what_cannot_be_shown_says_what_to_change(client):
         ({"text": ["a", "b"]}, "text: expected a text for sit, got a pair."),
         ({"layer": 3}, "layer: expected at most 2 in this model, got 3."),
         ({"head": 2}, "head: expected at most 1 in this model, got 2."),
-        (
-            {"model": "masked", "network": "dependency parnet 1"},
-            "network: unknown sub-network 'dependency parnet",
-        ),
+        ({"model": "masked", "network": "dependency parnet 1"}, "network: unknown sub-network 'dependency parnet"),
         ({"max_distance": 85}, "max_distance: "),
-        (
-            {"model": "masked", "to": "fr"},
-            "to: expected none for masked, which does not translate, got 'fr'.",
-        ),
+        ({"model": "masked", "to": "fr"}, "to: expected none for masked, which does not translate, got 'fr'."),
         ({"to": "fr"}, "to: expected a language that the model translates into"),
-    ):
+    ):  # fmt: skip
         response = client.post("/v1/explain", json={"text": TEXT, **body})
         assert (response.status_code, response.json()["error"]["message"][: len(message)]) == (422, message)
 

@@ -64,6 +64,11 @@ def _open(search, *directions):
     return _run(PAGE, values)
 
 
+def _in_browser(script, **values):
+    """What a script prints after `BROWSER`."""
+    return _run(BROWSER + script, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/", **values})
+
+
 def _run(script, values):
     """What a script prints in which names stand for values."""
     for name, value in values.items():
@@ -77,10 +82,8 @@ def _run(script, values):
 def test_a_model_of_another_direction_is_not_asked():
     page = _open("?text=Hi&a=a&b=b", ("de", "en"), ("en", "de"))
     assert page["asked"] == ["a"]
-    assert (
-        "This model translates en → de, the first one de → en: choose two of one direction."
-        in page["answers"]
-    )
+    words = "This model translates en → de, the first one de → en: choose two of one direction."
+    assert words in page["answers"]
 
 
 @pytest.mark.parametrize("second", [("de", "en"), (None, None)])
@@ -103,9 +106,7 @@ for snippet, other in {
     BROWSER = BROWSER.replace(snippet, other)
 
 
-ROWS = (
-    BROWSER
-    + """
+ROWS = """
 const all = (one) => [one, ...(one?.children ?? []).flat(9).flatMap(all)];
 const { rowsPanel } = await import(ROOM + "rows.js");
 let n = 0;
@@ -128,7 +129,6 @@ const refused = (await ask()).includes("no key") && !document.getElementById("ke
 const page = await ask();
 console.log(JSON.stringify({ refused, told: page.filter((one) => `${one}`.includes("differ")), marks: page.filter((one) => one.tag === "mark").length }));
 """
-)
 
 
 @pytest.mark.parametrize(
@@ -143,16 +143,13 @@ console.log(JSON.stringify({ refused, told: page.filter((one) => `${one}`.includ
 def test_rows_are_compared_by_what_a_model_answers_and_can_be_asked_again(answer, other):
     """The first request is refused for want of a key; the same rows are then asked again."""
     same = {**answer, "probabilities": {"u": 0.8}}  # another probability is no other label
-    answers = {"a": [answer, answer], "b": [other, same]}
-    page = _run(ROWS, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/", "ANSWERS": answers})
+    page = _in_browser(ROWS, ANSWERS={"a": [answer, answer], "b": [other, same]})
     (message,) = page["told"]
     assert message.endswith("; they differ on 1.")
     assert (page["refused"], page["marks"]) == (True, 2)
 
 
-LARGE = (
-    BROWSER
-    + """
+LARGE = """
 const { DRAW } = await import(ROOM + "views.js");
 const { element } = await import(ROOM + "dom.js");
 const count = (one, tag) => (one?.tag === tag) + (one?.children ?? []).flat(9).reduce((sum, child) => sum + count(child, tag), 0);
@@ -166,17 +163,14 @@ const children = element("div", {}, Array(160000).fill("x")).children.length;
 const cells = (drawn) => count(drawn, "rect") - 2; // without the frame and the cursor
 console.log(JSON.stringify([cells(relations), cells(attention), count(networks, "td"), children]));
 """
-)
 
 
 def test_matrices_of_long_texts_are_drawn():
     """400 words have more pairs than a call in JavaScript takes arguments."""
-    assert _run(LARGE, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/"}) == [1, 1, 400, 160_000]
+    assert _in_browser(LARGE) == [1, 1, 400, 160_000]
 
 
-CARDS = (
-    BROWSER
-    + """
+CARDS = """
 const { answerCards } = await import(ROOM + "answers.js");
 const { resultOf } = await import(ROOM + "history.js");
 function shown(one) {
@@ -187,7 +181,6 @@ const model = { name: "m", task: "classification", backend: "pytorch" };
 const answers = ANSWERS.map((classification) => ({ classification, sentences: [{ text: "who ?" }, { text: "the dog runs" }] }));
 console.log(JSON.stringify(answers.map((answer) => [shown(answerCards([{ model, answer }])[0].children[2]), resultOf(answer)])));
 """
-)
 CARDS_OF = [
     ({"tags": [{"word": "the", "entity": "DET"}, {"word": "dog", "entity": "B-X"}]}, "DET|the|B-X|dog", "the/DET dog/B-X"),
     ({"answer": {"answer": "dog", "start": 4, "end": 7, "score": 0.9}}, "the |<dog>| runs", "dog"),
@@ -200,6 +193,5 @@ CARDS_OF = [
 
 
 def test_cards_and_results_of_all_kinds_of_answer():
-    answers = [classification for classification, *_ in CARDS_OF]
-    shown = _run(CARDS, {"SEARCH": "", "ROOM": f"{FOLDER.as_uri()}/", "ANSWERS": answers})
+    shown = _in_browser(CARDS, ANSWERS=[classification for classification, *_ in CARDS_OF])
     assert shown == [expected for _, *expected in CARDS_OF]

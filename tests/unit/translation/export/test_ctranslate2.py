@@ -183,11 +183,11 @@ def test_tables_by_hand():
     plan = plan_widths("sum_then_concat", 5, ("pos", "case"), width=2)
     vocabularies = {"pos": FactorVocabulary("pos", ("A", "B")), "case": FactorVocabulary("case", ("0", "1"))}
     embedding = InfusedEmbedding(plan, 3, {"pos": 4, "case": 4})
-    tables = fold_embedding(
+    streams, concatenated = fold_embedding(
         embedding, ["a", "b", "c"], vocabularies, {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}
     )
-    assert tables.concatenated
-    words, features = tables.streams
+    assert concatenated
+    words, features = streams
     np.testing.assert_allclose(words.table, embedding.word.weight.detach().numpy(), rtol=1e-6)
     pos, case = (embedding.factors[name].weight.detach().numpy() for name in ("pos", "case"))
     assert features.names[3 * 4 + 2] == "B/0"

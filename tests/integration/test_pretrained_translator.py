@@ -23,8 +23,7 @@ from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.markup import translate_markup
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.torch_decoder import LengthLimit
-from syntaxformer.translation.trainer import SyntaxTrainer
-from syntaxformer.translation.training import build, prepare, train_translator
+from syntaxformer.translation.training import SyntaxTrainer, build, prepare, train_translator
 from syntaxformer.translation.translator import Translator
 
 pytestmark = pytest.mark.filterwarnings(

@@ -47,11 +47,7 @@ ADAPTER = "default"
 
 @cache
 def local_folder(name: str) -> str:
-    """The folder of a checkpoint, fetched once from the Hub if there is none of that name here.
-
-    Raises:
-        ConfigError: It cannot be had.
-    """
+    """The folder of a checkpoint, fetched once from the Hub if there is none of that name here."""
     try:
         say_download(name)
         return str(fetched(name))
@@ -60,11 +56,7 @@ def local_folder(name: str) -> str:
 
 
 def own_sections(path: str) -> dict[str, Any]:
-    """Sections `model` and `infusion` of the recipe of our own translator's folder.
-
-    Raises:
-        ConfigError: The folder is not finished, or has no recipe.
-    """
+    """Sections `model` and `infusion` of the recipe of our own translator's folder."""
     try:
         verify_folder(Path(path), TRANSLATOR)
         content = read_yaml(Path(path) / "recipe.yaml")
@@ -76,11 +68,7 @@ def own_sections(path: str) -> dict[str, Any]:
 
 
 def host_sections(path: str) -> dict[str, Any]:
-    """Of a pretrained translator, the section `model` of a recipe, its dropout, and what it is infused with.
-
-    Raises:
-        ConfigError: Its config cannot be read.
-    """
+    """Of a pretrained translator: the section `model` of a recipe, its dropout, what it is infused with."""
     config = host_config(path)
     common = getattr(config, "dropout", getattr(config, "dropout_rate", 0.0))
     names = ("dropout", "attention_dropout", "activation_dropout")
@@ -109,11 +97,7 @@ def stored_infusion(path: str) -> InfusionConfig | None:
 
 
 def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> PreTrainedModel:
-    """The network of a checkpoint in fp32, its tables long enough for all pieces: new rows are the mean row.
-
-    Raises:
-        ConfigError: It cannot be read, or lacks weights.
-    """
+    """The network of a checkpoint in fp32, with rows for all pieces: new ones are the mean row."""
     path = checkpoint.path
     rates = {**dropouts, "dropout_rate": dropouts["dropout"]}  # T5 has one for all
     rates |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # no key tells of them
@@ -161,11 +145,7 @@ def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
 
 
 def take_weights(model: nn.Module, start: Checkpoint) -> None:
-    """Weights of another translator of ours; rows of new pieces begin as the mean row, heads of tasks anew.
-
-    Raises:
-        ConfigError: They are of another network.
-    """
+    """Weights of another translator of ours; new pieces begin as the mean row, heads of tasks anew."""
     weights, current = load_tensors(Path(start.path) / WEIGHTS), model.state_dict()
     weights = {name: tensor for name, tensor in weights.items() if not _OF_TASKS.match(name)}
     for name, tensor in weights.items():
@@ -183,14 +163,7 @@ def add_adapters(
 ) -> Any:
     """Put low-rank adapters into the linear maps of a pretrained translator, which keeps its class.
 
-    Adapters and infusion are trained from there on, and the table of pieces where it has new ones.
-
-    Returns:
-        PEFT's object, which merges them again.
-
-    Raises:
-        BackendMissingError: PEFT is not installed.
-        ConfigError: No map has one of the names.
+    Adapters and infusion are trained from there on. What is returned is PEFT's object, which merges them.
 
     Source: Hu et al. (2022), "LoRA".
     """

@@ -86,8 +86,7 @@ class Checkpoint:
         `sides` are the prepared lines of source and target, in parts. If `spelled`, characters that are
         spelled by their bytes count as well, although nothing of them is lost.
         """
-        counts: Counter[str] = Counter()
-        rows: list[int] = []
+        counts, rows = Counter[str](), list[int]()
         for tokenizer, parts in zip((self.source, self.target), sides, strict=True):
             unknown, start = unknown_pieces(tokenizer, spelled), 0
             for lines in parts:
@@ -113,11 +112,7 @@ class Checkpoint:
 
 
 def host_config(path: str) -> Any:
-    """The config of a checkpoint's host.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """The config of a checkpoint's host."""
     with checkpoint_errors(path, "model.init_from: expected a pretrained translator"):
         config: Any = AutoConfig.from_pretrained(path, trust_remote_code=False)
     return getattr(config, "host", config)
@@ -154,10 +149,10 @@ def open_checkpoint(
         )
     known = _codes_of(tokenizer)
     is_multilingual_marian = hasattr(tokenizer, "spm_files") and bool(known)
-    keys, of_sides = ("model.src_code", "model.tgt_code"), ({} if is_multilingual_marian else known, known)
+    source_codes = {} if is_multilingual_marian else known
     chosen = [
-        _choose_code(of_side, code, language, key, adds_codes)
-        for of_side, code, language, key in zip(of_sides, codes, languages, keys, strict=True)
+        _choose_code(source_codes, codes[0], languages[0], "model.src_code", adds_codes),
+        _choose_code(known, codes[1], languages[1], "model.tgt_code", adds_codes),
     ]
     framed: list[PreTrainedTokenizerFast] = []
     start_id, sides = config.decoder_start_token_id, ("source", "target")
@@ -169,7 +164,7 @@ def open_checkpoint(
     if new:
         if hasattr(tokenizer, "lang_code_to_token"):  # M2M100
             known |= {code: f"__{code}__" for code in new}
-            new = [f"__{code}__" for code in new]
+            new = [known[code] for code in new]
         known_pieces = {piece for backend in backends for piece in backend.get_vocab()}
         if taken := [code for code in new if code in known_pieces]:
             raise ConfigError(f"model.add_codes: expected a code that is no piece yet, got {taken[0]}.")
@@ -194,8 +189,7 @@ def open_checkpoint(
         raise ConfigError(
             f"model.init_from: expected decoder_start_token_id in config.json of {path}, got none."
         )
-    longest = getattr(config, "max_position_embeddings", None)
-    return Checkpoint(path, framed[0], framed[1], start_id, n_known, longest)
+    return Checkpoint(path, *framed, start_id, n_known, getattr(config, "max_position_embeddings", None))
 
 
 def of_own_folder(path: str, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> Checkpoint:
@@ -258,11 +252,7 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
 
 
 def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
-    """A SentencePiece model of one's own as a fast tokenizer, and the names of its special pieces by role.
-
-    Raises:
-        ConfigError: It is no unigram model and not of byte-pair encoding, or marks spaces behind words.
-    """
+    """A SentencePiece model of one's own as a fast tokenizer, and the names of its special pieces by role."""
     proto = read_sentencepiece(model)
     if proto.trainer_spec.model_type > 2 or proto.trainer_spec.treat_whitespace_as_suffix:
         raise ConfigError(
@@ -281,8 +271,7 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
 def with_symbols(backend: Tokenizer, symbols: Collection[str], key: str) -> Tokenizer:
     """The tokenizer with pieces of its own as text: each is found whole, and is part of the output.
 
-    Raises:
-        ConfigError: Its other parts cut a symbol, or lose it; the message begins with `key`.
+    If other parts of it cut a symbol or lose it, it is refused by its `key`.
     """
     if not symbols:
         return backend
@@ -291,8 +280,8 @@ def with_symbols(backend: Tokenizer, symbols: Collection[str], key: str) -> Toke
     state = json.loads(backend.to_str().replace('"prepend_scheme":"always"', '"prepend_scheme":"first"'))
     for added in state["added_tokens"]:
         if added["content"] in symbols:
-            added |= {"special": False, "normalized": True, "single_word": False}
-            added |= {"lstrip": False, "rstrip": False}
+            no = dict.fromkeys(("special", "single_word", "lstrip", "rstrip"), False)
+            added |= {**no, "normalized": True}
     if state["normalizer"] == {"type": "Prepend", "prepend": " "}:  # a symbol would begin with it
         state["normalizer"] = None
     steps = (state["pre_tokenizer"] or {}).get("pretokenizers", ())
@@ -409,8 +398,7 @@ def _template(
         return before, after
     old = tokenizer.convert_tokens_to_ids(known[stand_in])
     new = cast("int", backend.token_to_id(known.get(code, code)))
-    before, after = ([new if piece == old else piece for piece in side] for side in (before, after))
-    return before, after
+    return [new if id == old else id for id in before], [new if id == old else id for id in after]
 
 
 def _framed(
@@ -452,8 +440,8 @@ def _codes_of(tokenizer: Any) -> dict[str, str]:
     if not hasattr(tokenizer, "src_lang"):
         return {}
     roles = _roles_of(tokenizer)
-    pieces = (piece for piece in map(str, tokenizer.all_special_tokens) if piece not in roles)
-    return {piece: piece for piece in pieces if piece[:1] != "<"}
+    pieces = map(str, tokenizer.all_special_tokens)
+    return {piece: piece for piece in pieces if piece not in roles and piece[:1] != "<"}
 
 
 def _choose_code(
@@ -489,8 +477,8 @@ def _language(code: str) -> str:
 
 def _characters(tokenizer: PreTrainedTokenizerFast, line: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     """Characters within some spans of a line, as the model's pieces would spell them; spaces are none."""
-    places = {at for start, end in spans for at in range(start, end)}
-    text = "".join(line[at] for at in sorted(places))
+    indices = {at for start, end in spans for at in range(start, end)}
+    text = "".join(line[at] for at in sorted(indices))
     normalizer = tokenizer.backend_tokenizer.normalizer
     text = normalizer.normalize_str(text) if normalizer is not None else text
     return [character for character in text if not character.isspace() and character != "▁"]

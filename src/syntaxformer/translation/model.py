@@ -142,9 +142,8 @@ class TagEncoder(_Host):
 
     def __init__(self, config: SyntaxTransformerConfig, sizes: Mapping[str, int]) -> None:
         super().__init__(config)
-        self.tables = nn.ModuleDict(
-            {name: nn.Embedding(size, config.d_model) for name, size in sizes.items()}
-        )
+        tables = {name: nn.Embedding(size, config.d_model) for name, size in sizes.items()}
+        self.tables = nn.ModuleDict(tables)
         self._add_layers(config.tag_layers, config.plug_in_of_tags)
 
     def forward(
@@ -153,11 +152,7 @@ class TagEncoder(_Host):
         attention_mask: Int[Tensor, "batch src"] | None,
         governors: Int[Tensor, "batch src"] | None,
     ) -> Float[Tensor, "batch src d_model"]:
-        """Encode tags.
-
-        Raises:
-            ValueError: The number of columns is not the number of factors.
-        """
+        """Encode tags."""
         n_given = 0 if factor_ids is None else factor_ids.shape[-1]
         if factor_ids is None or n_given != len(self.tables):
             raise ValueError(f"factor_ids: expected columns {list(self.tables)}, got {n_given} columns.")
@@ -240,9 +235,6 @@ class Decoder(Stack):
         """Return the states of the target pieces; if asked for, also the states and weights of each layer.
 
         `table` embeds pieces of another task.
-
-        Raises:
-            ValueError: The cache has a fixed length, or the backward pass would fill it a second time.
         """
         if cache is not None and self.runs_again:
             raise ValueError(
@@ -550,7 +542,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         states = decoded.last_hidden_state
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and labels is not None and target_tags is not None:
-            tagged, weight = self.target_tagger(states), self.config.target_pos["weight"]
+            tagged, weight = self.target_tagger(states), (self.config.target_pos or {})["weight"]
             tasks.append(label_task("target_pos", tagged, target_tags, weight))
         if labels is not None and parse is not None:
             tasks += self._parse_task(memory, attention_mask, parse)

@@ -427,10 +427,9 @@ class Translator:
         return self._scores(chunk, [[text] for text in translations], 1, self.info.decoding.batch_size)
 
     def target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
-        """The pieces of given translations with their end pieces, as the decoder writes them.
+        """The pieces of given translations, as the decoder writes them, with their ends; cut to `longest`.
 
-        They are cut to `longest`. What is protected becomes a symbol where a line and its translation have
-        it, as in training.
+        What is protected becomes a symbol where a line and its translation have it, as in training.
         """
         texts = list(map(self._as_written_for, lines, translations))
         whole = self._target_pieces([self.clean(line) for line in lines], texts)
@@ -515,11 +514,7 @@ class Translator:
         return unknown_pieces(self.encoder.tokenizer)
 
     def aligning_head(self) -> AlignmentHead:
-        """The head that aligns.
-
-        Raises:
-            ConfigError: The folder names none.
-        """
+        """The head that aligns; ConfigError if the folder names none."""
         if self.info.alignment is None:
             raise ConfigError(
                 "alignments: expected a model with a head that aligns, got an older one without. Choose it "
@@ -621,21 +616,13 @@ class Translator:
         return replace(encoded, others=tuple(others), terms=translations)
 
     def cutter(self, n_lines: int) -> Cutter:
-        """What cuts lines into pieces, behind that of the target language in a model of several.
-
-        Raises:
-            ConfigError: The model has several target languages, and none was chosen.
-        """
+        """What cuts lines into pieces, behind that of the chosen one of several target languages."""
         if not self.info.directions:
             return encode_pieces
         return partial(tagged, encode_pieces, [[f"<2{self.language or self.to(None).language}>"]] * n_lines)
 
     def cleaned_terms(self, terms: Terms | Mapping[str, str | Sequence[str]] | None) -> Terms | None:
-        """Terms in the form of the model's texts; None for none.
-
-        Raises:
-            ConfigError: One is blank, or the model, or a member of an ensemble, has not learned terms.
-        """
+        """Terms in the form of the model's texts; None for none. All members must have learned terms."""
         if terms is None:
             return None
         for member in (self, *self.others):
@@ -660,9 +647,9 @@ class Translator:
             where = f"{match.source!r} before {match.overlapping!r} in line {match.row + words.first_line}"
             earlier = (fault for fault in self._faults if fault.startswith(_OVERLAPS))
             self._faults[next(earlier, f"{_OVERLAPS} {where}")] += len(overlaps)
-        injections = [Injection(each.row, each.first, each.stop, each.targets[0]) for each in matches]
-        translations: list[list[tuple[str, ...]]] = [[] for _ in words.texts]
+        injections, translations = list[Injection](), [list[tuple[str, ...]]() for _ in words.texts]
         for match in matches:
+            injections.append(Injection(match.row, match.first, match.stop, match.targets[0]))
             translations[match.row].append(match.targets)
         return words.with_injected(injections, self.info.terms == "replace"), translations
 

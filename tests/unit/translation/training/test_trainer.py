@@ -21,7 +21,7 @@ from syntaxformer.runs.checkpoints import complete_checkpoints
 from syntaxformer.runs.processes import one_device, process_team
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.source import EncodedText
-from syntaxformer.translation.trainer import SyntaxTrainer, training_arguments
+from syntaxformer.translation.training import SyntaxTrainer, training_arguments
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
 LONG = {"training__max_steps": 29, "training__eval_every": 7}

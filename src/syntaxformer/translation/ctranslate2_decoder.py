@@ -186,9 +186,8 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         raise ConfigError(f"device: expected cpu or cuda, without :bf16, for an export, got {device}.")
     try:
         # One thread for each batch and as many batches as processors: small matrices are slow to split.
-        network = ctranslate2.Translator(
-            str(folder), kind, device_index=int(index or 0), inter_threads=_n_processors(), intra_threads=1
-        )
+        threads = {"inter_threads": _n_processors(), "intra_threads": 1}
+        network = ctranslate2.Translator(str(folder), kind, device_index=int(index or 0), **threads)
     except ValueError as error:
         raise ConfigError(
             f"device: expected a device of this machine, got {device}. CTranslate2 says: {error}"

@@ -189,15 +189,13 @@ def why_not(config: Any, infusion: Any = None) -> list[str]:
         if sections and sections.embedding is not None:
             obstacles.add(ENCODER_KINDS[sections.embedding.kind].join)
         if not obstacles and loader_of(config) is None:
-            return [
-                f"model: expected one that CTranslate2 has a converter for, got {config.model_type}. "
-                "Translate with the trained folder."
-            ]
+            expected = "expected one that CTranslate2 has a converter for"
+            return [f"model: {expected}, got {config.model_type}. Translate with the trained folder."]
+    reasons = {name: reason for name, reason in REASONS.items() if name in obstacles}
+    expected = "expected a model that CTranslate2 can compute"
     return [
-        f"{name}: expected a model that CTranslate2 can compute, got one with {reason}. "
-        "Translate with the trained folder."
-        for name, reason in REASONS.items()
-        if name in obstacles
+        f"{name}: {expected}, got one with {reason}. Translate with the trained folder."
+        for name, reason in reasons.items()
     ]
 
 

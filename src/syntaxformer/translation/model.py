@@ -39,9 +39,9 @@ from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, SinusoidalPo
 from syntaxformer.translation.model_config import SyntaxTransformerConfig
 
 
-def asked(config: SyntaxTransformerConfig, name: str, value: bool | None) -> bool:
-    """The value of an argument of `forward`, from the config if it is not given."""
-    return bool(getattr(config, name) if value is None else value)
+def asked(config: SyntaxTransformerConfig, **arguments: bool | None) -> list[bool]:
+    """The values of arguments of `forward`, from the config where they are not given."""
+    return [bool(getattr(config, name) if value is None else value) for name, value in arguments.items()]
 
 
 class Stack(nn.Module):
@@ -144,7 +144,9 @@ class TagEncoder(_Host):
         super().__init__(config)
         tables = {name: nn.Embedding(size, config.d_model) for name, size in sizes.items()}
         self.tables = nn.ModuleDict(tables)
-        self._add_layers(config.tag_layers, config.plug_in_of_tags)
+        # A LISA head in each layer, as `plug_in` leaves it out for this infusion kind.
+        lisa = {"supervised": False} if config.lisa is None else config.lisa
+        self._add_layers(config.tag_layers, InfusionConfig(lisa={**lisa, "layers": range(config.tag_layers)}))
 
     def forward(
         self,
@@ -193,8 +195,8 @@ class Encoder(_Host):
 
         LISA's head is trained on `governors`. Outside training it attends to them if the model injects them.
         """
-        attends = asked(self.config, "output_attentions", output_attentions)
-        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
+        of_output = {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
+        attends, shows_states, is_dict = asked(self.config, **of_output, return_dict=return_dict)
         embedded, batch, seen = self.embedding(input_ids, factor_ids), None, []
         if self.infusion is not None:
             inputs = {"syntax": syntax, "governors": governors, "syntax_settings": syntax_settings}
@@ -211,7 +213,7 @@ class Encoder(_Host):
             governor_losses=tuple(loss for s in seen for loss in s.of_all_layers("governor_losses")) or None,
             pointed_at=tuple(at for s in seen for at in s.of_all_layers("pointed_at")) or None,
         )
-        return output if asked(self.config, "return_dict", return_dict) else output.to_tuple()
+        return output if is_dict else output.to_tuple()
 
 
 class Decoder(Stack):
@@ -521,9 +523,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
                 as embeddings or a target mask.
         """
         _refuse_unserved(others)
-        attends = asked(self.config, "output_attentions", output_attentions)
-        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
-        is_dict = asked(self.config, "return_dict", return_dict)
+        of_output = {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
+        attends, shows_states, is_dict = asked(self.config, **of_output, return_dict=return_dict)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 *(input_ids, attention_mask, factor_ids, syntax, governors, attends, shows_states, True),

@@ -95,12 +95,6 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         return InfusionConfig.from_json(sections, "the model's config.json")
 
     @property
-    def plug_in_of_tags(self) -> InfusionConfig:
-        """As `plug_in`, for the second encoder of infusion kind `pos_encoder`: a LISA head in each layer."""
-        lisa = {"supervised": False} if self.lisa is None else self.lisa
-        return InfusionConfig(lisa={**lisa, "layers": range(self.tag_layers)})
-
-    @property
     def shares_source_table(self) -> bool:
         """Whether the source uses the same word table as the decoder's input and output."""
         is_own = self.source_vocab_size is not None or self.source_table_width is not None

@@ -261,9 +261,8 @@ def score_table(
             row["against"] = {key: test.as_dict() for key, test in tests.items()}
         rows[name], first = row, first or tables
     ending = f"|{note}" if note else ""
-    signatures = {
-        key: f"{signed.get(key) or metric.get_signature()}{ending}" for key, metric in metrics.items()
-    }
+    signed = {key: signed.get(key) or metric.get_signature() for key, metric in metrics.items()}
+    signatures = {key: f"{signature}{ending}" for key, signature in signed.items()}
     report: dict[str, Any] = {"signatures": signatures, "systems": rows}
     if groups:
         report["origin_lines"] = {origin: int(chosen.sum()) for origin, chosen in groups.items()}
@@ -364,10 +363,8 @@ def kept_terms_of(
     sentences = (reader or annotate.load_annotator(SPACES)).annotate([prepare(line) for line in sources])
     matches = terms.cleaned(prepare, tidy).find(WordColumns.from_sentences(sentences, only={"lemmas"}))
     settings = bundled(info.tgt), any(system.info.lowercase for system in systems.values())
-    return {
-        name: {"given": system.info.terms is not None, **kept_terms(matches, texts[name], *settings)}
-        for name, system in systems.items()
-    }
+    counts = {name: kept_terms(matches, texts[name], *settings) for name in systems}
+    return {name: {"given": systems[name].info.terms is not None, **counts[name]} for name in systems}
 
 
 def check_directions(infos: Sequence[FolderInfo], option: str) -> None:

@@ -177,11 +177,7 @@ def cross_attentions(model: Any, batch: dict[str, Tensor], sequences: Tensor) ->
 
 
 def aligning_attention(layers: Sequence[Tensor], chosen: AlignmentHead) -> NDArray[np.float32]:
-    """The attention of the aligning head, `[sentences, tgt, src]`.
-
-    Raises:
-        CheckpointError: The network has no such head.
-    """
+    """The attention of the aligning head, `[sentences, tgt, src]`."""
     n_layers, n_heads = len(layers), layers[0].shape[1]
     if chosen.layer >= n_layers or chosen.head >= n_heads:
         raise CheckpointError(

@@ -726,10 +726,8 @@ class Translator:
                 f"got none. Give them with --factor {missing[0]}=FILE."
             )
         if unknown := [name for name in user_factors if name not in names]:
-            raise ConfigError(
-                f"user factors: expected {', '.join(names) or 'none'}, as in training, "
-                f"got {', '.join(unknown)}."
-            )
+            expected = f"expected {', '.join(names) or 'none'}, as in training"
+            raise ConfigError(f"user factors: {expected}, got {', '.join(unknown)}.")
 
     def clean(self, line: str) -> str:
         """Clean a line as training did before annotation, in lower case if it is all in capitals."""
@@ -821,10 +819,8 @@ class Translator:
             results[row] = of_row
         if chunk.spaces is None:
             return results
-        sentences, power = iter(results), search.length_penalty
-        return [
-            joined([*islice(sentences, len(spaces) + 1)], spaces, power, end_id) for spaces in chunk.spaces
-        ]
+        rest, power = iter(results), search.length_penalty
+        return [joined([*islice(rest, len(spaces) + 1)], spaces, power, end_id) for spaces in chunk.spaces]
 
     def _aligned(self, best: Hypothesis, chunk: _Chunk, row: int) -> Hypothesis:
         """A translation of a line with the links between their words.

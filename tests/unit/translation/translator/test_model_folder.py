@@ -28,12 +28,6 @@ def _rewrite(folder, **values) -> None:
     write_manifest(folder)
 
 
-def test_a_loaded_model_translates_as_before(plain, folder):
-    lines = ["the cat sat", "", "cats sit ."]
-    expected = [best[0].text for best in plain.translate(lines)]
-    assert [best[0].text for best in Translator.load(folder).translate(lines)] == expected
-
-
 def test_a_truncated_model(folder):
     with (folder / "model.safetensors").open("r+b") as file:
         size = file.seek(0, 2)

@@ -420,7 +420,8 @@ def _template(
         return before, after
     old = tokenizer.convert_tokens_to_ids(known[stand_in])
     new = cast("int", backend.token_to_id(known.get(code, code)))
-    return [new if id == old else id for id in before], [new if id == old else id for id in after]
+    renamed = {old: new}
+    return [renamed.get(piece, piece) for piece in before], [renamed.get(piece, piece) for piece in after]
 
 
 def _framed(

@@ -420,8 +420,8 @@ def _template(
         return before, after
     old = tokenizer.convert_tokens_to_ids(known[stand_in])
     new = cast("int", backend.token_to_id(known.get(code, code)))
-    renamed = {old: new}
-    return [renamed.get(piece, piece) for piece in before], [renamed.get(piece, piece) for piece in after]
+    before, after = ([new if piece == old else piece for piece in ids] for ids in (before, after))
+    return before, after
 
 
 def _framed(

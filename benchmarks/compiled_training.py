@@ -22,8 +22,7 @@ from timing import turns
 
 from syntaxformer.nn import INFUSION_KINDS
 from syntaxformer.translation.recipe import load_recipe
-from syntaxformer.translation.trainer import SyntaxTrainer
-from syntaxformer.translation.training import build, prepare
+from syntaxformer.translation.training import SyntaxTrainer, build, prepare
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "multi30k.yaml"
 TURNS, BATCHES = 5, 3

@@ -26,7 +26,7 @@ from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, T
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.source import EncodedText
-from syntaxformer.translation.trainer import SyntaxTrainer
+from syntaxformer.translation.training import SyntaxTrainer
 
 VOCAB, WIDTH = 8000, 20
 FACTOR_ROWS = {"pos": 20, "case": 4, "subword": 6}

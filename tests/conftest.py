@@ -26,7 +26,7 @@ HEAVY = ("torch", "transformers", "spacy")
 SLOWER = 3.0
 """Times the limit: so much slower may a machine be that others share."""
 
-_NETWORK = ("nn", "translation.model", "translation.encoder")
+_NETWORK = ("nn", "translation.model")
 # transformers 5.17, which a machine with a GPU may have, says of all tensors that they are on the processor.
 if importlib.util.find_spec("beartype") and "SYNTAXFORMER_DEVICE" not in os.environ:
     install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")

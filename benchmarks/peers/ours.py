@@ -30,7 +30,7 @@ from syntaxformer.translation.corpora import find_file
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.source import EncodedText
-from syntaxformer.translation.trainer import SyntaxTrainer
+from syntaxformer.translation.training import SyntaxTrainer
 
 SHAPE = {
     "d_model": 512, "d_ff": 2048, "n_heads": 8, "encoder_layers": 3, "decoder_layers": 3, "norm": "pre",

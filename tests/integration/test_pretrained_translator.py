@@ -23,8 +23,7 @@ from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.markup import translate_markup
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.torch_decoder import LengthLimit
-from syntaxformer.translation.trainer import SyntaxTrainer
-from syntaxformer.translation.training import build, prepare, train_translator
+from syntaxformer.translation.training import SyntaxTrainer, build, prepare, train_translator
 from syntaxformer.translation.translator import Translator
 
 pytestmark = pytest.mark.filterwarnings(
@@ -90,10 +89,8 @@ def test_untrained_it_translates_as_the_checkpoint(kind, checkpoints, tune):
     rates = ("training.learning_rate=1e-20", "training.infusion_learning_rate=1e-20")
     folder = tune(kind, *syntax, *rates)
     translator = Translator.load(folder)
-    model, tokenizer = (
-        AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).eval(),
-        AutoTokenizer.from_pretrained(checkpoints[kind]),
-    )
+    model = AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).eval()
+    tokenizer = AutoTokenizer.from_pretrained(checkpoints[kind])
     wanted, start = [], model.config.decoder_start_token_id
     codes = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
     options: dict[str, Any] = {"forced_bos_token_id": 0 if kind == "bart" else None}
@@ -140,12 +137,8 @@ def test_untrained_it_translates_as_the_checkpoint(kind, checkpoints, tune):
 @pytest.mark.parametrize("kind", ["marian", "nllb"])
 def test_generate_of_transformers_searches_as_the_recipe_says(kind, tune):
     """Not greedily, and not up to twenty pieces, which are transformers' own defaults."""
-    settings = (
-        "decoding.length_penalty=0.6",
-        "decoding.no_repeat_ngram_size=3",
-        "training.learning_rate=0.003",
-    )
-    folder = tune(kind, *settings)
+    search = ("decoding.length_penalty=0.6", "decoding.no_repeat_ngram_size=3")
+    folder = tune(kind, *search, "training.learning_rate=0.003")
     model = AutoModelForSeq2SeqLM.from_pretrained(folder)
     kept = model.generation_config
     assert (kept.num_beams, kept.length_penalty, kept.no_repeat_ngram_size) == (2, 0.6, 3)
@@ -163,9 +156,8 @@ def test_generate_of_transformers_searches_as_the_recipe_says(kind, tune):
 def tuned(checkpoints: dict[str, Path], everyday: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """OPUS-MT's kind with everything, trained a little."""
     output = tmp_path_factory.mktemp("tuned") / "all"
-    return train_translator(
-        _recipe(checkpoints["marian"], everyday, output, *SYNTAX, "masks={}", "training.learning_rate=0.003")
-    )
+    settings = (*SYNTAX, "masks={}", "training.learning_rate=0.003")
+    return train_translator(_recipe(checkpoints["marian"], everyday, output, *settings))
 
 
 @pytest.mark.slow
@@ -302,15 +294,8 @@ def test_adapters_are_merged_and_saved_apart(checkpoints, recipe_of):
     """Only they and the infusion are trained; PEFT reads what was saved, and computes what the merge does."""
     from peft import PeftModel
 
-    settings = (
-        "relation_bias={}",
-        "training.lora.r=3",
-        "training.lora.keep_adapter=true",
-        "training.learning_rate=0.01",
-    )
-    start = checkpoints["marian"]
-    recipe = recipe_of(start, *settings)
-    folder = train_translator(recipe)
+    start, adapters = checkpoints["marian"], ("training.lora.r=3", "training.lora.keep_adapter=true")
+    folder = train_translator(recipe_of(start, "relation_bias={}", *adapters, "training.learning_rate=0.01"))
     merged = sf.load(folder).eval()
     original = AutoModelForSeq2SeqLM.from_pretrained(start)
     torch.testing.assert_close(merged.get_input_embeddings().weight, original.get_input_embeddings().weight)
@@ -388,12 +373,9 @@ def test_characters_that_the_tokenizer_lacks(everyday, cli, tmp_path):
 def test_a_translator_of_ours_goes_on_with_other_data(everyday, tmp_path):
     """From a folder that `train` wrote: its pieces, shape and infusion; masks may be added. Then again."""
     tiny = ("model.d_model=24", "model.d_ff=32", "model.n_heads=2", "subwords.vocab_size=310")
-    where = (f"data.dir={everyday}", *SMALL[:1], *SMALL[1:])
-    parent = load_recipe(
-        "tiny",
-        [*where, *tiny, "infusion.kind=sum_then_concat", "infusion.width=4", f"output={tmp_path / 'a'}"],
-    )
-    train_translator(parent)
+    where = (f"data.dir={everyday}", *SMALL)
+    tagged = ("infusion.kind=sum_then_concat", "infusion.width=4", f"output={tmp_path / 'a'}")
+    train_translator(load_recipe("tiny", [*where, *tiny, *tagged]))
     rates = ("training.learning_rate=1e-20", "training.schedule=constant")
     child = _child(tmp_path / "a", where, tmp_path / "b", *rates)
     train_translator(child)
@@ -406,9 +388,8 @@ def test_a_translator_of_ours_goes_on_with_other_data(everyday, tmp_path):
     assert _texts(Translator.load(tmp_path / "c"), LINES) == _texts(before, LINES)
     with pytest.raises(ConfigError, match=r"model\.d_model: expected 24, as in model\.init_from"):
         _child(tmp_path / "a", where, tmp_path / "d", "model.d_model=32")
-    turned = _child(
-        tmp_path / "a", where, tmp_path / "d", "data.src=de", "data.tgt=en", "annotation.annotator=de"
-    )
+    other_way = ("data.src=de", "data.tgt=en", "annotation.annotator=de")
+    turned = _child(tmp_path / "a", where, tmp_path / "d", *other_way)
     with pytest.raises(ConfigError, match="the other direction"):
         train_translator(turned)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from pretrained_translators import make_translator
-from syntaxformer.translation.checkpoint_pieces import open_checkpoint
+from syntaxformer.translation.checkpoint import open_checkpoint
 from syntaxformer.translation.decoding import never_output
 from syntaxformer.translation.source import PlainTokenizer, encode_pieces
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords

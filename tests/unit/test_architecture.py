@@ -137,7 +137,7 @@ def test_the_command_line_imports_its_work_when_it_runs():
         assert rooms <= {"cli", "base", "__version__"}, _name(path)
 
 
-TRAINS = ("transformers.trainer", "syntaxformer.translation.recipe", "syntaxformer.translation.trainer",
+TRAINS = ("transformers.trainer", "syntaxformer.translation.recipe", "syntaxformer.translation.training",
           "syntaxformer.encoders.finetune_config", "syntaxformer.encoders.finetuning")  # fmt: skip
 
 

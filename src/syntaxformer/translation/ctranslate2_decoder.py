@@ -63,19 +63,13 @@ class CTranslate2Decoder:
         self._suppressed = [[target_pieces[piece]] for piece in never_output(tokenizer)]
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
-        """See `decoding.PieceDecoder`; batches are decoded side by side.
-
-        Raises:
-            ConfigError: It should sample: threads share the random numbers of CTranslate2, so that no seed
-                gives the same samples again.
-            CheckpointError: Outputs are not finite.
-        """
+        """See `decoding.PieceDecoder`; batches are decoded side by side."""
         if search.coverage_penalty and search.beam_size == 1:
             raise ConfigError(
                 f"coverage_penalty: expected none without beams, of which it chooses some, got "
                 f"{search.coverage_penalty:g} with beam_size = 1. Raise beam_size."
             )
-        if search.temperature is not None:
+        if search.temperature is not None:  # threads share random numbers: no seed gives a sample again
             raise ConfigError(
                 f"temperature: expected none with an export, which searches, got {search.temperature:g}. "
                 "Sample with the folder from which it was exported."
@@ -179,13 +173,7 @@ class CTranslate2Decoder:
 
 
 def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate2Decoder:
-    """Load a folder that `export` wrote.
-
-    Raises:
-        BackendMissingError: CTranslate2 is not installed.
-        CheckpointError: The folder cannot be read.
-        ConfigError: There is no such device.
-    """
+    """Load a folder that `export` wrote; Raises: see `load_decoder`."""
     need_packages(("CTranslate2",), "exported models need")
     import ctranslate2
 
@@ -198,9 +186,8 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         raise ConfigError(f"device: expected cpu or cuda, without :bf16, for an export, got {device}.")
     try:
         # One thread for each batch and as many batches as processors: small matrices are slow to split.
-        network = ctranslate2.Translator(
-            str(folder), kind, device_index=int(index or 0), inter_threads=_n_processors(), intra_threads=1
-        )
+        threads = {"inter_threads": _n_processors(), "intra_threads": 1}
+        network = ctranslate2.Translator(str(folder), kind, device_index=int(index or 0), **threads)
     except ValueError as error:
         raise ConfigError(
             f"device: expected a device of this machine, got {device}. CTranslate2 says: {error}"
@@ -239,31 +226,21 @@ class CTranslate2Info(ExportInfo):
 
 
 def read_export(folder: Path) -> CTranslate2Info:
-    """Read `export.json`.
-
-    Raises:
-        CheckpointError: It is missing or not what this version writes.
-    """
+    """Read `export.json`, or raise `CheckpointError`."""
     return read_record(folder / EXPORT, CTranslate2Info)
 
 
 def read_names(folder: Path, side: str, number: int | None = None) -> list[str]:
-    """The names of a vocabulary of CTranslate2, in the order of their ids.
-
-    Raises:
-        CheckpointError: There is no such vocabulary, or it is not a list of names as `unique_names` gives.
-    """
+    """The names of a vocabulary of CTranslate2, in the order of their ids; as `unique_names` gives them."""
     numbered = [] if number is None else [f"{side}_{number + 1}_vocabulary.json"]
-    for name in (*numbered, f"{side}_vocabulary.json", "shared_vocabulary.json"):
-        if (folder / name).is_file():
-            break
-    else:
+    files = [folder / name for name in (*numbered, f"{side}_vocabulary.json", "shared_vocabulary.json")]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
         raise CheckpointError(f"{folder}: expected a {side} vocabulary, found none.")
-    names = read_json(folder / name, MAX_PIECES_BYTES, list)
+    names = read_json(file, MAX_PIECES_BYTES, list)
     are_names = all(isinstance(entry, str) and SEPARATOR not in entry for entry in names)
     if not are_names or len({*names}) < len(names):
-        problem = f"expected different strings without {SEPARATOR}"
-        raise CheckpointError(f"{folder / name}: {problem}. It was altered.")
+        raise CheckpointError(f"{file}: expected different strings without {SEPARATOR}. It was altered.")
     return names
 
 
@@ -271,14 +248,6 @@ class SourceTokens:
     """Turns encoded lines into CTranslate2's tokens, "piece￨value" or "piece￨value/value".
 
     A further stream has a name for each combination of its factors' values; the last one changes fastest.
-
-    Args:
-        folder: The export.
-        info: Its factors, by stream.
-        encoder: Its source encoder.
-
-    Raises:
-        CheckpointError: Vocabularies or factors of the folder are not those of the export.
     """
 
     def __init__(self, folder: Path, info: CTranslate2Info, encoder: SourceEncoder) -> None:
@@ -301,7 +270,7 @@ class SourceTokens:
         """The tokens of some lines."""
         lines = []
         for row in rows:
-            line = slice(int(source.splits[row]), int(source.splits[row + 1]))
+            line = slice(*source.splits[row : row + 2].tolist())
             tokens = self.pieces[source.pieces[line]]
             for names, columns, sizes in zip(self.streams, self.columns, self.sizes, strict=True):
                 values = source.factors[line][:, columns].T

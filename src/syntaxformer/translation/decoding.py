@@ -63,9 +63,6 @@ class Search(DecodingConfig):
         """Largest number of pieces of the translations of some rows, with the end piece, below `longest`.
 
         It is never less than what `min_length` or the row's prefix asks for.
-
-        Raises:
-            ConfigError: The network has no positions for `min_length`.
         """
         if self.min_length > longest - 3:
             raise ConfigError(f"min_length: expected at most {longest - 3}, got {self.min_length}.")
@@ -128,11 +125,7 @@ class Score:
 
 
 def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
-    """Score a translation by log p(y | x) / |y| ** α; both terms include the end piece.
-
-    They may be tensors of several translations. α is the length penalty: 0 leaves the log-probability as it
-    is, 1 gives the mean over pieces.
-    """
+    """Score by log p(y | x) / |y| ** α, both with the end piece; α, the length penalty, is 1 for the mean."""
     return log_prob / n_pieces**length_penalty
 
 
@@ -215,11 +208,7 @@ def generate_settings(
 ) -> dict[str, Any]:
     """The search of a folder for transformers' `generate`, which has one length limit for all lines.
 
-    Args:
-        search: Settings of the search.
-        max_pieces: Pieces of the longest source.
-        longest: Positions of the network.
-        tokenizer: Of the target.
+    The longest source has `max_pieces`, the network `longest` positions; the tokenizer is the target's.
     """
     (limit,) = longest_translations(np.array([max_pieces]), search.max_length_factor)
     return {

@@ -104,13 +104,9 @@ def export_translator(
         exported = info.model_copy(update={"backend": "ctranslate2"})
         (folder / TRANSLATOR).write_text(exported.model_dump_json(indent=1), "utf-8")
         (folder / EXPORT).write_text(export.model_dump_json(indent=1), "utf-8")
-    _log.info(
-        "wrote %s, %s; log-probabilities within %.1e of the model's%s",
-        output,
-        quantization,
-        export.largest_difference,
-        "" if quantization == "float32" else ", before quantization",
-    )
+    before = "" if quantization == "float32" else ", before quantization"
+    within = f"{export.largest_difference:.1e} of the model's{before}"
+    _log.info("wrote %s, %s; log-probabilities within %s", output, quantization, within)
     return output
 
 
@@ -118,33 +114,35 @@ def _write_network(
     folder: Path, model: Any, encoder: SourceEncoder, info: FolderInfo, quantization: str, model_folder: Path
 ) -> CTranslate2Info:
     """Write CTranslate2's files; they are checked in float32 before they are quantized."""
+    from ctranslate2.specs import common_spec
+
     is_own = isinstance(model, SyntaxTransformer)
     pieces = _piece_names(encoder.tokenizer, model.get_input_embeddings().num_embeddings)
     if encoder.prepend is not None:  # the ids of tags come after those of the text's pieces
         tags = encoder.vocabularies.items()
         pieces += [f"<{name}:{value}>" for name, values in tags for value in values.entries]
     target_pieces = _piece_names(encoder.target_tokenizer, model.config.vocab_size)
-    config = model.config
+    config, bos_id = model.config, getattr(model.config, "bos_token_id", None)
     start, end = target_pieces[config.decoder_start_token_id], target_pieces[config.eos_token_id]
-    bos_id = getattr(config, "bos_token_id", None)
     bos = start if bos_id is None else target_pieces[bos_id]
     every_stream = {"unk": "<unk>", "bos": bos, "eos": end}  # needed even if the tokenizer has none
     columns = {name: encoder.vocabularies[name] for name in encoder.columns}
     embedding = model.encoder.embedding if is_own else HostEmbedding(model)
-    tables = fold_embedding(embedding, pieces, columns, every_stream)
+    streams, concatenated = fold_embedding(embedding, pieces, columns, every_stream)
     longest = longest_translations(np.array([MAX_SOURCE_PIECES]), info.decoding.max_length_factor)
     export = CTranslate2Info(
         quantization=quantization,
-        streams=[list(stream.factors) for stream in tables.streams[1:]],
+        streams=[list(stream.factors) for stream in streams[1:]],
         max_positions=min(max(MAX_SOURCE_PIECES, int(longest[0])) + 1, longest_input(model)),
         **origin(model_folder, ("ctranslate2",)),
     )
 
     def save(into: Path, precision: str | None) -> None:
-        spec = network_spec(model, tables, export.max_positions) if is_own else host_spec(model, tables)
+        spec = host_spec(model) if not is_own else network_spec(model, concatenated, export.max_positions)
+        spec.encoder.embeddings += [common_spec.EmbeddingsSpec() for _ in streams[1:]]
         spec.config.unk_token, spec.config.bos_token = every_stream["unk"], bos
         spec.config.eos_token, spec.config.decoder_start_token = end, start
-        for embedding_spec, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
+        for embedding_spec, stream in zip(spec.encoder.embeddings, streams, strict=True):
             embedding_spec.weight = stream.table
             spec.register_source_vocabulary(stream.names)
         spec.register_target_vocabulary(unique_names(target_pieces))
@@ -191,15 +189,13 @@ def why_not(config: Any, infusion: Any = None) -> list[str]:
         if sections and sections.embedding is not None:
             obstacles.add(ENCODER_KINDS[sections.embedding.kind].join)
         if not obstacles and loader_of(config) is None:
-            return [
-                f"model: expected one that CTranslate2 has a converter for, got {config.model_type}. "
-                "Translate with the trained folder."
-            ]
+            expected = "expected one that CTranslate2 has a converter for"
+            return [f"model: {expected}, got {config.model_type}. Translate with the trained folder."]
+    reasons = {name: reason for name, reason in REASONS.items() if name in obstacles}
+    expected = "expected a model that CTranslate2 can compute"
     return [
-        f"{name}: expected a model that CTranslate2 can compute, got one with {reason}. "
-        "Translate with the trained folder."
-        for name, reason in REASONS.items()
-        if name in obstacles
+        f"{name}: {expected}, got one with {reason}. Translate with the trained folder."
+        for name, reason in reasons.items()
     ]
 
 
@@ -241,8 +237,8 @@ def largest_difference(
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
-def network_spec(model: SyntaxTransformer, tables: SourceTables, max_positions: int) -> Any:
-    """Build the specification, but for its pieces; CTranslate2 must be installed."""
+def network_spec(model: SyntaxTransformer, concatenates: bool, max_positions: int) -> Any:
+    """The specification, but for its pieces and its streams of factors, which it adds or concatenates."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     config = model.config
@@ -252,8 +248,7 @@ def network_spec(model: SyntaxTransformer, tables: SourceTables, max_positions: 
         config.n_heads,
         pre_norm=config.norm == "pre",
         activation=common_spec.Activation[ACTIVATIONS[config.activation]],
-        num_source_embeddings=len(tables.streams),
-        embeddings_merge=merge.CONCAT if tables.concatenated else merge.ADD,
+        embeddings_merge=merge.CONCAT if concatenates else merge.ADD,
     )
     norms = (module for module in model.modules() if isinstance(module, nn.LayerNorm))
     spec.config.layer_norm_epsilon = max(norm.eps for norm in norms)
@@ -275,9 +270,6 @@ def put_first(decoder: Any, chosen: AlignmentHead) -> None:
     """Exchange heads of a layer's cross-attention: CTranslate2 returns the weights of the first one.
 
     The heads of a layer are added up, so that their order changes nothing else.
-
-    Raises:
-        ConfigError: There is no such head.
     """
     n_heads = int(decoder.num_heads)
     if chosen.layer >= len(decoder.layer) or chosen.head >= n_heads:
@@ -304,8 +296,8 @@ def loader_of(config: Any) -> Any:
     return transformers._MODEL_LOADERS.get(type(config).__name__)
 
 
-def host_spec(model: Any, tables: SourceTables) -> Any:
-    """As `network_spec`, of a pretrained translator: CTranslate2's own converter, with our source streams."""
+def host_spec(model: Any) -> Any:
+    """As `network_spec`, of a pretrained translator, whose factors are added, by CTranslate2's converter."""
     from ctranslate2.specs import common_spec
 
     loader, original = loader_of(model.config), copy.deepcopy(model)
@@ -322,9 +314,7 @@ def host_spec(model: Any, tables: SourceTables) -> Any:
         spec = loader.get_model_spec(original)
     # Marian's decoder begins with its padding, whose row is zero in OPUS-MT, and need not be after training.
     spec.decoder.start_from_zero_embedding = False
-    merge = common_spec.EmbeddingsMerge.ADD
-    spec.encoder.embeddings_merge = np.dtype("int8").type(merge)
-    spec.encoder.embeddings += [common_spec.EmbeddingsSpec() for _ in tables.streams[1:]]
+    spec.encoder.embeddings_merge = np.int8(common_spec.EmbeddingsMerge.ADD)
     return spec
 
 
@@ -368,14 +358,6 @@ class Stream:
     factors: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SourceTables:
-    """All source tables, and whether their vectors are concatenated or added."""
-
-    streams: list[Stream]
-    concatenated: bool
-
-
 class HostEmbedding(nn.Module):
     """A pretrained translator's embedding with its factors, before the scale, which CTranslate2 applies."""
 
@@ -397,26 +379,22 @@ def fold_embedding(
     pieces: Sequence[str],
     vocabularies: Mapping[str, FactorVocabulary],
     specials: Mapping[str, str],
-) -> SourceTables:
-    """The source tables that together compute the embedding."""
-    words, factors = _contributions(embedding, len(pieces), [len(values) for values in vocabularies.values()])
-    piece_names = unique_names(pieces)
-    if not factors:
-        return SourceTables([Stream(piece_names, words.astype(np.float32))], concatenated=False)
-    columns = range(len(factors))
+) -> tuple[list[Stream], bool]:
+    """The source tables that compute the embedding, and whether their vectors are concatenated or added."""
+    values = list(vocabularies.values())
+    words, factors = _contributions(embedding, len(pieces), list(map(len, values)))
     # One group of all factors shares a stream, unless it has too many combinations.
     is_small = math.prod(map(len, factors)) * words.shape[1] <= LARGEST_TABLE
-    groups = [columns] if is_small else [[column] for column in columns]
+    groups = [slice(None)] if is_small else [slice(k, k + 1) for k in range(len(factors))]
     is_own = isinstance(embedding, InfusedEmbedding)
-    if concatenated := is_own and embedding.kind.join == "concat" and len(groups) == 1:
+    if concatenated := bool(factors) and is_own and embedding.kind.join == "concat" and is_small:
         width = embedding.plan.word_width
         factors[0] = factors[0] + words[0]  # every word contains the share of each factor's first value
         words, factors = words[:, :width], [table[:, width:] for table in factors]
-    streams = [Stream(piece_names, words.astype(np.float32))]
-    known = list(vocabularies.values())
-    for group in groups:
-        streams.append(_combined([known[k] for k in group], [factors[k] for k in group], specials))
-    return SourceTables(streams, concatenated)
+    streams = [Stream(unique_names(pieces), words.astype(np.float32))]
+    if factors:
+        streams += [_combined(values[group], factors[group], specials) for group in groups]
+    return streams, concatenated
 
 
 def _contributions(

@@ -1,20 +1,21 @@
-"""`SyntaxTransformer`: an encoder-decoder whose encoder input is infused with factors.
+"""`SyntaxTransformer`: an encoder with syntax and a decoder, as a Hugging Face model.
 
-It is a Hugging Face model: `from_pretrained`, `save_pretrained` and `generate` work as usual. The module
-`source` turns texts into piece ids and factor ids.
+`from_pretrained`, `save_pretrained` and `generate` work as usual. The module `source` turns texts into piece
+ids and factor ids.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -25,14 +26,262 @@ from transformers.modeling_outputs import (
 )
 
 from syntaxformer.base.errors import CheckpointError
-from syntaxformer.infusion.infusion import Infusion
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.families import OWN, parts_in
+from syntaxformer.infusion.infusion import Infusion, SyntaxBatch
+from syntaxformer.infusion.inside_attention import own_layer
 from syntaxformer.nn.attention import FusedLinear
-from syntaxformer.nn.infused_embedding import JoinedMap
+from syntaxformer.nn.infused_embedding import InfusedEmbedding, JoinedMap, MappedEmbedding
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
+from syntaxformer.nn.kernels.on_cpu import Dropout
 from syntaxformer.nn.lisa import governor_hits
-from syntaxformer.nn.transformer import DecoderLayer
-from syntaxformer.translation.encoder import Encoder
-from syntaxformer.translation.model_config import Stack, SyntaxTransformerConfig, asked
+from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, SinusoidalPositions
+from syntaxformer.translation.model_config import SyntaxTransformerConfig
+
+
+def asked(config: SyntaxTransformerConfig, **arguments: bool | None) -> list[bool]:
+    """The values of arguments of `forward`, from the config where they are not given."""
+    return [bool(getattr(config, name) if value is None else value) for name, value in arguments.items()]
+
+
+class Stack(nn.Module):
+    """Positions, layers and a norm; transformers can turn on gradient checkpointing for it."""
+
+    gradient_checkpointing = False
+    _gradient_checkpointing_func: Callable[..., Any] = staticmethod(checkpoint)
+
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def add_layers(self, layer: type[nn.Module], n_layers: int) -> None:
+        """Add what embeddings pass through, with so many layers of a class."""
+        config = self.config
+        self.scale = math.sqrt(config.d_model)
+        self.positions = SinusoidalPositions(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        shape, rates = ("d_model", "n_heads", "d_ff"), ("dropout", "attention_dropout", "activation_dropout")
+        arguments = {name: getattr(config, name) for name in (*shape, *rates, "norm", "activation")}
+        self.layers = nn.ModuleList(layer(**arguments) for _ in range(n_layers))
+        # Only pre-norm layers need a norm after the last: they leave their sum unnormalised.
+        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether the backward pass will run the layers a second time."""
+        return self.gradient_checkpointing and self.training and torch.is_grad_enabled()
+
+    def run(self, layer: nn.Module, *inputs: Any) -> Any:
+        """Apply a layer; with gradient checkpointing, the backward pass computes its inner states again.
+
+        Source: Chen et al. (2016), "Training Deep Nets with Sublinear Memory Cost".
+        """
+        if self.runs_again:
+            return self._gradient_checkpointing_func(layer, *inputs)
+        return layer(*inputs)
+
+
+@dataclass
+class EncoderOutput(BaseModelOutput):
+    """Output of an encoder.
+
+    Args:
+        governor_losses: Losses of LISA's heads, if they are supervised and governors were given.
+        pointed_at: Positions that these heads point at, `[batch, src]` each, if governors were given.
+    """
+
+    governor_losses: tuple[Tensor, ...] | None = None
+    pointed_at: tuple[Tensor, ...] | None = None
+
+
+class _Host(Stack):
+    """The common part of the encoders of pieces and of tags: layers with syntax."""
+
+    infusion: Infusion | None
+
+    def _add_layers(self, n_layers: int, plug_in: InfusionConfig | None) -> None:
+        self.register_module("infusion", None)
+        self.add_layers(EncoderLayer, n_layers)
+        self.infuse(plug_in)
+
+    def infuse(self, plug_in: InfusionConfig | None) -> None:
+        """Put syntax inside the layers."""
+        if plug_in is not None and not plug_in.is_plain:
+            self.infusion = Infusion(plug_in, parts_in(self, OWN))
+
+    def _run_layers(
+        self,
+        embedded: Float[Tensor, "batch src d_model"],
+        attention_mask: Int[Tensor, "batch src"] | None,
+        batch: SyntaxBatch | None,
+        attends: bool = False,
+        shows_states: bool = False,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor | None]]:
+        """Return the states after the norm and, if asked for, the states and weights of each layer."""
+        mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+        states = self.dropout(self.positions(embedded * self.scale))
+        hidden, attentions = [states], []
+        for number, layer in enumerate(self.layers):
+            states, weights = self.run(layer, states, mask, attends, batch and own_layer(batch, number))
+            hidden += [states] if shows_states else []
+            attentions.append(weights)
+        if batch is not None:
+            batch.seen.closed = True
+        return self.norm(states), hidden, attentions
+
+
+class TagEncoder(_Host):
+    """Encodes the tags of each piece; the output is added to that of the encoder of pieces.
+
+    Args:
+        config: The model's config; the `tag_layers` layers have the model's width.
+        sizes: Number of rows of each factor's table; the vectors of several factors are summed.
+
+    Source: Kapadia et al. (2020), system 5, "LISA layer trained with POS", figure 1.
+    """
+
+    def __init__(self, config: SyntaxTransformerConfig, sizes: Mapping[str, int]) -> None:
+        super().__init__(config)
+        tables = {name: nn.Embedding(size, config.d_model) for name, size in sizes.items()}
+        self.tables = nn.ModuleDict(tables)
+        # A LISA head in each layer, as `plug_in` leaves it out for this infusion kind.
+        lisa = {"supervised": False} if config.lisa is None else config.lisa
+        self._add_layers(config.tag_layers, InfusionConfig(lisa={**lisa, "layers": range(config.tag_layers)}))
+
+    def forward(
+        self,
+        factor_ids: Int[Tensor, "batch src factors"] | None,
+        attention_mask: Int[Tensor, "batch src"] | None,
+        governors: Int[Tensor, "batch src"] | None,
+    ) -> Float[Tensor, "batch src d_model"]:
+        """Encode tags."""
+        n_given = 0 if factor_ids is None else factor_ids.shape[-1]
+        if factor_ids is None or n_given != len(self.tables):
+            raise ValueError(f"factor_ids: expected columns {list(self.tables)}, got {n_given} columns.")
+        tags = sum(table(factor_ids[..., column]) for column, table in enumerate(self.tables.values()))
+        assert self.infusion is not None, "each layer has a LISA head"
+        batch = self.infusion.prepare_batch({"governors": governors}, factor_ids.shape[:2], attention_mask)
+        return self._run_layers(tags, attention_mask, batch)[0]
+
+
+class Encoder(_Host):
+    """Infused embeddings, positions, and a stack of encoder layers."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__(config)
+        plan, n_pieces = config.width_plan, config.n_source_pieces
+        self.embedding = InfusedEmbedding(plan, n_pieces, config.factor_sizes or {}, config.source_pad_id)
+        if (narrow := config.source_table_width) is not None:
+            self.embedding.word = MappedEmbedding(n_pieces, narrow, plan.word_width, config.source_pad_id)
+        self._add_layers(config.encoder_layers, config.plug_in)
+        has_tags = self.embedding.kind.join == "encoder"
+        self.tags = TagEncoder(config, self.embedding.sizes) if has_tags else None
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, "batch src"] | None = None,
+        attention_mask: Int[Tensor, "batch src"] | None = None,
+        factor_ids: Int[Tensor, "batch src factors"] | None = None,
+        syntax: UInt8[Tensor, "batch trees src src"] | None = None,
+        governors: Int[Tensor, "batch src"] | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        syntax_settings: Int[Tensor, "batch settings"] | None = None,
+    ) -> EncoderOutput | tuple[Any, ...]:
+        """Encode source pieces; arguments as in `SyntaxTransformer`, factors in the order of the plan.
+
+        LISA's head is trained on `governors`. Outside training it attends to them if the model injects them.
+        """
+        of_output = {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
+        attends, shows_states, is_dict = asked(self.config, **of_output, return_dict=return_dict)
+        embedded, batch, seen = self.embedding(input_ids, factor_ids), None, []
+        if self.infusion is not None:
+            inputs = {"syntax": syntax, "governors": governors, "syntax_settings": syntax_settings}
+            batch = self.infusion.prepare_batch(inputs, embedded.shape[:2], attention_mask, attends)
+            seen.append(batch.seen)
+        states, hidden, attentions = self._run_layers(embedded, attention_mask, batch, attends, shows_states)
+        if self.tags is not None:
+            states = states + self.tags(factor_ids, attention_mask, governors)
+            seen.append(self.tags.infusion.seen)
+        output = EncoderOutput(
+            last_hidden_state=states,
+            hidden_states=tuple(hidden) if shows_states else None,
+            attentions=tuple(attentions) if attends else None,
+            governor_losses=tuple(loss for s in seen for loss in s.of_all_layers("governor_losses")) or None,
+            pointed_at=tuple(at for s in seen for at in s.of_all_layers("pointed_at")) or None,
+        )
+        return output if is_dict else output.to_tuple()
+
+
+class Decoder(Stack):
+    """Target embeddings, positions, and a stack of decoder layers."""
+
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.add_layers(DecoderLayer, config.decoder_layers)
+
+    def forward(
+        self,
+        pieces: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch src d_model"],
+        memory_mask: Int[Tensor, "batch src"] | None = None,
+        cache: EncoderDecoderCache | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        table: nn.Embedding | None = None,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Return the states of the target pieces; if asked for, also the states and weights of each layer.
+
+        `table` embeds pieces of another task.
+        """
+        if cache is not None and self.runs_again:
+            raise ValueError(
+                "use_cache: expected false in training with gradient checkpointing, which runs each layer "
+                "twice, got true. Call the model without a cache, or under torch.no_grad."
+            )
+        if cache is not None and cache.is_compileable:
+            raise ValueError(
+                "past_key_values: expected a cache that grows, got one of fixed length. The decoder would "
+                "attend to its empty slots: leave cache_implementation out of generate."
+            )
+        first = 0 if cache is None else cache.get_seq_length()
+        states = self.dropout(self.positions((table or self.embedding)(pieces) * self.scale, first))
+        mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
+        hidden, to_itself, cross = [states], [], []
+        for number, layer in enumerate(self.layers):
+            states, *weights = self.run(layer, states, memory, mask, cache, number, output_attentions)
+            hidden += [states] if output_hidden_states else []
+            to_itself.append(weights[0])
+            cross.append(weights[1])
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=self.norm(states),
+            hidden_states=tuple(hidden) if output_hidden_states else None,
+            attentions=tuple(to_itself) if output_attentions else None,
+            cross_attentions=tuple(cross) if output_attentions else None,
+        )
+
+
+class TranslationCache(EncoderDecoderCache):
+    """Keys and values of a beam search.
+
+    Beams change places only within one sentence, and all beams of a sentence attend to the same encoder
+    states. So the cross-attention half never needs the reordering that the base class does at each step.
+    `others` are the caches of other models, which follow the same search.
+    """
+
+    def __init__(self, n_others: int = 0) -> None:
+        super().__init__(DynamicCache(), DynamicCache())
+        self.others = [TranslationCache() for _ in range(n_others)]
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Reorder the self-attention half."""
+        for cache in (self, *self.others):
+            cache.self_attention_cache.reorder_cache(beam_idx)
+
 
 Tallies = dict[str, tuple[Tensor, Tensor]]
 """Name of each auxiliary task's accuracy → (number of right answers, number of answers), on the device."""
@@ -102,10 +351,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        target_pos = config.target_pos
-        self.target_tagger = nn.Linear(config.d_model, len(target_pos["tags"])) if target_pos else None
-        self.target_pos_weight = target_pos["weight"] if target_pos else 0.0
-        self.parse_labels = None
+        self.target_tagger = self.parse_labels = None
+        if config.target_pos:
+            self.target_tagger = nn.Linear(config.d_model, len(config.target_pos["tags"]))
         if config.parse_task:  # a last table, which draws nothing here: other weights start as without it
             empty = torch.empty(len(config.parse_task["labels"]), config.d_model)
             self.parse_labels = nn.Embedding(*empty.shape, _weight=empty)
@@ -124,7 +372,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         tables take that of the word table: with their own, of 20 rows, features would be 20 times larger.
         So do the columns of a map that read one-hot tags: they would be √((vocab + d) / 2d) times larger.
         """
-        source_rows = self.config.source_vocab_size or self.config.vocab_size
+        source_rows = self.config.n_source_pieces
         if isinstance(module, nn.Linear):
             n_parts = module.n_parts if isinstance(module, FusedLinear) else 1
             self._uniform(module.weight, module.out_features // n_parts, module.in_features)
@@ -157,7 +405,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         return self.encoder.infusion
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Return the source word table."""
+        """The source word table."""
         return self.encoder.embedding.word
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -168,7 +416,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             self.tie_weights()
 
     def get_output_embeddings(self) -> nn.Module:
-        """Return the output projection."""
+        """The output projection."""
         return self.output
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
@@ -201,10 +449,16 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         loaded: Any = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
         model, report = loaded
         missing = [name for name in report["missing_keys"] if OF_INFUSION.match(name)]
-        if missing and (lacking := sorted(_names_of_config(folder, kwargs).intersection(missing))):
+        if missing:
+            of_folder = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
+            options = {name: kwargs[name] for name in of_folder if name in kwargs}
+            with torch.device("meta"), init.no_init_weights():
+                described = cls(SyntaxTransformerConfig.from_pretrained(folder, **options)).state_dict()
+            missing = sorted(described.keys() & missing)
+        if missing:
             raise CheckpointError(
                 f"{folder}: expected the weights of the infusion that config.json describes, got none for "
-                f"{', '.join(lacking[:3])}: the folder was written by another version, or altered. "
+                f"{', '.join(missing[:3])}: the folder was written by another version, or altered. "
                 "Train the model again."
             )
         return (model, report) if wants_report else model
@@ -269,9 +523,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
                 as embeddings or a target mask.
         """
         _refuse_unserved(others)
-        attends = asked(self.config, "output_attentions", output_attentions)
-        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
-        is_dict = asked(self.config, "return_dict", return_dict)
+        of_output = {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
+        attends, shows_states, is_dict = asked(self.config, **of_output, return_dict=return_dict)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 *(input_ids, attention_mask, factor_ids, syntax, governors, attends, shows_states, True),
@@ -280,7 +533,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         if decoder_input_ids is None:
             if labels is None:
                 raise ValueError("forward: expected decoder_input_ids or labels, got neither.")
-            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            decoder_input_ids = shift_right(labels, self.config)
         wants_cache = labels is None and not self.decoder.runs_again and self.config.use_cache
         cache = past_key_values if cache is None else cache
         if cache is None and (wants_cache if use_cache is None else use_cache):
@@ -290,8 +543,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         states = decoded.last_hidden_state
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and labels is not None and target_tags is not None:
-            tagged = self.target_tagger(states)
-            tasks.append(label_task("target_pos", tagged, target_tags, self.target_pos_weight))
+            tagged, weight = self.target_tagger(states), (self.config.target_pos or {})["weight"]
+            tasks.append(label_task("target_pos", tagged, target_tags, weight))
         if labels is not None and parse is not None:
             tasks += self._parse_task(memory, attention_mask, parse)
         needs_logits = not self.training or labels is None or not is_dict or not _is_plain(self.output)
@@ -310,10 +563,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         )
         return output if is_dict else output.to_tuple()
 
-    def prepare_decoder_input_ids_from_labels(
-        self, labels: Int[Tensor, "batch tgt"]
-    ) -> Int[Tensor, "batch tgt"]:
-        """Shift labels right: start piece first, padding where labels are ignored."""
+    def prepare_decoder_input_ids_from_labels(self, labels: Int[Tensor, "b tgt"]) -> Int[Tensor, "b tgt"]:
+        """Shift labels right, see `shift_right`; transformers' collators call it."""
         return shift_right(labels, self.config)
 
     def _auxiliary(
@@ -367,16 +618,6 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 OF_INFUSION = re.compile(r"encoder\.(infusion|tags|embedding\.(factors|map))\.")
 """Names of parameters that a translator without syntax does not have."""
 
-_OF_FOLDER = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
-
-
-def _names_of_config(folder: Any, options: dict[str, Any]) -> set[str]:
-    """Parameters of the network that a folder's own config describes."""
-    places = {name: options[name] for name in _OF_FOLDER if name in options}
-    config = SyntaxTransformerConfig.from_pretrained(folder, **places)
-    with torch.device("meta"), init.no_init_weights():
-        return set(SyntaxTransformer(config).state_dict())
-
 
 def _refuse_unserved(keywords: dict[str, Any]) -> None:
     """Refuse keywords that the model would ignore."""
@@ -405,73 +646,3 @@ def _is_loaded(weight: Tensor) -> bool:
 AutoConfig.register(SyntaxTransformerConfig.model_type, SyntaxTransformerConfig, exist_ok=True)
 for _auto in (AutoModel, AutoModelForSeq2SeqLM):
     _auto.register(SyntaxTransformerConfig, SyntaxTransformer, exist_ok=True)
-
-
-class Decoder(Stack):
-    """Target embeddings, positions, and a stack of decoder layers."""
-
-    def __init__(self, config: SyntaxTransformerConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.add_layers(DecoderLayer, config.decoder_layers)
-
-    def forward(
-        self,
-        pieces: Int[Tensor, "batch tgt"],
-        memory: Float[Tensor, "batch src d_model"],
-        memory_mask: Int[Tensor, "batch src"] | None = None,
-        cache: EncoderDecoderCache | None = None,
-        output_attentions: bool = False,
-        output_hidden_states: bool = False,
-        table: nn.Embedding | None = None,
-    ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """Return the states of the target pieces; if asked for, also the states and weights of each layer.
-
-        `table` embeds pieces of another task.
-
-        Raises:
-            ValueError: The cache has a fixed length, or the backward pass would fill it a second time.
-        """
-        if cache is not None and self.runs_again:
-            raise ValueError(
-                "use_cache: expected false in training with gradient checkpointing, which runs each layer "
-                "twice, got true. Call the model without a cache, or under torch.no_grad."
-            )
-        if cache is not None and cache.is_compileable:
-            raise ValueError(
-                "past_key_values: expected a cache that grows, got one of fixed length. The decoder would "
-                "attend to its empty slots: leave cache_implementation out of generate."
-            )
-        first = 0 if cache is None else cache.get_seq_length()
-        states = self.dropout(self.positions((table or self.embedding)(pieces) * self.scale, first))
-        mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
-        hidden, to_itself, cross = [states], [], []
-        for number, layer in enumerate(self.layers):
-            states, *weights = self.run(layer, states, memory, mask, cache, number, output_attentions)
-            hidden += [states] if output_hidden_states else []
-            to_itself.append(weights[0])
-            cross.append(weights[1])
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=self.norm(states),
-            hidden_states=tuple(hidden) if output_hidden_states else None,
-            attentions=tuple(to_itself) if output_attentions else None,
-            cross_attentions=tuple(cross) if output_attentions else None,
-        )
-
-
-class TranslationCache(EncoderDecoderCache):
-    """Keys and values of a beam search.
-
-    Beams change places only within one sentence, and all beams of a sentence attend to the same encoder
-    states. So the cross-attention half never needs the reordering that the base class does at each step.
-    `others` are the caches of other models, which follow the same search.
-    """
-
-    def __init__(self, n_others: int = 0) -> None:
-        super().__init__(DynamicCache(), DynamicCache())
-        self.others = [TranslationCache() for _ in range(n_others)]
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Reorder the self-attention half."""
-        for cache in (self, *self.others):
-            cache.self_attention_cache.reorder_cache(beam_idx)

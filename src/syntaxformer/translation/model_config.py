@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedConfig
 
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.infused_embedding import WidthPlan, plan_widths
-from syntaxformer.nn.kernels.on_cpu import Dropout
-from syntaxformer.nn.transformer import SinusoidalPositions
 
 
 class SyntaxTransformerConfig(PreTrainedConfig):
@@ -75,6 +68,11 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = 1
 
     @property
+    def n_source_pieces(self) -> int:
+        """Pieces of the source vocabulary, separate or shared."""
+        return self.vocab_size if self.source_vocab_size is None else self.source_vocab_size
+
+    @property
     def source_pad_id(self) -> int:
         """Id of the padding piece in the source vocabulary, separate or shared."""
         of_source = self.source_pad_token_id
@@ -97,55 +95,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         return InfusionConfig.from_json(sections, "the model's config.json")
 
     @property
-    def plug_in_of_tags(self) -> InfusionConfig:
-        """As `plug_in`, for the second encoder of infusion kind `pos_encoder`: a LISA head in each layer."""
-        lisa = {"supervised": False} if self.lisa is None else self.lisa
-        return InfusionConfig(lisa={**lisa, "layers": range(self.tag_layers)})
-
-    @property
     def shares_source_table(self) -> bool:
         """Whether the source uses the same word table as the decoder's input and output."""
         is_own = self.source_vocab_size is not None or self.source_table_width is not None
         return self.share_source_embedding and not is_own and self.width_plan.word_width == self.d_model
-
-
-def asked(config: SyntaxTransformerConfig, name: str, value: bool | None) -> bool:
-    """The value of an argument of `forward`, from the config if it is not given."""
-    return bool(getattr(config, name) if value is None else value)
-
-
-class Stack(nn.Module):
-    """Positions, layers and a norm; transformers can turn on gradient checkpointing for it."""
-
-    gradient_checkpointing = False
-    _gradient_checkpointing_func: Callable[..., Any] = staticmethod(checkpoint)
-
-    def __init__(self, config: SyntaxTransformerConfig) -> None:
-        super().__init__()
-        self.config = config
-
-    def add_layers(self, layer: type[nn.Module], n_layers: int) -> None:
-        """Add what embeddings pass through, with so many layers of a class."""
-        config = self.config
-        self.scale = math.sqrt(config.d_model)
-        self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = Dropout(config.dropout)
-        shape, rates = ("d_model", "n_heads", "d_ff"), ("dropout", "attention_dropout", "activation_dropout")
-        arguments = {name: getattr(config, name) for name in (*shape, *rates, "norm", "activation")}
-        self.layers = nn.ModuleList(layer(**arguments) for _ in range(n_layers))
-        # Only pre-norm layers need a norm after the last: they leave their sum unnormalised.
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-
-    @property
-    def runs_again(self) -> bool:
-        """Whether the backward pass will run the layers a second time."""
-        return self.gradient_checkpointing and self.training and torch.is_grad_enabled()
-
-    def run(self, layer: nn.Module, *inputs: Any) -> Any:
-        """Apply a layer; with gradient checkpointing, the backward pass computes its inner states again.
-
-        Source: Chen et al. (2016), "Training Deep Nets with Sublinear Memory Cost".
-        """
-        if self.runs_again:
-            return self._gradient_checkpointing_func(layer, *inputs)
-        return layer(*inputs)

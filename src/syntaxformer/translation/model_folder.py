@@ -25,9 +25,7 @@ from syntaxformer.translation.terms import TermStyle
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-
 FORMAT_VERSION = 1
-
 
 Ending = Annotated[str, Field(max_length=250, pattern=r"^[^/\\\x00-\x1f]*$")]
 
@@ -101,11 +99,7 @@ def write_side_files(
     tokenizer: PreTrainedTokenizerFast,
     own_target: PreTrainedTokenizerFast | None = None,
 ) -> None:
-    """Write the tokenizer, the target's if it has its own, and `syntaxformer.json`.
-
-    Raises:
-        DataError: The folder cannot be written.
-    """
+    """Write the tokenizer, the target's if it has its own, and `syntaxformer.json`."""
     with disk_errors(folder):
         tokenizer.save_pretrained(folder)
         if own_target is not None:
@@ -114,11 +108,7 @@ def write_side_files(
 
 
 def read_info(folder: Path) -> FolderInfo:
-    """Read `syntaxformer.json`.
-
-    Raises:
-        CheckpointError: The file is missing or has a format that this version does not write.
-    """
+    """Read `syntaxformer.json`; `CheckpointError` if it is missing or this version does not write such."""
     try:
         return read_record(folder / TRANSLATOR, FolderInfo, FORMAT_VERSION)
     except ConfigError as error:
@@ -126,12 +116,7 @@ def read_info(folder: Path) -> FolderInfo:
 
 
 def load_network(folder: Path, encoder: SourceEncoder) -> Any:
-    """The network of a model folder.
-
-    Raises:
-        CheckpointError: The network cannot be read, its weights do not fit its config, or its inputs do not
-            fit what the encoder gives.
-    """
+    """The network of a model folder, checked against what the encoder gives."""
     from transformers import AutoModelForSeq2SeqLM
 
     from syntaxformer.translation.model import SyntaxTransformer
@@ -159,11 +144,7 @@ def load_network(folder: Path, encoder: SourceEncoder) -> Any:
 
 
 def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
-    """Tokenizer and factor vocabularies of a model folder.
-
-    Raises:
-        CheckpointError: One of them cannot be read.
-    """
+    """Tokenizer and factor vocabularies of a model folder."""
     own_target, kind = None, PlainTokenizer
     with folder_errors(folder, "a tokenizer"):
         if info.backend != "ctranslate2" or not PlainTokenizer.reads(folder):
@@ -176,14 +157,9 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
             f"{folder / TRANSLATOR}: directions: expected languages with pieces, got {', '.join(unknown)}. "
             "It was altered."
         )
-    return SourceEncoder(
-        tokenizer,
-        {vocabulary.name: vocabulary for vocabulary in info.factors},
-        preparation=info.preparation(info.src),
-        own_target=own_target,
-        prepend=info.prepend,
-        syntax=info.syntax,
-    )
+    vocabularies = {vocabulary.name: vocabulary for vocabulary in info.factors}
+    settings: Any = {"prepend": info.prepend, "syntax": info.syntax, "own_target": own_target}
+    return SourceEncoder(tokenizer, vocabularies, preparation=info.preparation(info.src), **settings)
 
 
 def torch_decoder_of(model: Any, encoder: SourceEncoder, others: Sequence[Any] = ()) -> PieceDecoder:

@@ -43,8 +43,7 @@ from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, check_syntax
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.augmentation import Altered, Augmentation, with_lines, with_words
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs, Shares
-from syntaxformer.translation.checkpoint import stored_infusion
-from syntaxformer.translation.checkpoint_pieces import (
+from syntaxformer.translation.checkpoint import (
     N_COMPARED,
     Checkpoint,
     add_symbols,
@@ -52,6 +51,7 @@ from syntaxformer.translation.checkpoint_pieces import (
     of_own_folder,
     open_checkpoint,
     special_pieces,
+    stored_infusion,
 )
 from syntaxformer.translation.corpora import (
     CorpusConfig,

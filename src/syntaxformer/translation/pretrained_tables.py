@@ -72,25 +72,21 @@ def pretrained_problems(
     """Everything in the section that does not fit the recipe."""
     if config is None:
         return []
-    problems = []
-    if config.source is None and config.target is None:
-        problems.append("pretrained_embeddings: expected source, target or both, got neither.")
-    if tokenizer is not None:
-        problems.append(
-            "subwords.tokenizer: expected none with pretrained_embeddings, whose encoder has its own "
-            f"tokenizer, got {tokenizer}. Leave it out."
+    source, target = config.source and config.source.width, config.target and config.target.width
+    problems = {
+        "pretrained_embeddings: expected source, target or both, got neither.": (
+            config.source is None and config.target is None
+        ),
+        "subwords.tokenizer: expected none with pretrained_embeddings, whose encoder has its own "
+        f"tokenizer, got {tokenizer}. Leave it out.": tokenizer is not None,
+        f"pretrained_embeddings.source.width: expected at most the word width, {word_width}, got {source}.": (
+            source or 0
         )
-    if config.source is not None and (config.source.width or 0) > word_width:
-        problems.append(
-            f"pretrained_embeddings.source.width: expected at most the word width, {word_width}, "
-            f"got {config.source.width}."
-        )
-    if config.target is not None and config.target.width not in (None, d_model):
-        problems.append(
-            f"pretrained_embeddings.target.width: expected d_model = {d_model}, as the decoder's table is "
-            f"also its output layer, got {config.target.width}. Leave it out."
-        )
-    return problems
+        > word_width,
+        f"pretrained_embeddings.target.width: expected d_model = {d_model}, as the decoder's table is "
+        f"also its output layer, got {target}. Leave it out.": target not in (None, d_model),
+    }
+    return [problem for problem, is_so in problems.items() if is_so]
 
 
 _EXPECTED = "pretrained_embeddings: expected an encoder"
@@ -138,11 +134,7 @@ def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
 
 
 def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
-    """Check from config and tokenizer that each encoder has the columns and rows that its table needs.
-
-    Raises:
-        ConfigError: An encoder cannot be loaded, does not fit its tokenizer, or is narrower than its table.
-    """
+    """Check from config and tokenizer that each encoder has the columns and rows that its table needs."""
     for side, section, width in _tables(config, *widths):
         n_pieces = len(encoder_tokenizer(section.model, target=False))
         with checkpoint_errors(section.model, _EXPECTED):
@@ -175,11 +167,7 @@ def load_vectors(
     encoders: tuple[SourceEncoder, SourceEncoder],
     lines: tuple[Sequence[str], Sequence[str]],
 ) -> dict[str, PieceVectors]:
-    """The vectors with which the recipe's tables start.
-
-    Raises:
-        ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
-    """
+    """The vectors with which the recipe's tables start."""
     vectors = {}
     with torch.random.fork_rng():  # keeps dropout and data order equal to those of a run without vectors
         for side, section, width in _tables(config, *widths):
@@ -197,7 +185,7 @@ def load_vectors(
 
 
 def sample_lines(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
-    """All lines, or `n` of them, drawn with a fixed seed and kept in order."""
+    """All lines, or `n` of them, drawn with a fixed seed, in order."""
     if len(lines) <= n:
         return lines
     _log.info("%s table: contextual vectors from %d of %d lines (max_lines)", side, n, len(lines))
@@ -225,11 +213,7 @@ def _encoder(section: PretrainedTable) -> PreTrainedModel:
 
 
 def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
-    """The encoder's own input embeddings.
-
-    Raises:
-        ValueError: The encoder has fewer rows than the tokenizer has pieces.
-    """
+    """The encoder's own input embeddings."""
     table = model.get_input_embeddings().weight.detach().float().cpu().numpy()
     _check_rows(len(table), n_pieces)
     return PieceVectors(table[:n_pieces].copy(), np.ones(n_pieces, bool))
@@ -243,10 +227,10 @@ def contextual_vectors(
     longest = min(longest_input(model), LONGEST)
     whole = [encoding.ids for encoding in tokenizer.backend_tokenizer.encode_batch(list(lines))]
     encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]
-    order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
+    encoded.sort(key=len)
     sums, counts = torch.zeros(len(tokenizer), model.config.hidden_size), torch.zeros(len(tokenizer))
-    for start in range(0, len(order), BATCH_LINES):
-        rows = [torch.tensor(encoded[row]) for row in order[start : start + BATCH_LINES]]
+    for start in range(0, len(encoded), BATCH_LINES):
+        rows = [torch.tensor(ids) for ids in encoded[start : start + BATCH_LINES]]
         pieces = torch.nn.utils.rnn.pad_sequence(rows, True, tokenizer.pad_token_id)
         mask = torch.arange(pieces.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
         inputs = {"input_ids": pieces.to(model.device), "attention_mask": mask.long().to(model.device)}
@@ -260,11 +244,7 @@ def contextual_vectors(
 
 
 def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
-    """The first `width` principal components of the known vectors, or the vectors if they have this width.
-
-    Raises:
-        ValueError: `width` is larger than the number of columns, or PCA needs more vectors than there are.
-    """
+    """The first `width` principal components of the known vectors, or the vectors if they have this width."""
     n_known, own_width = int(vectors.known.sum()), vectors.values.shape[1]
     _check_columns(width, own_width)
     if width == own_width:
@@ -288,10 +268,8 @@ def start_tables(
 
     The decoder's table is also its output layer. A network from a checkpoint has its values: pass no vectors.
     Known rows are scaled to the standard deviation of the fresh table, and padding stays zero. Other rows
-    stay random if they are trained; in a frozen table they become the mean of the known rows.
-
-    Returns:
-        A report for each filled table, such as its explained variance and its pieces with a vector.
+    stay random if they are trained; in a frozen table they become the mean of the known rows. Each filled
+    table has a report.
     """
     reports = {}
     for side, section, _ in _tables(config):
@@ -307,20 +285,20 @@ def start_tables(
             table.weight[~known] = values.mean(0)
         if table.padding_idx is not None:
             table.weight[table.padding_idx] = 0
-        report = reports[side] = {
+        n_known, width = values.shape
+        n_cut, variance = vectors[side].n_cut, vectors[side].explained_variance
+        reports[side] = {
             "model": section.model,
             "vectors": section.vectors,
-            "width": values.shape[1],
-            "explained_variance": round(vectors[side].explained_variance, 6),
+            "width": width,
+            "explained_variance": round(variance, 6),
             "pieces": len(known),
-            "pieces_with_vector": int(known.sum()),
-            "cut_lines": vectors[side].n_cut,
+            "pieces_with_vector": n_known,
+            "cut_lines": n_cut,
         }
-        cut = f", {report['cut_lines']} lines cut to its positions" if report["cut_lines"] else ""
         _log.info(
-            f"{side} table: {section.vectors} vectors of {section.model}, {report['pieces_with_vector']} of "
-            f"{report['pieces']} pieces, {report['width']} columns with "
-            f"{100 * vectors[side].explained_variance:.1f} % of the variance{cut}"
-            f"{', frozen' if section.freeze else ''}"
+            f"{side} table: {section.vectors} vectors of {section.model}, {n_known} of {len(known)} pieces, "
+            f"{width} columns with {100 * variance:.1f} % of the variance"
+            f"{f', {n_cut} lines cut to its positions' * bool(n_cut)}{', frozen' * section.freeze}"
         )
     return reports

@@ -39,7 +39,6 @@ N_SAMPLES = 1000
 _TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-mecab", "mecab_ko")}
 """Language → sacreBLEU's tokenizer, and the package that it needs."""
 
-
 References = Sequence[str] | Sequence[Sequence[str]]
 """The reference of each line; or several texts of references, as sacreBLEU takes them."""
 
@@ -84,8 +83,8 @@ def score_translator(
         ConfigError: As `Translator.translate`.
     """
     checked_texts(sources, references)  # before the work
-    info, read = translator.info, translator.encoder.factors
-    factors = {name: values for name, values in (user_factors or {}).items() if name in read}
+    info, factor_names = translator.info, translator.encoder.factors
+    factors = {name: values for name, values in (user_factors or {}).items() if name in factor_names}
     translations = translator.translate(sources, beam_size, user_factors=factors, **search)
     shown = track(translations, progress or "", len(sources), enabled=progress is not None)
     best = [n_best[0] for n_best in shown]
@@ -136,10 +135,7 @@ def compare_translations(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> Comparison:
-    """Paired bootstrap resampling of BLEU over sentences.
-
-    Raises:
-        ValueError: The texts have different numbers of lines, or there are no lines.
+    """Paired bootstrap resampling of BLEU over sentences; ValueError for texts of other lengths.
 
     Source: Koehn (2004); the numbers are sacreBLEU's.
     """
@@ -222,11 +218,10 @@ def score_table(
         ValueError: The texts have different numbers of lines, or there are no lines.
     """
     by_characters = tokenize not in ("13a", "none")
-    ter = {"normalized": by_characters, "asian_support": by_characters, "case_sensitive": not lowercase}
     metrics: dict[str, Any] = {
         "BLEU": _bleu(lowercase, tokenize),
         "chrF++": CHRF(word_order=2, lowercase=lowercase),
-        "TER": TER(**ter),
+        "TER": TER(by_characters, asian_support=by_characters, case_sensitive=not lowercase),
     }
     score_of = {key: _score_of(metric) for key, metric in metrics.items()}
     rows, first, signed, randomised = (dict[str, Any]() for _ in range(4))
@@ -266,9 +261,8 @@ def score_table(
             row["against"] = {key: test.as_dict() for key, test in tests.items()}
         rows[name], first = row, first or tables
     ending = f"|{note}" if note else ""
-    signatures = {
-        key: f"{signed.get(key) or metric.get_signature()}{ending}" for key, metric in metrics.items()
-    }
+    signed = {key: signed.get(key) or metric.get_signature() for key, metric in metrics.items()}
+    signatures = {key: f"{signature}{ending}" for key, signature in signed.items()}
     report: dict[str, Any] = {"signatures": signatures, "systems": rows}
     if groups:
         report["origin_lines"] = {origin: int(chosen.sum()) for origin, chosen in groups.items()}
@@ -285,9 +279,6 @@ def bootstrap_gain(
 
     Each sample draws seeds and sentences with replacement; the drawn sentences are the same for all seeds.
     `pairs` are for each seed the lines of the baseline and of the system; options are as in `scoring`.
-
-    Raises:
-        ValueError: The texts have different numbers of lines, or there are no lines.
 
     Source: Koehn (2004); the draw of seeds as in Davison and Hinkley (1997), section 3.8.
     """
@@ -327,11 +318,7 @@ def scoring_of(language: str | None, lowercase: bool = False, tokenized: bool = 
 
 
 def cached_test_set(name: str, pair: str) -> dict[str, Path]:
-    """The files of a test set in sacreBLEU's cache by field: src, ref, docid and others.
-
-    Raises:
-        ConfigError: sacreBLEU has no such test set or pair, or it is not in the cache.
-    """
+    """The files of a test set in sacreBLEU's cache by field: src, ref, docid and others."""
     from sacrebleu.dataset import DATASETS
 
     pairs = getattr(DATASETS.get(name), "langpairs", {})
@@ -376,18 +363,12 @@ def kept_terms_of(
     sentences = (reader or annotate.load_annotator(SPACES)).annotate([prepare(line) for line in sources])
     matches = terms.cleaned(prepare, tidy).find(WordColumns.from_sentences(sentences, only={"lemmas"}))
     settings = bundled(info.tgt), any(system.info.lowercase for system in systems.values())
-    return {
-        name: {"given": system.info.terms is not None, **kept_terms(matches, texts[name], *settings)}
-        for name, system in systems.items()
-    }
+    counts = {name: kept_terms(matches, texts[name], *settings) for name in systems}
+    return {name: {"given": systems[name].info.terms is not None, **counts[name]} for name in systems}
 
 
 def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
-    """Check that the models to compare translate between the same languages.
-
-    Raises:
-        ConfigError: They do not. A side of unknown language fits any known language.
-    """
+    """Check that the models to compare translate between the same languages; an unknown one fits any."""
     for other in infos[1:]:
         sides = zip(infos[0].languages, other.languages, strict=True)
         if any(a != b and (language_of(a) is None) == (language_of(b) is None) for a, b in sides):
@@ -401,17 +382,13 @@ def reference_note(info: FolderInfo) -> str | None:
 
 
 def common_scoring(infos: Sequence[FolderInfo], option: str) -> dict[str, Any]:
-    """Options with which models are compared: in lower case if one of them writes lower case.
-
-    Raises:
-        ConfigError: Their directions differ, or only one of them writes tokenised text.
-    """
+    """Options with which models are compared: in lower case if one of them writes lower case."""
     check_directions(infos, option)
     options = [scoring(info) for info in infos]
     ways = list(dict.fromkeys(of_model["tokenize"] for of_model in options))
     if len(ways) > 1:
-        problem = f"expected models whose output BLEU tokenises in the same way, got {' and '.join(ways)}"
-        raise ConfigError(f"{option}: {problem}.")
+        expected = "expected models whose output BLEU tokenises in the same way"
+        raise ConfigError(f"{option}: {expected}, got {' and '.join(ways)}.")
     return {"lowercase": any(of_model["lowercase"] for of_model in options), "tokenize": ways[0]}
 
 
@@ -421,11 +398,7 @@ def _bleu(lowercase: bool, tokenize: str) -> BLEU:
 
 
 def checked_texts(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """The texts of references.
-
-    Raises:
-        ValueError: One of them does not have a line for each hypothesis, or there are no lines.
-    """
+    """The texts of references; ValueError for one without a line for each hypothesis, or without lines."""
     texts: Any = [references] if not references or isinstance(references[0], str) else references
     for text in texts:
         if len(hypotheses) != len(text) or not text:

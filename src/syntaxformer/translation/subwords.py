@@ -26,7 +26,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import Section
 from syntaxformer.runs.loading import auto_tokenizer, checkpoint_errors
 from syntaxformer.runs.tokenizer_rules import MARKS, check_tokenizer
-from syntaxformer.translation.checkpoint_pieces import add_symbols, sentencepiece_tokenizer, with_symbols
+from syntaxformer.translation.checkpoint import add_symbols, sentencepiece_tokenizer, with_symbols
 from syntaxformer.translation.protection import Symbols, expression_of
 from syntaxformer.translation.source import SPECIAL_ROLES, Cut, encode_pieces
 from syntaxformer.translation.stored import stored_folder

@@ -76,7 +76,6 @@ CHUNK_LINES_AHEAD = 256
 MAX_SOURCE_PIECES = 1024
 """Longer lines are cut to this and reported, because the cost of attention grows with the square."""
 
-
 _TABS = "with a tab, which is read as a space. Of a table, give the sources alone: `cut -f1`"
 _FORM = (
     "not in the form NFC with plain spaces and no invisible characters. The model was trained without "
@@ -214,10 +213,10 @@ class Translator:
 
             modules = decoder.model.modules() if hasattr(decoder, "model") else ()
             infusions = [module for module in modules if isinstance(module, Infusion) and len(module.lisa)]
-            for infusion in infusions:
-                infusion.inject = "gold" if inject_governors else None
             if inject_governors and not infusions:
                 raise ConfigError("inject governors: expected a model with a LISA head, got one without it.")
+            for infusion in infusions:
+                infusion.inject = "gold" if inject_governors else None
         tagger = _load_annotator(info, annotator) if encoder.needs_words else None
         return cls(decoder, encoder, info, tagger)
 
@@ -265,8 +264,7 @@ class Translator:
                 ends |= {"src": directions[language], "src_language": None}
             other.info, other.language = info.model_copy(update=ends), language
             other._output = other.info.preparation(other.info.tgt)
-            preparation = other.info.preparation(other.info.src)
-            other.encoder = replace(self.encoder, preparation=preparation)
+            other.encoder = replace(self.encoder, preparation=other.info.preparation(other.info.src))
             other._faults = Counter()
             other.others = [member.to(language) for member in self.others]
             return other
@@ -361,17 +359,9 @@ class Translator:
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
             return chunk, self._decode(chunk, search)
 
-        iterator, n_ahead = iter(lines), self.decoder.n_ahead
-        chunks = self._chunks(
-            iterator,
-            user_factors or {},
-            self.chunk_lines(search.batch_size),
-            first_line - 1,
-            terms=self.cleaned_terms(terms),
-            with_offsets=alignments,
-            split=split_sentences,
-            prefixes=prefixes,
-        )
+        iterator, n_ahead, size = iter(lines), self.decoder.n_ahead, self.chunk_lines(search.batch_size)
+        of_lines = self.cleaned_terms(terms), alignments, split_sentences, prefixes
+        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, *of_lines)
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -437,10 +427,9 @@ class Translator:
         return self._scores(chunk, [[text] for text in translations], 1, self.info.decoding.batch_size)
 
     def target_pieces(self, lines: Sequence[str], translations: Sequence[str]) -> list[list[int]]:
-        """The pieces of given translations with their end pieces, as the decoder writes them.
+        """The pieces of given translations, as the decoder writes them, with their ends; cut to `longest`.
 
-        They are cut to `longest`. What is protected becomes a symbol where a line and its translation have
-        it, as in training.
+        What is protected becomes a symbol where a line and its translation have it, as in training.
         """
         texts = list(map(self._as_written_for, lines, translations))
         whole = self._target_pieces([self.clean(line) for line in lines], texts)
@@ -458,8 +447,7 @@ class Translator:
         """Scores in the order of the lines."""
         tokenizer, texts = self.encoder.target_tokenizer, [*chain.from_iterable(translations)]
         rows = np.repeat(np.arange(len(translations)), [*map(len, translations)]).tolist()
-        for row, text in zip(rows, texts, strict=True):
-            _check_string(text, "translation", first_line + row)
+        _check_strings(texts, "translation", first_line, rows)
         clean = [self._output.clean(text.replace("\0", " ")) for text in texts]
         clean = [self._as_written_for(chunk.raw[row], text) for row, text in zip(rows, clean, strict=True)]
         pieces = self._target_pieces([chunk.lines[row] for row in rows], clean)
@@ -526,11 +514,7 @@ class Translator:
         return unknown_pieces(self.encoder.tokenizer)
 
     def aligning_head(self) -> AlignmentHead:
-        """The head that aligns.
-
-        Raises:
-            ConfigError: The folder names none.
-        """
+        """The head that aligns; ConfigError if the folder names none."""
         if self.info.alignment is None:
             raise ConfigError(
                 "alignments: expected a model with a head that aligns, got an older one without. Choose it "
@@ -548,8 +532,8 @@ class Translator:
         }
         if split not in get_args(Split):
             raise ConfigError(f"split_sentences: expected never, auto or always, got {split!r}.")
-        if split != "never" and (reasons := [reason for reason, is_so in problems.items() if is_so]):
-            expected = f"expected never with {reasons[0]}, which belong to whole lines"
+        if split != "never" and (reason := next((name for name, is_so in problems.items() if is_so), None)):
+            expected = f"expected never with {reason}, which belong to whole lines"
             raise ConfigError(f"split_sentences: {expected}, got {split}. Split the file.")
 
     def cut(self, lines: Sequence[str], split: Split) -> list[list[str]]:
@@ -564,13 +548,8 @@ class Translator:
     def _begun(
         self, source: EncodedText, prefixes: Sequence[str], lines: Sequence[str], first_line: int
     ) -> EncodedText:
-        """The source of clean lines with the pieces that their translations must begin with.
-
-        Raises:
-            DataError: A prefix is no text, has characters without a piece, or is of an empty line.
-        """
-        for number, prefix in enumerate(prefixes, first_line):
-            _check_string(prefix, "prefix", number)
+        """The source of clean lines with the pieces that their translations must begin with."""
+        _check_strings(prefixes, "prefix", first_line)
         tokenizer = self.encoder.target_tokenizer
         whole = self._target_pieces(lines, [self._output.clean(prefix).rstrip() for prefix in prefixes])
         n_before = len(tokenizer.backend_tokenizer.encode("").ids) - 1  # such as the code of a language
@@ -578,10 +557,12 @@ class Translator:
         unknown = {*unknown_pieces(tokenizer, spelled=False).tolist()}
         longest = self.decoder.longest - 3
         for number, (prefix, ids, line) in enumerate(zip(prefixes, pieces, lines, strict=True), first_line):
-            problem = "characters that the model cannot write" if unknown & {*ids} else ""
-            problem = f"more than {longest} pieces" if len(ids) > longest else problem
-            problem = "an empty line" if ids and not line.strip() else problem
-            if problem:
+            problems = {
+                "an empty line": ids and not line.strip(),
+                f"more than {longest} pieces": len(ids) > longest,
+                "characters that the model cannot write": unknown & {*ids},
+            }
+            if problem := next((name for name, is_so in problems.items() if is_so), None):
                 shown = repr(prefix[:40])
                 raise DataError(f"prefix: expected one that fits, got {shown} with {problem}.", line=number)
         return replace(source, prefixes=pieces)
@@ -595,9 +576,7 @@ class Translator:
         terms: Terms | Mapping[str, str | Sequence[str]] | None = None,
         prefixes: Sequence[str] | None = None,
     ) -> EncodedText:
-        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut and counted in `n_cut`.
-
-        Alignments need the offsets.
+        """Tag and encode lines; those over `longest` pieces are cut and counted. Alignments need the offsets.
 
         Raises:
             TypeError: `lines` is one string.
@@ -606,8 +585,7 @@ class Translator:
             DataError: A line or a prefix is no text, or a prefix cannot be written.
         """
         check_lines(lines)
-        for number, line in enumerate(lines, first_line):
-            _check_string(line, "text", number)
+        _check_strings(lines, "text", first_line)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
         source = self._encode(lines, user, first_line, self.cleaned_terms(terms), with_offsets)
@@ -624,35 +602,27 @@ class Translator:
         with_offsets: bool = False,
     ) -> EncodedText:
         clean, words, cut = [self.clean(line) for line in lines], None, self.cutter(len(lines))
-        term_translations = None
+        translations = None
         if self.annotator is not None:
             values = {name: rows for name, rows in user_factors.items() if name in self.encoder.factors}
             sentences, columns = self.annotator.annotate(clean), _needed(self.info)
             words = WordColumns.from_sentences(sentences, values, first_line, only=columns)
             if terms is not None:
                 capitals = {row for row, line in enumerate(lines) if self._is_all_caps(line)}
-                words, term_translations = self._with_terms(words, terms, capitals)
+                words, translations = self._with_terms(words, terms, capitals)
                 clean = [*words.texts]
         others = [member._encode(lines, user_factors, first_line, terms) for member in self.others]
         encoded = self.encoder.encode(clean, words, self.longest, cut, with_offsets=with_offsets)
-        return replace(encoded, others=tuple(others), terms=term_translations)
+        return replace(encoded, others=tuple(others), terms=translations)
 
     def cutter(self, n_lines: int) -> Cutter:
-        """What cuts lines into pieces, behind that of the target language in a model of several.
-
-        Raises:
-            ConfigError: The model has several target languages, and none was chosen.
-        """
+        """What cuts lines into pieces, behind that of the chosen one of several target languages."""
         if not self.info.directions:
             return encode_pieces
         return partial(tagged, encode_pieces, [[f"<2{self.language or self.to(None).language}>"]] * n_lines)
 
     def cleaned_terms(self, terms: Terms | Mapping[str, str | Sequence[str]] | None) -> Terms | None:
-        """Terms in the form of the model's texts; None for none.
-
-        Raises:
-            ConfigError: One is blank, or the model, or a member of an ensemble, has not learned terms.
-        """
+        """Terms in the form of the model's texts; None for none. All members must have learned terms."""
         if terms is None:
             return None
         for member in (self, *self.others):
@@ -666,12 +636,9 @@ class Translator:
     def _with_terms(
         self, words: WordColumns, terms: Terms, capitals: set[int]
     ) -> tuple[WordColumns, list[list[tuple[str, ...]]]]:
-        """Put the translations of terms into lines, and count the lines where terms overlap.
+        """The lines with translations put in, and these of each line; lines with overlaps are counted.
 
         The rows of `capitals` were in capitals before they were read.
-
-        Returns:
-            The lines, and for each line the translations of its terms.
         """
         matches = terms.find(words, capitals)
         overlaps = {match.row: match for match in reversed(matches) if match.overlapping}
@@ -680,9 +647,9 @@ class Translator:
             where = f"{match.source!r} before {match.overlapping!r} in line {match.row + words.first_line}"
             earlier = (fault for fault in self._faults if fault.startswith(_OVERLAPS))
             self._faults[next(earlier, f"{_OVERLAPS} {where}")] += len(overlaps)
-        injections = [Injection(each.row, each.first, each.stop, each.targets[0]) for each in matches]
-        translations: list[list[tuple[str, ...]]] = [[] for _ in words.texts]
+        injections, translations = list[Injection](), [list[tuple[str, ...]]() for _ in words.texts]
         for match in matches:
+            injections.append(Injection(match.row, match.first, match.stop, match.targets[0]))
             translations[match.row].append(match.targets)
         return words.with_injected(injections, self.info.terms == "replace"), translations
 
@@ -720,8 +687,7 @@ class Translator:
         if prefixes is not None:
             beside["prefixes"] = iter(prefixes)
         while chunk := lines_at_hand(lines, size):
-            for number, line in enumerate(chunk, n_lines + 1):
-                _check_string(line, "text", number)
+            _check_strings(chunk, "text", n_lines + 1)
             n_of_chunk, spaces = len(chunk), None
             of_chunk = {name: list(islice(rows, n_of_chunk)) for name, rows in beside.items()}
             for name, rows in of_chunk.items():
@@ -752,19 +718,16 @@ class Translator:
                 raise AlignmentError(_BESIDE.format(name, n_lines, n_lines + n_more))
 
     def _check_user_factors(self, user_factors: Mapping[str, object]) -> None:
-        names = [
-            key for member in (self, *self.others) for key in member.encoder.factors if key not in FACTORS
-        ]
+        keys = chain.from_iterable(member.encoder.factors for member in (self, *self.others))
+        names = [key for key in keys if key not in FACTORS]
         if missing := [name for name in names if name not in user_factors]:
             raise ConfigError(
                 f"user factors: expected values of {', '.join(missing)} for the words of every line, "
                 f"got none. Give them with --factor {missing[0]}=FILE."
             )
         if unknown := [name for name in user_factors if name not in names]:
-            raise ConfigError(
-                f"user factors: expected {', '.join(names) or 'none'}, as in training, "
-                f"got {', '.join(unknown)}."
-            )
+            expected = f"expected {', '.join(names) or 'none'}, as in training"
+            raise ConfigError(f"user factors: {expected}, got {', '.join(unknown)}.")
 
     def clean(self, line: str) -> str:
         """Clean a line as training did before annotation, in lower case if it is all in capitals."""
@@ -784,9 +747,7 @@ class Translator:
         return in_lower_case(translation, words, self._output, self.encoder.target_tokenizer)
 
     def _is_all_caps(self, raw: str) -> bool:
-        if self.info.all_caps == "keep":
-            return False
-        return bool(self._all_caps_words(self._as_it_stands(raw)))
+        return self.info.all_caps != "keep" and bool(self._all_caps_words(self._as_it_stands(raw)))
 
     def _all_caps_words(self, clean: str) -> list[tuple[int, int]]:
         """The words of a line that is read in lower case; a file of parses has lines as they stand."""
@@ -858,10 +819,8 @@ class Translator:
             results[row] = of_row
         if chunk.spaces is None:
             return results
-        sentences, power = iter(results), search.length_penalty
-        return [
-            joined([*islice(sentences, len(spaces) + 1)], spaces, power, end_id) for spaces in chunk.spaces
-        ]
+        rest, power = iter(results), search.length_penalty
+        return [joined([*islice(rest, len(spaces) + 1)], spaces, power, end_id) for spaces in chunk.spaces]
 
     def _aligned(self, best: Hypothesis, chunk: _Chunk, row: int) -> Hypothesis:
         """A translation of a line with the links between their words.
@@ -901,12 +860,16 @@ class Translator:
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-def _check_string(text: object, what: str, line: int) -> None:
-    """Check that something is a string of whole characters, which UTF-8 can write."""
-    if not isinstance(text, str):
-        raise DataError(f"{what}: expected a string, got {type(text).__name__}.", line=line)
-    if half := _HALF.search(text):
-        raise DataError(f"{what}: expected whole characters, got {half[0]!r}, a half of one.", line=line)
+def _check_strings(
+    texts: Sequence[object], what: str, first_line: int, rows: Iterable[int] | None = None
+) -> None:
+    """Check that texts, of these rows, are strings of whole characters, which UTF-8 can write."""
+    for row, text in zip(range(len(texts)) if rows is None else rows, texts, strict=True):
+        if not isinstance(text, str):
+            raise DataError(f"{what}: expected a string, got {type(text).__name__}.", line=first_line + row)
+        if half := _HALF.search(text):
+            problem = f"{what}: expected whole characters, got {half[0]!r}, a half of one."
+            raise DataError(problem, line=first_line + row)
 
 
 def _with_values(best: Hypothesis, values: Sequence[tuple[str, str]], appends: bool) -> Hypothesis:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,8 +14,12 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokeniz
 from pretrained_translators import KINDS, everyday_pairs, m2m100, make_translator
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.runs.tokenizer_rules import check_tokenizer
-from syntaxformer.translation.checkpoint import host_output, load_pretrained
-from syntaxformer.translation.checkpoint_pieces import Checkpoint, compare, open_checkpoint
+from syntaxformer.translation.checkpoint import (
+    compare,
+    host_output,
+    load_pretrained,
+    open_checkpoint,
+)
 from syntaxformer.translation.model import shift_right
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
@@ -29,19 +31,19 @@ ODD = ["I  saw 3 cats …", " Ｗｉｄｅ ½ ﬁn", "Straße, Äpfel & Öl (ß)
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory):
     """A translator of each kind."""
     home = tmp_path_factory.mktemp("pretrained")
     return {kind: make_translator(kind, home / kind) for kind in KINDS}
 
 
-def _open(folder: Path, **options: Any) -> Checkpoint:
+def _open(folder, **options):
     codes = options.pop("codes", (None, None))
     given = {"adds_codes": False, "prompt": "", **options}
     return open_checkpoint(str(folder), ("en", "de"), codes, **given)
 
 
-def _original(kind: str, folder: Path) -> Any:
+def _original(kind, folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if kind in CODES:
         tokenizer.src_lang, tokenizer.tgt_lang = CODES[kind]
@@ -49,7 +51,7 @@ def _original(kind: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_read_and_written_may_be_loaded(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_what_is_read_and_written_may_be_loaded(kind, folders, tmp_path):
     """Also what has one step for each special piece, which no text may spell."""
     checkpoint = _open(folders[kind], codes=("xx", "yy") if kind in CODES else (None, None), adds_codes=True)
     for side in ("source", "target"):
@@ -58,7 +60,7 @@ def test_what_is_read_and_written_may_be_loaded(kind: str, folders: dict[str, Pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pieces_are_those_of_the_checkpoints_tokenizer(kind: str, folders: dict[str, Path]) -> None:
+def test_pieces_are_those_of_the_checkpoints_tokenizer(kind, folders):
     """On 600 real pairs, with codes and end pieces; mBART's code is what the decoder begins with."""
     checkpoint, original = _open(folders[kind]), _original(kind, folders[kind])
     sources, targets = map(list, zip(*everyday_pairs(), strict=True))
@@ -74,7 +76,7 @@ def test_pieces_are_those_of_the_checkpoints_tokenizer(kind: str, folders: dict[
 
 
 @pytest.mark.parametrize("pieces", ["bpe", "unigram"])
-def test_language_codes_are_no_text_whatever_the_pieces_are(tmp_path: Path, pieces: str) -> None:
+def test_language_codes_are_no_text_whatever_the_pieces_are(tmp_path, pieces):
     """M2M100's codes stand in its vocabulary and not in its SentencePiece model."""
     sources, targets = map(list, zip(*everyday_pairs(), strict=True))
     m2m100(tmp_path, (sources, targets), pieces).save_pretrained(tmp_path)
@@ -87,7 +89,7 @@ def test_language_codes_are_no_text_whatever_the_pieces_are(tmp_path: Path, piec
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_line_that_is_cut_keeps_its_end(kind: str, folders: dict[str, Path]) -> None:
+def test_a_line_that_is_cut_keeps_its_end(kind, folders):
     """The end piece, and mBART's code behind it; pieces that stand before the line stay too."""
     encoder = SourceEncoder(_open(folders[kind]).source)
     whole = encoder.encode(["cats " * 30, "cats"])
@@ -99,9 +101,7 @@ def test_a_line_that_is_cut_keeps_its_end(kind: str, folders: dict[str, Path]) -
 
 
 @pytest.mark.parametrize("kind", ["marian", "m2m100"])
-def test_rebuilt_tokenizers_cut_odd_text_as_the_original(
-    kind: str, folders: dict[str, Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rebuilt_tokenizers_cut_odd_text_as_the_original(kind, folders, caplog):
     """Spaces, normalisation and characters that were never seen; what differs would be said.
 
     Marian's original loses a run of unknown characters as a whole, even where its joint vocabulary has one of
@@ -114,7 +114,7 @@ def test_rebuilt_tokenizers_cut_odd_text_as_the_original(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_offsets_are_those_of_the_line(kind: str, folders: dict[str, Path]) -> None:
+def test_offsets_are_those_of_the_line(kind, folders):
     """Each piece's characters are its own, also behind double spaces and wide letters."""
     line = "I  saw three  cats."
     encoding = _open(folders[kind]).source.backend_tokenizer.encode(line)
@@ -124,7 +124,7 @@ def test_offsets_are_those_of_the_line(kind: str, folders: dict[str, Path]) -> N
 
 
 @pytest.mark.parametrize("kind", ["marian", "t5", "mbart", "m2m100", "nllb"])
-def test_text_that_spells_the_end_piece_is_text(kind: str, folders: dict[str, Path]) -> None:
+def test_text_that_spells_the_end_piece_is_text(kind, folders):
     """As in our own tokenizers, whether its characters are known or not."""
     for checkpoint in (_open(folders[kind]), _open(folders[kind]).with_characters("</>")):
         backend = checkpoint.source.backend_tokenizer
@@ -133,7 +133,7 @@ def test_text_that_spells_the_end_piece_is_text(kind: str, folders: dict[str, Pa
         assert checkpoint.source.eos_token_id not in inner
 
 
-def test_new_characters_and_codes_come_behind_all_pieces(folders: dict[str, Path]) -> None:
+def test_new_characters_and_codes_come_behind_all_pieces(folders):
     """Counted, added on both sides under one id, found inside of words; rows begin as the mean row."""
     lines = ["Ein 漢字 und ein 字.", "x😀y"]
     for kind in ("marian", "m2m100", "nllb", "mbart", "t5"):
@@ -154,7 +154,7 @@ def test_new_characters_and_codes_come_behind_all_pieces(folders: dict[str, Path
         torch.testing.assert_close(new, mean.expand_as(new))
 
 
-def test_a_new_symbol_is_whole_wherever_it_stands(folders: dict[str, Path]) -> None:
+def test_a_new_symbol_is_whole_wherever_it_stands(folders):
     """Though no merge makes it."""
     more = _open(folders["nllb"]).with_characters(["<NUM>"], are_symbols=True)
     ids = more.target.backend_tokenizer.encode("a<NUM>b").ids
@@ -162,7 +162,7 @@ def test_a_new_symbol_is_whole_wherever_it_stands(folders: dict[str, Path]) -> N
     assert "<NUM>" in more.target.decode(ids, skip_special_tokens=True)
 
 
-def test_a_new_language_is_a_new_code(folders: dict[str, Path]) -> None:
+def test_a_new_language_is_a_new_code(folders):
     """Asked for by `add_codes`; else refused with the nearest one."""
     for kind, code in (("nllb", "nds_Latn"), ("m2m100", "nds"), ("mbart", "nds_XX")):
         with pytest.raises(ConfigError, match=r"model\.tgt_code: expected a language code .*add_codes=true"):
@@ -176,7 +176,7 @@ def test_a_new_language_is_a_new_code(folders: dict[str, Path]) -> None:
         assert model.generation_config.forced_bos_token_id == (None if kind == "mbart" else new)
 
 
-def test_codes_fit_languages_or_are_asked_for(folders: dict[str, Path]) -> None:
+def test_codes_fit_languages_or_are_asked_for(folders):
     """One fits: it is taken. Two or none: which it has is said. A checkpoint without codes takes none."""
     with pytest.raises(ConfigError, match="of which it has zho_Hans, zho_Hant"):
         open_checkpoint(str(folders["nllb"]), ("en", "zh"), (None, None), False, "")
@@ -188,7 +188,7 @@ def test_codes_fit_languages_or_are_asked_for(folders: dict[str, Path]) -> None:
         _open(folders["marian"], codes=("en", None))
 
 
-def test_a_prompt_stands_before_the_line_and_belongs_to_no_word(folders: dict[str, Path]) -> None:
+def test_a_prompt_stands_before_the_line_and_belongs_to_no_word(folders):
     """T5's: pieces as the checkpoint cuts them, without characters of the line."""
     prompt = "translate English to German: "
     found = _open(folders["t5"], prompt=prompt).source.backend_tokenizer.encode("I see.")
@@ -200,7 +200,7 @@ def test_a_prompt_stands_before_the_line_and_belongs_to_no_word(folders: dict[st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_that_of_the_host(kind: str, folders: dict[str, Path]) -> None:
+def test_loss_is_that_of_the_host(kind, folders):
     """Mean per piece without smoothing, as transformers computes it from the same decoder input."""
     checkpoint = _open(folders[kind])
     model = load_pretrained(checkpoint, DROPOUTS).eval()
@@ -215,7 +215,7 @@ def test_loss_is_that_of_the_host(kind: str, folders: dict[str, Path]) -> None:
     torch.testing.assert_close(ours.loss, theirs.loss)
 
 
-def test_what_is_no_translator_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_translator_is_refused(tmp_path):
     """An encoder, and nothing at all."""
     from transformers import BertConfig
 
@@ -229,7 +229,7 @@ def test_what_is_no_translator_is_refused(tmp_path: Path) -> None:
         _open(tmp_path)
 
 
-def test_a_tokenizer_that_adds_no_end_piece_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_tokenizer_that_adds_no_end_piece_is_refused(folders, tmp_path):
     """A decoder would never learn to end."""
     start = shutil.copytree(folders["t5"], tmp_path / "start")
     backend = AutoTokenizer.from_pretrained(start).backend_tokenizer
@@ -243,7 +243,7 @@ def test_a_tokenizer_that_adds_no_end_piece_is_refused(folders: dict[str, Path],
         _open(start)
 
 
-def test_a_code_that_is_a_piece_is_refused(folders: dict[str, Path]) -> None:
+def test_a_code_that_is_a_piece_is_refused(folders):
     """It would take the place of the piece inside of words."""
     known = _open(folders["nllb"]).source
     piece = next(one for one in known.get_vocab() if one.isalpha() and len(one) == 2)
@@ -251,7 +251,7 @@ def test_a_code_that_is_a_piece_is_refused(folders: dict[str, Path]) -> None:
         _open(folders["nllb"], codes=(None, piece), adds_codes=True)
 
 
-def test_opus_mt_of_several_languages_is_told_which(tmp_path: Path) -> None:
+def test_opus_mt_of_several_languages_is_told_which(tmp_path):
     """Its piece stands before the source line, as where a user writes it into the text."""
     folder = make_translator("marian", tmp_path / "mul")
     ids = json.loads((folder / "vocab.json").read_text())
@@ -264,7 +264,7 @@ def test_opus_mt_of_several_languages_is_told_which(tmp_path: Path) -> None:
         open_checkpoint(str(folder), ("en", "sw"), (None, None), False, "")
 
 
-def test_characters_are_added_as_the_normaliser_writes_them(folders: dict[str, Path]) -> None:
+def test_characters_are_added_as_the_normaliser_writes_them(folders):
     """The micro sign becomes the Greek letter: that is what must be known."""
     lines = ["5 \u00b5m"]
     for kind in ("marian", "m2m100"):
@@ -276,9 +276,7 @@ def test_characters_are_added_as_the_normaliser_writes_them(folders: dict[str, P
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_a_file_of_the_checkpoint_that_was_cut_is_named(
-    name: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_file_of_the_checkpoint_that_was_cut_is_named(name, folders, tmp_path):
     """And the recipe is not."""
     start = tmp_path / "start"
     shutil.copytree(folders["marian"], start)

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
-from syntaxformer.translation.checkpoint import take_weights
-from syntaxformer.translation.checkpoint_pieces import Checkpoint
+from syntaxformer.translation.checkpoint import Checkpoint, take_weights
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, label_task
 from syntaxformer.translation.prepare import parse_labels
 from syntaxformer.translation.source import EncodedText, SourceEncoder

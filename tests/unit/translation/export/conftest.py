@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from folder_deeds import keys
+from syntaxformer.base.files import write_manifest
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.translator import Translator
 from table_annotator import TableAnnotator
@@ -61,3 +63,17 @@ def plain_export(tmp_path_factory) -> Path:
 @pytest.fixture
 def load():
     return Translator.load
+
+
+@pytest.fixture
+def twins(model_folder, tmp_path):
+    """A trained model and its export; `stored` are values of `syntaxformer.json`."""
+
+    def make(*arguments: Any, quantization: str = "float32", stored: dict[str, Any] | None = None, **changed):
+        trained = model_folder(*arguments, **changed)
+        keys("syntaxformer.json", **(stored or {}))(trained)
+        write_manifest(trained)
+        exported = export_translator(trained, tmp_path / "exported", quantization)
+        return Translator.load(trained), Translator.load(exported)
+
+    return make

@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from folder_deeds import keys
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import verify_manifest, write_manifest
 from syntaxformer.nn import INFUSION_KINDS, InfusedEmbedding, plan_widths
@@ -50,28 +49,22 @@ def _assert_same(ours, exported):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_embedding_infusion(model_folder, load, tmp_path, kind):
-    trained = model_folder(kind)
-    exported = export_translator(trained, tmp_path / "exported")
-    verify_manifest(exported)
-    info = read_export(exported)
-    assert info.largest_difference < 1e-4
-    lines = _lines(23)
-    ours, others = (_translations(load(folder), lines) for folder in (trained, exported))
+def test_every_embedding_infusion(twins, tmp_path, kind):
+    ours, others = (_translations(model, _lines(23)) for model in twins(kind))
+    verify_manifest(tmp_path / "exported")
+    assert read_export(tmp_path / "exported").largest_difference < 1e-4
     assert len({one[0].text for one in ours}) > 4  # the translations differ from each other
     _assert_same(ours, others)
 
 
 @pytest.mark.slow
-def test_beam_search(model_folder, load, tmp_path):
+def test_beam_search(twins):
     """Random weights are sure of nothing, so some lines may end elsewhere: scores of the others agree.
 
     Without a length penalty, since with one ever longer repetitions win until one of them stops.
     """
-    trained = model_folder("sum_then_concat", end_bias=5.0)
-    exported = export_translator(trained, tmp_path / "exported")
-    settings = {"beam_size": 3, "length_penalty": 0.0}
-    ours, others = (_translations(load(folder), _lines(23), **settings) for folder in (trained, exported))
+    settings, models = {"beam_size": 3, "length_penalty": 0.0}, twins("sum_then_concat", end_bias=5.0)
+    ours, others = (_translations(model, _lines(23), **settings) for model in models)
     same = sum(
         one[0].text == other[0].text and other[0].score == pytest.approx(one[0].score, abs=1e-4)
         for one, other in zip(ours, others, strict=True)
@@ -90,12 +83,10 @@ def test_shapes_of_the_network(model_folder, load, tmp_path, changed):
 
 
 @pytest.mark.slow
-def test_factors_with_too_many_combinations_have_streams_of_their_own(
-    model_folder, load, tmp_path, monkeypatch
-):
+def test_factors_with_too_many_combinations_have_own_streams(model_folder, load, tmp_path, monkeypatch):
     monkeypatch.setattr("syntaxformer.translation.export_ctranslate2.LARGEST_TABLE", 100)
     for kind in ("sum_then_concat", "concat"):
-        trained = model_folder(kind, None)
+        trained = model_folder(kind)
         exported = export_translator(trained, tmp_path / kind)
         assert read_export(exported).streams == [["pos"], ["case"], ["subword"]]
         assert read_export(exported).largest_difference < 1e-4
@@ -104,50 +95,36 @@ def test_factors_with_too_many_combinations_have_streams_of_their_own(
         trained.rename(tmp_path / f"old-{kind}")
 
 
-def test_user_factors_with_the_separator_in_their_values(model_folder, load, tmp_path):
-    trained = model_folder("add", ("pos", "tone"))
-    exported = export_translator(trained, tmp_path / "exported")
-    lines, tones = ["the cat", "cats sit ￨"], [["h￨/i", "l"], ["l", "h￨/i", "h￨/i"]]
-    ours, others = (
-        _translations(load(folder), lines, user_factors={"tone": tones}) for folder in (trained, exported)
-    )
+def test_user_factors_with_the_separator_in_their_values(twins):
+    models, lines = twins("add", ("pos", "tone")), ["the cat", "cats sit ￨"]
+    factors = {"tone": [["h￨/i", "l"], ["l", "h￨/i", "h￨/i"]]}
+    ours, others = (_translations(model, lines, user_factors=factors) for model in models)
     _assert_same(ours, others)
-    other_tones = _translations(load(exported), lines, user_factors={"tone": [["l", "l"], ["l", "l", "l"]]})
+    other_tones = _translations(models[1], lines, user_factors={"tone": [["l", "l"], ["l", "l", "l"]]})
     assert other_tones[0][0].score != others[0][0].score
 
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-def test_quantizations_translate(model_folder, load, tmp_path, quantization):
-    trained = model_folder("sum_then_concat")
-    exported = export_translator(trained, tmp_path / "exported", quantization)
-    assert read_export(exported).quantization == quantization
-    lines = [*_lines(11), "", "  "]
-    texts = [best[0].text for best in load(exported).translate(lines)]
+def test_quantizations_translate(twins, tmp_path, quantization):
+    _, exported = twins("sum_then_concat", quantization=quantization)
+    assert read_export(tmp_path / "exported").quantization == quantization
+    texts = [best[0].text for best in exported.translate([*_lines(11), "", "  "])]
     assert texts[11:] == ["", ""]
     assert sum(map(bool, texts[:11])) > 5, "rounding may end a line of an untrained network at once"
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_the_result_does_not_depend_on_the_batch(model_folder, load, tmp_path, beam_size):
-    translator = load(export_translator(model_folder("concat"), tmp_path / "exported"))
-    lines = _lines(13)
+def test_the_result_does_not_depend_on_the_batch(twins, beam_size):
+    (_, translator), lines = twins("concat"), _lines(13)
     one = [best[0].text for best in translator.translate(lines, beam_size, batch_size=1)]
     assert [best[0].text for best in translator.translate(lines, beam_size, batch_size=5)] == one
     assert [best[0].text for best in translator.translate(lines[::-1], beam_size)][::-1] == one
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6])
-def test_n_best_is_sorted_by_scores_that_are_those_of_the_trained_model(
-    model_folder, load, tmp_path, length_penalty
-):
-    trained = model_folder("add")
-    exported = export_translator(trained, tmp_path / "exported")
-    ours, others = (
-        _translations(
-            load(folder), ["the cat sat", "dog"], beam_size=3, n_best=3, length_penalty=length_penalty
-        )
-        for folder in (trained, exported)
-    )
+def test_n_best_is_sorted_by_scores_that_are_those_of_the_trained_model(twins, length_penalty):
+    settings = {"beam_size": 3, "n_best": 3, "length_penalty": length_penalty}
+    ours, others = (_translations(model, ["the cat sat", "dog"], **settings) for model in twins("add"))
     for one, other in zip(ours, others, strict=True):
         scores = [hypothesis.score for hypothesis in other]
         assert scores == sorted(scores, reverse=True)
@@ -183,11 +160,11 @@ def test_tables_by_hand():
     plan = plan_widths("sum_then_concat", 5, ("pos", "case"), width=2)
     vocabularies = {"pos": FactorVocabulary("pos", ("A", "B")), "case": FactorVocabulary("case", ("0", "1"))}
     embedding = InfusedEmbedding(plan, 3, {"pos": 4, "case": 4})
-    tables = fold_embedding(
+    streams, concatenated = fold_embedding(
         embedding, ["a", "b", "c"], vocabularies, {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}
     )
-    assert tables.concatenated
-    words, features = tables.streams
+    assert concatenated
+    words, features = streams
     np.testing.assert_allclose(words.table, embedding.word.weight.detach().numpy(), rtol=1e-6)
     pos, case = (embedding.factors[name].weight.detach().numpy() for name in ("pos", "case"))
     assert features.names[3 * 4 + 2] == "B/0"
@@ -242,20 +219,14 @@ def test_arguments(model_folder, tmp_path):
 def test_a_missing_backend(plain_export, tmp_path, load, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     for call in (load, lambda folder: export_translator(folder, tmp_path / "again")):
-        with pytest.raises(
-            BackendMissingError, match=r"^CTranslate2, which exported models need, is not ins"
-        ):
+        with pytest.raises(BackendMissingError, match=r"^CTranslate2, which exported models need, is not i"):
             call(plain_export)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        (
-            "syntaxformer.json",
-            {"backend": "onnx"},
-            "backend: expected one of pytorch, ctranslate2, got 'onnx'",
-        ),
+        ("syntaxformer.json", {"backend": "onnx"}, "backend: expected one of pytorch, ctranslate2, got 'on"),
         ("export.json", {"streams": [["pos"]]}, "export.json: expected the factors pos, case, subword of "),
         ("export.json", {"streams": 5}, "export.json: streams: "),
         ("source_2_vocabulary.json", "{", "source_2_vocabulary.json: expected JSON, got: "),
@@ -286,12 +257,11 @@ def test_a_broken_network_and_a_device_that_is_not_there(plain_export, tmp_path,
 
 
 @pytest.mark.slow
-def test_no_n_gram_twice(model_folder, load, tmp_path):
+def test_no_n_gram_twice(twins):
     """Two bigrams of a translation are never the same, as in PyTorch; without the setting, some are."""
-    trained = model_folder("none", end_bias=0.0)
-    exported = export_translator(trained, tmp_path / "exported")
-    sides = [_translations(load(one), _lines(19), no_repeat_ngram_size=2) for one in (trained, exported)]
-    free = _translations(load(exported), _lines(19))
+    models = twins("none", end_bias=0.0)
+    sides = [_translations(model, _lines(19), no_repeat_ngram_size=2) for model in models]
+    free = _translations(models[1], _lines(19))
     _assert_same(*sides)
 
     def repeats(found):
@@ -320,19 +290,15 @@ def test_an_export_translates_without_torch_and_transformers(plain_export):
 
 
 @pytest.mark.slow
-def test_beginnings_and_shortest_translations_are_those_of_pytorch(model_folder, load, tmp_path):
-    folder = model_folder("sum_then_concat")
-    export_translator(folder, tmp_path / "exported", "float32")
-    model, exported = load(folder), load(tmp_path / "exported")
+def test_beginnings_and_shortest_translations_are_those_of_pytorch(twins):
+    model, exported = twins("sum_then_concat")
     lines, prefixes = ["the cat sat .", "cats sit .", "", "a dog"], ["mat cat", "", "", "dog . dog . dog"]
     for settings in ({"prefixes": prefixes}, {"min_length": 17}, {"prefixes": prefixes, "min_length": 40}):
         ours = _translations(model, lines, **settings)
         _assert_same(ours, _translations(exported, lines, **settings))
         assert min(len(ours[row][0].pieces) for row in (0, 1, 3)) > settings.get("min_length", 0)
-    text = "a cat . the dog . cats sit ."
-    _assert_same(
-        *(_translations(one, [text], split_sentences="always", n_best=1) for one in (model, exported))
-    )
+    texts, settings = ["a cat . the dog . cats sit ."], {"split_sentences": "always", "n_best": 1}
+    _assert_same(*(_translations(one, texts, **settings) for one in (model, exported)))
     for one in (model, exported):
         (best,) = next(one.translate(lines[:1], prefixes=["mat cat"], n_best=1))
         assert best.text.startswith("mat cat")
@@ -355,21 +321,10 @@ def test_coverage_is_counted_by_the_search_of_an_export_with_beams(plain_export,
 ALIGNED = ["the cat sat on the mat .", "cats", "a dog and the cat", "", "sat sat . cat", "mat the dog"]
 
 
-def store(folder, **values):
-    """Write values into `syntaxformer.json`."""
-    keys("syntaxformer.json", **values)(folder)
-    write_manifest(folder)
-
-
 @pytest.mark.parametrize(("layer", "head", "shift"), [(0, 1, False), (1, 0, True)])
-def test_attention_and_links_are_those_of_the_network(model_folder, load, tmp_path, layer, head, shift):
-    trained = model_folder("none", end_bias=4.0)
-    store(trained, alignment={"layer": layer, "head": head, "shift": shift})
-    exported = export_translator(trained, tmp_path / "exported")
-    ours, others = (
-        [*load(folder).translate(ALIGNED, beam_size=2, n_best=2, alignments=True)]
-        for folder in (trained, exported)
-    )
+def test_attention_and_links_are_those_of_the_network(twins, layer, head, shift):
+    models = twins("none", end_bias=4.0, stored={"alignment": {"layer": layer, "head": head, "shift": shift}})
+    ours, others = ([*one.translate(ALIGNED, beam_size=2, n_best=2, alignments=True)] for one in models)
     n_same = 0
     for row, line in enumerate(zip(ours, others, strict=True)):
         for one, other in zip(*line, strict=True):
@@ -381,22 +336,18 @@ def test_attention_and_links_are_those_of_the_network(model_folder, load, tmp_pa
     assert n_same >= 4
 
 
-def test_a_head_that_is_not_there_is_refused(model_folder, tmp_path):
-    trained = model_folder("none")
-    store(trained, alignment={"layer": 1, "head": 2})
+def test_a_head_that_is_not_there_is_refused(twins):
     with pytest.raises(ConfigError, match=r"alignment: expected a head .* got layer 1, head 2"):
-        export_translator(trained, tmp_path / "exported")
+        twins("none", stored={"alignment": {"layer": 1, "head": 2}})
 
 
 @pytest.mark.parametrize("style", ["append", "replace"])
-def test_an_export_takes_terms_as_its_model_does(model_folder, load, tmp_path, style):
-    trained = model_folder("add", ("term",))
-    store(trained, terms=style)
-    exported = export_translator(trained, tmp_path / "exported")
+def test_an_export_takes_terms_as_its_model_does(twins, style):
+    trained, exported = twins("add", ("term",), stored={"terms": style})
     lines, terms = ["the cat sat", "cats sit on the mat", "a dog", ""], {"cat": "Katze", "mat": "eine Matte"}
     ours, others, without = (
-        [best[0] for best in load(folder).translate(lines, beam_size=1, terms=given, scored=True)]
-        for folder, given in ((trained, terms), (exported, terms), (exported, None))
+        [best[0] for best in model.translate(lines, beam_size=1, terms=given, scored=True)]
+        for model, given in ((trained, terms), (exported, terms), (exported, None))
     )
     assert [best.text for best in ours] == [best.text for best in others]
     scores, same, plain = ([best.score for best in each] for each in (ours, others, without))
@@ -412,10 +363,9 @@ TEXTS = [["a dog .", "cats"], ["", "the mat"], ["dog"], ["cats sat on a mat"] * 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "sum_then_concat", "prepend"])
 @pytest.mark.parametrize(("quantization", "tolerance"), [("float32", 1e-4), ("int8", 0.02)])
-def test_scores_of_an_export(model_folder, load, tmp_path, kind, quantization, tolerance):
-    trained = model_folder(kind)
-    exported = export_translator(trained, tmp_path / "exported", quantization)
-    ours, others = (list(load(folder).score(LINES, TEXTS, batch_size=2)) for folder in (trained, exported))
+def test_scores_of_an_export(twins, kind, quantization, tolerance):
+    models = twins(kind, quantization=quantization)
+    ours, others = (list(model.score(LINES, TEXTS, batch_size=2)) for model in models)
     for line, of_export in zip(ours, others, strict=True):
         for score, other in zip(line, of_export, strict=True):
             assert other.pieces == score.pieces

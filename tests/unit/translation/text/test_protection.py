@@ -17,7 +17,7 @@ from pretrained_translators import KINDS as HOSTS
 from pretrained_translators import make_translator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.checkpoint_pieces import add_symbols, open_checkpoint
+from syntaxformer.translation.checkpoint import add_symbols, open_checkpoint
 from syntaxformer.translation.data_report import MARKUP, UNSHARED
 from syntaxformer.translation.model_folder import write_side_files
 from syntaxformer.translation.prepare import prepare

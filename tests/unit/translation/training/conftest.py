@@ -14,7 +14,7 @@ from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.recipe import Recipe, load_recipe
 from syntaxformer.translation.source import EncodedText
-from syntaxformer.translation.trainer import SyntaxTrainer
+from syntaxformer.translation.training import SyntaxTrainer
 
 TINY = {
     "model.d_model": 12, "model.d_ff": 17, "model.n_heads": 2,

@@ -111,9 +111,8 @@ def test_links_are_those_of_one_forward_pass(plain, shift, search):
         ids = torch.tensor([[*best.pieces, 2]])
         batch = source_batch(source, [0], 0)
         with torch.inference_mode():
-            seen = plain.model(
-                **batch, decoder_input_ids=shift_right(ids, plain.model.config), output_attentions=True
-            )
+            before = shift_right(ids, plain.model.config)
+            seen = plain.model(**batch, decoder_input_ids=before, output_attentions=True)
         expected = seen.cross_attentions[1][0, 1, shift : shift + len(best.pieces)]
         np.testing.assert_allclose(best.attention.weights, expected, atol=1e-5)
         assert [line[start:end] for start, end in best.alignment.src] == line.split()

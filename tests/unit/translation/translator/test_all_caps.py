@@ -78,10 +78,8 @@ def test_alignments_of_capitals_take_no_longer():
     offsets = np.stack([np.arange(0, 4000, 4), np.arange(2, 4002, 4)], 1).astype(np.int32)
     start = time.process_time()
     assert (offsets_in(text, text.lower(), offsets) == offsets).all()
-    assert (
-        offsets_in("GROSS HE. " * 400, "groß he. " * 400, np.array([[9, 13], [14, 16]]))
-        == [[10, 15], [16, 18]]
-    ).all()
+    places = offsets_in("GROSS HE. " * 400, "groß he. " * 400, np.array([[9, 13], [14, 16]]))
+    assert places.tolist() == [[10, 15], [16, 18]]
     assert time.process_time() - start < 0.5
 
 
@@ -169,9 +167,8 @@ def test_it_is_said(translator, caplog):
 
 
 def test_a_given_translation_is_cut_into_the_pieces_that_were_written(translator):
-    assert translator.target_pieces(["THE CAT SAT ."], ["DOGS SIT ."]) == translator.target_pieces(
-        ["The cat sat ."], ["Dogs sit ."]
-    )
+    usual = translator.target_pieces(["The cat sat ."], ["Dogs sit ."])
+    assert translator.target_pieces(["THE CAT SAT ."], ["DOGS SIT ."]) == usual
 
 
 def test_it_is_shown_as_it_is_read(translator):

@@ -70,24 +70,23 @@ def translator_folder(new_translator, save_translator, tmp_path):
     return make
 
 
+def _note_loads(monkeypatch, load):
+    names = []
+    load_annotator = "syntaxformer.annotate.registry.load_annotator"
+    monkeypatch.setattr(load_annotator, lambda name: names.append(name) or load(name))
+    return names
+
+
 @pytest.fixture
 def loaded(monkeypatch):
     """The annotators that a command loads, by their names."""
-    names = []
-    monkeypatch.setattr(
-        "syntaxformer.annotate.registry.load_annotator", lambda name: names.append(name) or loaded_once(name)
-    )
-    return names
+    return _note_loads(monkeypatch, loaded_once)
 
 
 @pytest.fixture
 def table(monkeypatch, infused):
     """The annotators that are loaded, where a table stands for all of them."""
-    names = []
-    monkeypatch.setattr(
-        "syntaxformer.annotate.registry.load_annotator", lambda name: names.append(name) or infused.annotator
-    )
-    return names
+    return _note_loads(monkeypatch, lambda name: infused.annotator)
 
 
 @pytest.fixture
@@ -106,9 +105,8 @@ def test_train(ending):
         _recipe(f"data.src={ending}", "data.tgt=pl")
     refused = _refused(ending, "annotation.annotator", more=", or data.src_language=CODE")
     assert str(caught.value).endswith(f"tiny.yaml: {refused}")
-    assert load_recipe("tiny", [f"data.src={ending}", "data.tgt=pl"]).annotation.annotator is None, (
-        "nobody is needed"
-    )
+    unread = load_recipe("tiny", [f"data.src={ending}", "data.tgt=pl"])
+    assert unread.annotation.annotator is None, "nobody is needed"
 
 
 @some_spellings
@@ -190,9 +188,8 @@ def test_a_bundled_annotator_of_another_language_is_refused_unless_forced(named)
         f"got {named}. Set annotation.annotator={named.replace('en', 'de')}, or data.src_language=CODE, or annotation.force=true."
     )
     assert _recipe(*settings, "annotation.force=true").annotation.annotator == named
-    assert _recipe(
-        *settings[:2], "annotation.annotator=spacy:en_core_web_sm"
-    ).annotation.annotator.startswith("spacy")
+    by_spacy = _recipe(*settings[:2], "annotation.annotator=spacy:en_core_web_sm")
+    assert by_spacy.annotation.annotator.startswith("spacy")
 
 
 def test_the_target_of_predicted_tags_is_judged_too():
@@ -218,9 +215,8 @@ def test_a_model_trained_with_another_languages_annotator_says_so(translator_fol
     message = r"expected an annotator for de, the language of data\.src=de-DE, got en\. .* with en: train it again\.$"
     with pytest.warns(UserWarning, match=message):
         Translator.load(translator_folder("de-DE", **stored))
-    Translator.load(
-        translator_folder("de-DE", "forced", forced=True, **stored)
-    )  # a warning would be an error
+    # A warning would be an error.
+    Translator.load(translator_folder("de-DE", "forced", forced=True, **stored))
     assert table == ["en", "en"]
 
 
@@ -235,19 +231,14 @@ def test_an_earlier_folder_has_no_keys_of_languages(translator_folder):
 
 @pytest.mark.parametrize(
     ("sides", "shown"),
-    [
-        (("eng", "deu_DE"), None),
-        (("corpus", "de"), None),
-        (("de", "en"), "de → en"),
-        (("de", "corpus"), "de → corpus"),
-    ],
+    [("eng deu_DE", None), ("corpus de", None), ("de en", "de → en"), ("de corpus", "de → corpus")],
 )
 @pytest.mark.parametrize(("verb", "option"), [("evaluate", "--baseline"), ("compare", "SYSTEMS")])
 def test_models_of_other_directions_are_not_compared(
     verb, option, sides, shown, translator_folder, loaded, texts
 ):
-    first = translator_folder("en", tgt="de")
-    second = translator_folder(sides[0], "second", tgt=sides[1])
+    src, tgt = sides.split()
+    first, second = translator_folder("en", tgt="de"), translator_folder(src, "second", tgt=tgt)
     folders = [first, "--baseline", second] if verb == "evaluate" else [first, second]
     done = CliRunner().invoke(app, [verb, *map(str, folders), *texts])
     message = f"{option}: expected models of the same direction, got en → de and {shown}."

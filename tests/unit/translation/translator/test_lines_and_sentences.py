@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError, DataError
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.cli.main import app, main
 from syntaxformer.translation import translator as translator_module
 from syntaxformer.translation.model_folder import read_info
@@ -95,10 +95,6 @@ def test_what_belongs_to_whole_lines_is_not_cut(new_translator, infused):
     toned = new_translator("concat", ("pos", "tone"), user)
     with pytest.raises(ConfigError, match="split_sentences: expected never with values of user factors"):
         list(toned.translate(["a b"], split_sentences="auto", user_factors={"tone": [["h", "l"]]}))
-    with pytest.raises(ConfigError, match="split_sentences: expected never with prefixes, which"):
-        list(infused.translate(["a b"], split_sentences="always", prefixes=[""]))
-    with pytest.raises(ConfigError, match="split_sentences: expected never, auto or always, got 'yes'"):
-        list(infused.translate(["a b"], split_sentences="yes"))
     infused.annotator.name = "conllu:a.conllu"
     try:
         with pytest.raises(ConfigError, match="split_sentences: expected never with a file of parses"):
@@ -131,17 +127,6 @@ def test_a_prefix_that_nothing_else_allows_is_written_all_the_same(plain):
     assert _texts(plain, ["a"], **settings)[0].startswith("cat cat cat cat")
 
 
-def test_prefixes_that_do_not_fit_are_refused_with_their_line(plain):
-    with pytest.raises(AlignmentError, match=r"prefixes: expected 2 or more, one .*, got 1\."):
-        list(plain.translate(["a", "b"], prefixes=["x"]))
-    with pytest.raises(AlignmentError, match=r"prefixes: expected 1, one for each line of the text, got 3\."):
-        list(plain.translate(["a"], prefixes=["", "", ""]))
-    with pytest.raises(DataError, match="2: prefix: expected a string, got NoneType"):
-        list(plain.translate(["a", "b"], prefixes=["", None]))
-    with pytest.raises(DataError, match="2: prefix: expected one that fits, got 'cat' with an empty line"):
-        list(plain.translate(["a", " "], prefixes=["", "cat"]))
-
-
 def test_a_translation_has_at_least_so_many_pieces(plain):
     for settings in ({"beam_size": 3}, {"beam_size": 1}, {"temperature": 1.0}):
         for best, *_ in plain.translate(["cats sit .", "a"], min_length=31, **settings):
@@ -156,13 +141,6 @@ def test_no_translation_is_longer_than_the_network_s_positions(plain, monkeypatc
         list(plain.translate(["cats sit ."], min_length=18))
     with pytest.raises(DataError, match=r"'cat cat.*with more than 17 pieces"):
         list(plain.translate(["cats sit ."], prefixes=["cat " * 18]))
-
-
-def test_no_coverage_in_pytorch(plain):
-    with pytest.raises(
-        ConfigError, match=r"coverage_penalty: expected none in PyTorch.*got 0\.5\. Give it to"
-    ):
-        list(plain.translate(["a"], coverage_penalty=0.5))
 
 
 def test_an_interrupted_output_goes_on_as_if_unbroken(folder, tmp_path, monkeypatch):

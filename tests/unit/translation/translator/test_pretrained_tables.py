@@ -203,13 +203,11 @@ def test_what_does_not_fit_is_one_line(bert, train, settings, message):
 
 @pytest.mark.parametrize("n_rows", [31, 1200])
 def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path, n_rows):
-    BertModel(
-        BertConfig(vocab_size=n_rows, hidden_size=18, num_hidden_layers=1, num_attention_heads=2)
-    ).save_pretrained(tmp_path / "other")
+    shape = BertConfig(vocab_size=n_rows, hidden_size=18, num_hidden_layers=1, num_attention_heads=2)
+    BertModel(shape).save_pretrained(tmp_path / "other")
     PreTrainedTokenizerFast.from_pretrained(bert).save_pretrained(tmp_path / "other")
-    with pytest.raises(
-        ConfigError, match=rf"got an encoder with {n_rows} rows, which belongs to another tokenizer\."
-    ):
+    message = rf"got an encoder with {n_rows} rows, which belongs to another tokenizer\."
+    with pytest.raises(ConfigError, match=message):
         train(f"pretrained_embeddings.source.model={tmp_path / 'other'}")
 
 
@@ -218,13 +216,10 @@ def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path, n_ro
     ("damage", "message"),
     [
         (lambda weights: {f"foo.{name}": value for name, value in weights.items()}, "missing: embeddings."),
-        (
-            lambda weights: {name: value for name, value in weights.items() if "word_emb" not in name},
-            "missing: embeddings.word_embeddings.weight (1 in all).",
-        ),
+        (lambda weights: {name: value for name, value in weights.items() if "word_emb" not in name}, "missing: embeddings.word_embeddings.weight (1 in all)."),
         (None, "pretrained_embeddings: expected an encoder at "),
     ],
-)
+)  # fmt: skip
 def test_an_encoder_without_its_weights_is_one_line(bert, train, tmp_path, damage, message, vectors):
     folder = shutil.copytree(bert, tmp_path / "damaged")
     file = folder / "model.safetensors"
@@ -246,11 +241,8 @@ def test_a_pooler_need_not_be_there_and_other_layers_only_for_their_states(bert,
     weights = {name: value for name, value in load_file(file).items() if "pooler" not in name}
     save_file(weights, file, {"format": "pt"})
     train(f"{of_source}.model={folder}", f"{of_source}.vectors=contextual", f"{of_source}.width=5")
-    save_file(
-        {name: value for name, value in weights.items() if "encoder.layer" not in name},
-        file,
-        {"format": "pt"},
-    )
+    weights = {name: value for name, value in weights.items() if "encoder.layer" not in name}
+    save_file(weights, file, {"format": "pt"})
     train(f"{of_source}.model={folder}", overwrite=True)
     with pytest.raises(ConfigError, match=r"missing: encoder\.layer\.0\."):
         train(f"{of_source}.model={folder}", f"{of_source}.vectors=contextual", overwrite=True)
@@ -285,12 +277,9 @@ def test_a_refused_encoder_leaves_the_older_run_as_it_was(bert, train, vectors, 
     folder = train()
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     monkeypatch.setattr("syntaxformer.translation.training.prepare", None)  # refused before any work
-    of_target = (
-        f"pretrained_embeddings.target.model={bert}",
-        f"pretrained_embeddings.target.vectors={vectors}",
-    )
+    of_target = f"pretrained_embeddings.target={{model: {bert}, vectors: {vectors}}}"
     with pytest.raises(ConfigError, match="expected at most 18 columns, the encoder's own width, got 20"):
-        train(*of_target, "model.d_model=20", overwrite=True)
+        train(of_target, "model.d_model=20", overwrite=True)
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     verify_folder(folder, TRANSLATOR)
 
@@ -301,10 +290,9 @@ def test_what_is_fine_tuned_pads_on_the_right(tmp_path):
 
     from syntaxformer.encoders.pretrained import load_tokenizer
 
-    pieces = {
-        piece: number for number, piece in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
-    }
-    BertTokenizerFast(vocab=pieces, padding_side="left", model_max_length=17).save_pretrained(tmp_path)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    BertTokenizerFast(vocab=vocabulary, padding_side="left", model_max_length=17).save_pretrained(tmp_path)
     assert load_tokenizer(str(tmp_path), 17).padding_side == "right"
 
 

@@ -21,7 +21,7 @@ from syntaxformer.serve.schemas import TranslateSettings
 from syntaxformer.study.attention import cross_attention
 from syntaxformer.translation.alignment import add_head
 from syntaxformer.translation.backtranslation import backtranslate
-from syntaxformer.translation.checkpoint_pieces import add_symbols
+from syntaxformer.translation.checkpoint import add_symbols
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig

@@ -10,10 +10,10 @@ import sacrebleu
 import torch
 from typer.testing import CliRunner
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.cli.main import app
 from syntaxformer.translation.decoding import is_loop, loops_in_words
-from syntaxformer.translation.torch_decoder import Sampling
+from syntaxformer.translation.torch_decoder import sampling
 from syntaxformer.translation.translator import Translator
 
 END = 2
@@ -100,10 +100,10 @@ def test_no_n_gram_twice(looping, beam_size):
 )
 def test_sampling_from_a_toy_distribution(temperature, top_k, expected):
     drawn = torch.tensor([[0.05, 1.0], [0.25, 0.45], [0.4, 0.29], [0.9, 1e-9]])
-    sampling = Sampling(drawn, temperature, top_k)
+    draw = sampling(drawn, temperature, top_k)
     scores = torch.tensor([[0.1, 0.2, 0.7, 0.0]] * 4).log()
     for step, wanted in enumerate(expected):
-        left = sampling(torch.zeros(4, step + 1, dtype=torch.long), scores)
+        left = draw(torch.zeros(4, step + 1, dtype=torch.long), scores)
         assert left.argmax(-1).tolist() == wanted
         assert torch.isfinite(left).sum(-1).tolist() == [1, 1, 1, 1]
 
@@ -113,9 +113,8 @@ LINES = ["the cat sat", "cats", "", "a dog and the cat run", "sat ."]
 
 def test_samples_depend_on_the_seed_and_the_line_alone(infused):
     def sample(lines, **settings):
-        found = infused.translate(
-            lines, **{"temperature": 1.0, "seed": 3, "n_best": 4, "scored": True, **settings}
-        )
+        settings = {"temperature": 1.0, "seed": 3, "n_best": 4, "scored": True, **settings}
+        found = infused.translate(lines, **settings)
         return [[(one.text, pytest.approx(one.score, abs=1e-4)) for one in best] for best in found]
 
     found = sample(LINES)
@@ -127,17 +126,32 @@ def test_samples_depend_on_the_seed_and_the_line_alone(infused):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("error", "settings", "message"),
     [
-        ({"beam_size": 2, "temperature": 1.0}, r"^beam_size: expected none with a temperature, .*, got 2\.$"),
-        ({"top_k": 5}, r"^top_k: expected a temperature with it, got top_k = 5 alone\. .*set temperature"),
-        ({"seed": 0}, r"^seed: expected a temperature with it, got seed = 0 alone\."),
-        ({"temperature": 0.0}, r"translate: temperature: .*greater than 0"),
+        (ValueError, {"n_best": 4}, r"^n_best: expected 1 to beam_size = 3, got 4\.$"),
+        (ValueError, {"n_best": 0}, r"^n_best: expected 1 to beam_size = 3, got 0\.$"),
+        (ConfigError, {"beam_size": 2, "temperature": 1.0}, r"^beam_size: expected none with a temperature, .*, got 2\.$"),
+        (ConfigError, {"top_k": 5}, r"^top_k: expected a temperature with it, got top_k = 5 alone\. .*set temperature"),
+        (ConfigError, {"seed": 0}, r"^seed: expected a temperature with it, got seed = 0 alone\."),
+        (ConfigError, {"temperature": 0.0}, r"translate: temperature: .*greater than 0"),
+        (ConfigError, {"beam_size": 0, "batch_size": -1}, r"translate: beam_size: expected greater .* got 0\.[\s\S]*translate: batch_size: .* got -1\."),
+        (ConfigError, {"batch_size": 2.5}, r"^translate: batch_size: expected a valid integer"),
+        # Whose powers of a length are no numbers.
+        (ConfigError, {"length_penalty": 1000.0}, r"^translate: length_penalty: expected .* than or equal to 10"),
+        (ConfigError, {"length_penalty": -1000.0}, r"^translate: length_penalty: expected .* than or equal to -10"),
+        (ConfigError, {"coverage_penalty": 0.5}, r"coverage_penalty: expected none in PyTorch.*got 0\.5\. Give it to"),
+        (ConfigError, {"user_factors": {"tone": [["h"]]}}, r"^user factors: expected none, as in training, got tone\.$"),
+        (ConfigError, {"split_sentences": "always", "prefixes": [""]}, "split_sentences: expected never with prefixes, which"),
+        (ConfigError, {"split_sentences": "yes"}, "split_sentences: expected never, auto or always, got 'yes'"),
+        (AlignmentError, {"prefixes": ["x"]}, r"prefixes: expected 2 or more, one .*, got 1\."),
+        (AlignmentError, {"prefixes": ["", "", ""]}, r"prefixes: expected 2, one for each line of the text, got 3\."),
+        (DataError, {"prefixes": ["", None]}, "2: prefix: expected a string, got NoneType"),
+        (DataError, {"prefixes": ["", "cat"]}, "2: prefix: expected one that fits, got 'cat' with an empty line"),
     ],
-)
-def test_mixed_settings_are_refused(plain, settings, message):
-    with pytest.raises(ConfigError, match=message):
-        list(plain.translate(["a"], **settings))
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(plain, error, settings, message):
+    with pytest.raises(error, match=message):
+        list(plain.translate(["a", " "], **settings))
 
 
 def test_evaluate_takes_several_references(folder, tmp_path):
@@ -157,10 +171,8 @@ def test_evaluate_takes_several_references(folder, tmp_path):
     written = (tmp_path / "out").read_text().split("\n")[:3]
     references = [texts["a"], [line.replace("\t", " ") for line in texts["b"]]]
     assert report["chrf"] == sacrebleu.corpus_chrf(written, references).score > 0
-    assert (
-        report["systems"][str(folder)]["TER"]
-        == sacrebleu.corpus_ter(written, references, case_sensitive=True).score
-    )
+    ter = sacrebleu.corpus_ter(written, references, case_sensitive=True).score
+    assert report["systems"][str(folder)]["TER"] == ter
     assert all("nrefs:2" in one for one in [*report["signatures"].values(), report["bleu_signature"]])
     told = [line for line in done.stderr.splitlines() if "the first is line" in line]
     assert told == [

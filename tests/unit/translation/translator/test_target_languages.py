@@ -40,9 +40,7 @@ def test_the_piece_stands_before_each_source(several):
     firsts = several.encoder.piece_names(pieces.pieces[pieces.splits[:-1]])
     assert firsts == ["<2fr>"] * 4
     assert french.info.languages == ("en", "fr")
-    assert german.encode(["<2fr> a"]).pieces.tolist().count(pieces.pieces[0]) == 0, (
-        "text that spells it is text"
-    )
+    assert pieces.pieces[0] not in german.encode(["<2fr> a"]).pieces, "text that spells it is text"
     texts = _texts(french), _texts(german)
     assert texts[0] != texts[1]
     assert (texts[0][2], len(texts[0])) == ("", 4)
@@ -99,11 +97,9 @@ def test_folders_exports_and_ensembles(several, save_translator, tmp_path):
 
 def test_the_service_takes_the_language_of_a_request(several):
     engine = TranslatorEngine("several", several)
-    answers = {
-        language: engine.translate(TranslateSettings(to=language, show=["tags", "alignment"]), LINES[:2])
-        for language in ("de", "fr")
-    }
-    for language, translations in answers.items():
+    for language in ("de", "fr"):
+        shown = TranslateSettings(to=language, show=["tags", "alignment"])
+        translations = engine.translate(shown, LINES[:2])
         assert [one.text for one in translations] == _texts(several.to(language))[:2]
         assert translations[0].source.pieces[0] == f"<2{language}>"
     with pytest.raises(ConfigError, match=r"^to: expected .* de, fr, got none\."):
@@ -149,9 +145,7 @@ def test_commands_take_the_target_language(command, several, save_translator, tm
     assert CliRunner().invoke(app, [*words, "--to", "fr"]).exit_code == 0
     refused = CliRunner().invoke(app, words).exception
     assert isinstance(refused, ConfigError)
-    assert str(refused).startswith(
-        "to: expected a language that the model translates into, de, fr, got none."
-    )
+    assert "to: expected a language that the model translates into, de, fr, got none." in str(refused)
 
 
 def test_a_run_that_starts_from_it_has_its_tags_alone(several, save_translator, tmp_path):

@@ -26,6 +26,13 @@ def append(new_translator):
     return new_translator("add", ("term",), terms="append")
 
 
+@pytest.fixture(scope="module")
+def nfc(append):
+    """The same, whose texts are normalised."""
+    info = append.info.model_copy(update={"normalize": "nfc"})
+    return type(append)(append.model, append.encoder, info, append.annotator)
+
+
 def pieces_of(translator, source) -> list[tuple[str, str]]:
     roles = translator.encoder.factor_values(source.factors)["term"]
     texts = translator.encoder.tokenizer.convert_ids_to_tokens(source.pieces.tolist())
@@ -37,12 +44,8 @@ def test_the_network_reads_term_translation_and_roles(append):
     written = append.encode(["the cat Katze sat on saß auf the mat ."])
     assert with_terms.pieces.tolist() == written.pieces.tolist()
     roles = [role for _, role in pieces_of(append, with_terms)]
-    assert [*dict.fromkeys(roles[:-1])] == [
-        "source",
-        "source_term",
-        "<none>",
-        "target_term",
-    ]  # a space has none
+    distinct = [*dict.fromkeys(roles[:-1])]
+    assert distinct == ["source", "source_term", "<none>", "target_term"]  # a space has none
     assert {role for _, role in pieces_of(append, written)} == {"source", "<none>"}
 
 
@@ -84,12 +87,9 @@ def test_of_what_a_search_ends_with_the_best_that_uses_most_terms_is_chosen(appe
     assert [best.text for best in listed] == texts
 
 
-def test_terms_are_cleaned_as_lines_are(append):
-    translator = type(append)(
-        append.model, append.encoder, append.info.model_copy(update={"normalize": "nfc"}), append.annotator
-    )
-    decomposed = translator.encode(["the cafe\u0301 ."], terms={"caf\u00e9": "Cafe\u0301"})
-    assert decomposed.pieces.tolist() == translator.encode(["the café Café ."]).pieces.tolist()
+def test_terms_are_cleaned_as_lines_are(nfc):
+    decomposed = nfc.encode(["the cafe\u0301 ."], terms={"caf\u00e9": "Cafe\u0301"})
+    assert decomposed.pieces.tolist() == nfc.encode(["the café Café ."]).pieces.tolist()
 
 
 def test_trees_and_other_factors_go_along(new_translator):
@@ -138,7 +138,7 @@ def test_the_folder_records_how_terms_are_given(append, plain, tmp_path, save_tr
     assert type(append).load(tmp_path / "a", append.annotator).encode([LINE], terms=TERMS)
 
 
-def test_a_request_may_give_terms(append, plain):
+def test_a_request_may_give_terms(append, nfc, plain):
     config, one = ServiceConfig(models={"a": "."}), {"cat": "Katze"}
     request = TranslateRequest(texts=[LINE], terms=one, show=["tags"])
     engine = TranslatorEngine("a", append)
@@ -147,9 +147,6 @@ def test_a_request_may_give_terms(append, plain):
     assert translation.source is not None
     assert "target_term" in translation.source.factors["term"]
     blank = TranslateRequest(texts=[LINE], terms={"cat": "\u200b"})
-    nfc = type(append)(
-        append.model, append.encoder, append.info.model_copy(update={"normalize": "nfc"}), append.annotator
-    )
     with pytest.raises(Problem, match=r"terms: expected a term and its translation"):
         translate_settings(blank, TranslatorEngine("a", nfc), config)
     with pytest.raises(Problem, match=r"terms: expected a model that has learned to use terms"):

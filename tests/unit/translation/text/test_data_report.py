@@ -88,6 +88,8 @@ def test_sides_that_are_shifted_by_some_lines(caplog):
     numbers = [[str(chosen.randrange(99)) for _ in range(chosen.randint(1, 9))] for _ in range(703)]
     src, tgt = ([" ".join([word, *line]) for line in numbers] for word in ("a", "ein"))
     assert report_pairs("a", (src, tgt), (None, None)).faults[data_report.SHIFTED] == []
+    for n_letters in range(3, 40, 4):  # lines that are all as long say nothing of a shift
+        assert data_report._shifted((["a" * n_letters] * 200, ["b" * 7] * 200)) == []
     for pairs in ((src[1:], tgt[:-1]), (src[:-3], tgt[3:])):
         report = report_pairs("a", pairs, (None, None))
         assert len(report.faults[data_report.SHIFTED]) >= 600

@@ -43,9 +43,8 @@ def read(folder, name):
 
 def test_every_planted_fault_is_found_and_clean_lines_are_not(tmp_path):
     planted = write_dirty(tmp_path)
-    report = report_pairs(
-        "dirty", read(tmp_path, "Export (final)"), ("en", "de"), {"test": read(tmp_path, "test")}
-    )
+    pairs, held_out = read(tmp_path, "Export (final)"), {"test": read(tmp_path, "test")}
+    report = report_pairs("dirty", pairs, ("en", "de"), held_out)
     rows_of = {fault: {row + 1 for row in rows} for fault, rows in report.faults.items()}
     assert len(planted["french"]) == 2 * len(FRENCH) == 100
     for kind, fault in FAULTS.items():
@@ -184,15 +183,12 @@ def test_a_language_with_two_scripts_is_not_accused_line_by_line():
     pairs = serbian, ["A b.", "C d.", "Она чита.", "5", "x"]
     report = report_pairs("a", pairs, ("sr", "en"))
     assert report.faults[SCRIPT] == [2]  # the Cyrillic target
-    assert (
-        "The script of the source was not checked: 3 of 4 lines are in another than Cyrl, the usual one of sr."
-        in report.notes
-    )
+    unchecked = "The script of the source was not checked"
+    assert f"{unchecked}: 3 of 4 lines are in another than Cyrl, the usual one of sr." in report.notes
     report = report_pairs("a", pairs, ("km", None))
     assert report.faults[SCRIPT] == []
-    assert [note for note in report.notes if "script" in note] == [
-        "The script of the source was not checked: that of km is not known."
-    ]
+    notes = [note for note in report.notes if "script" in note]
+    assert notes == [f"{unchecked}: that of km is not known."]
 
 
 def test_without_room_for_the_identifier_the_report_says_so(monkeypatch):
@@ -212,24 +208,18 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 
     planted = write_dirty(tmp_path)
     files = [str(tmp_path / f"{name}.{end}") for name in ("Export (final)", "test") for end in ("ENG", "DEU")]
-    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, "--json"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 0
-    faults = json.loads(capsys.readouterr().out)["faults"]
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        output = capsys.readouterr()
+        return output.err if stopped.value.code == 2 else json.loads(output.out)["faults"]
+
+    faults = run(*files, "--json")
     assert faults[COPY]["pairs"] == len(planted["copy"])
     assert faults[HELD_OUT.format(files[2])]["lines"] == sorted(planted["overlap"])[:3]
-    languages = ["--src-language", "fr", "--tgt-language", "deu"]
-    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, *languages, "--json"])
-    with pytest.raises(SystemExit):
-        main()
-    assert json.loads(capsys.readouterr().out)["faults"][LANGUAGE]["pairs"] > 1000
-    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, "--src-language", "quatsch!"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    assert "quatsch!" in capsys.readouterr().err
-    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files[:3]])
-    with pytest.raises(SystemExit):
-        main()
-    assert "expected pairs SRC TGT, got 3 files" in capsys.readouterr().err
+    faults = run(*files, "--src-language", "fr", "--tgt-language", "deu", "--json")
+    assert faults[LANGUAGE]["pairs"] > 1000
+    assert "quatsch!" in run(*files, "--src-language", "quatsch!")
+    assert "expected pairs SRC TGT, got 3 files" in run(*files[:3])

@@ -458,11 +458,7 @@ def parse_labels(columns: Sequence[WordColumns]) -> tuple[str, ...]:
 def target_columns(
     text: ParallelText, annotator: Annotator, config: CorpusConfig, split: str, processes: int = 1
 ) -> Sequence[WordColumns]:
-    """Annotate the target side in chunks, as `annotated_columns` does the source side.
-
-    Raises:
-        ConfigError: The annotation holds no tags.
-    """
+    """Annotate the target side in chunks, as `annotated_columns` does the source side."""
     turned = replace(text, src=text.tgt, tgt=text.src, src_path=text.tgt_path, tgt_path=text.src_path)
     columns = annotated_columns(turned, annotator, config, split, (), processes)
     in_memory = columns if isinstance(columns, list) else ()  # a text on disk is checked when it is encoded
@@ -475,11 +471,7 @@ def target_columns(
 
 
 def check_tags(text: EncodedText, target: SourceEncoder) -> None:
-    """Warn of tags that are not in Universal Dependencies, and check that some tags are.
-
-    Raises:
-        ConfigError: No piece has a known tag.
-    """
+    """Warn of tags that are not in Universal Dependencies, and check that some tags are."""
     unknown = target.unseen.message()
     target.unseen.warn()
     if target.vocabularies and text.factors[:, 0].max(initial=0) <= UNKNOWN_TAG:

@@ -324,9 +324,6 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
         model: Folder or name of the encoder.
         target: For the target side. Lines then end in one end piece, as a decoder needs it, without a start
             piece, and decoding joins words by single spaces and changes nothing else.
-
-    Raises:
-        ConfigError: The tokenizer cannot be loaded, is not fast, or has no padding and end pieces.
     """
     with checkpoint_errors(model, "pretrained_embeddings: expected an encoder"):
         say_download(model)

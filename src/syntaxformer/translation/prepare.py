@@ -563,7 +563,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     else:
         of_subwords = all_pairs if recipe.subwords.of_all_pairs else train_text
         encoder, start = _new_encoder(recipe, of_subwords, annotation, start, parent, report)
-        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
+        info = _info(recipe, encoder, annotation.annotator, parent_info)
     encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     pairs = PairEncoding(
@@ -572,11 +572,11 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     too_long = _report_pieces(report, recipe, pairs)
     if not resume:
         lines, parser = train_text.src, sentence_parser(info, annotation.annotator)
-        sizes = {"usual_sentences": usual_sentences(lines, parser)}
+        facts = {"data_sha256": hashes, "scripts": scripts, "usual_sentences": usual_sentences(lines, parser)}
         if not recipe.is_hosted:  # a pretrained translator has read others
             n_words = (len(line.split()) for row, line in enumerate(lines) if row not in too_long)
-            sizes["longest_line"] = max([(parent_info and parent_info.longest_line) or 1, *n_words])
-        info = info.model_copy(update=sizes)
+            facts["longest_line"] = max([(parent_info and parent_info.longest_line) or 1, *n_words])
+        info = info.model_copy(update=facts)
     on_disk = keeps_on_disk(data)
     train = pairs.on_disk(data.cache, annotation.identity) if on_disk else pairs.in_memory()
     report.corpora = _share(train, train_text, recipe)
@@ -794,7 +794,7 @@ def _new_encoder(
             raise ConfigError(
                 f"{key}: expected no new pieces, as the sides of model.init_from have two vocabularies."
             )
-        start = fit_characters(start, text, data, recipe.model.add_characters, report, symbols)
+        start = _fit_characters(recipe, start, text, report, symbols)
         tokenizer, own_target = start.source, start.target
     vocabularies = build_vocabularies(annotation.train or [], annotation.factors, recipe.embedding.min_count)
     if data.lowercase == "source" and "case" in vocabularies:
@@ -854,21 +854,17 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     return start, encoder, info
 
 
-def fit_characters(
-    start: Checkpoint,
-    text: ParallelText,
-    data: CorpusConfig,
-    adds: bool,
-    report: DataReport,
-    symbols: Collection[str],
+def _fit_characters(
+    recipe: Recipe, start: Checkpoint, text: ParallelText, report: DataReport, symbols: Collection[str]
 ) -> Checkpoint:
     """Count the characters of the training text that a tokenizer does not know; add them if that is asked.
 
     This also compares a tokenizer that had to be rebuilt with the original, and adds the `symbols`.
     """
+    data = recipe.data
     sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
-    plain = ((lines[:N_COMPARED], replace(side, symbols=(), protect=())) for lines, side in sides)
-    compare(start, [preparation.prepare(lines).texts for lines, preparation in plain])
+    plain = [replace(side, symbols=(), protect=()).prepare(lines[:N_COMPARED]) for lines, side in sides]
+    compare(start, [lines.texts for lines in plain])
     start = start.with_characters(symbols, are_symbols=True) if symbols else start
     counts, rows = start.missing_characters([prepared_parts(text, data, side) for side in SIDES])
     report.add(UNKNOWN, set(rows))
@@ -877,7 +873,7 @@ def fit_characters(
     shown = " ".join(f"{character!r} ({count})" for character, count in counts.most_common(10))
     unknown = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
     unknown += f", in {len(rows)} line{'s' * (len(rows) > 1)}: {shown}"
-    if adds:
+    if recipe.model.add_characters:
         _log.info("model.add_characters: pieces are added for %s", unknown)
         return start.with_characters(counts)
     _log.warning(
@@ -900,12 +896,7 @@ _DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", "protect", "all_caps
 
 
 def _info(
-    recipe: Recipe,
-    encoder: SourceEncoder,
-    annotator: Annotator | None,
-    data_sha256: dict[str, str],
-    parent: FolderInfo | None,
-    scripts: tuple[str, ...],
+    recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None, parent: FolderInfo | None
 ) -> FolderInfo:
     info = FolderInfo(
         **recipe.data.model_dump(include=_DATA_KEYS, exclude_none=True),
@@ -920,8 +911,6 @@ def _info(
         terms=recipe.data.term_style if recipe.data.terms is not None else None,
         syntax=recipe.syntax_inputs(training=False),
         decoding=recipe.decoding,
-        data_sha256=data_sha256,
-        scripts=scripts,
         directions={tgt: corpus.src or recipe.data.src for tgt, corpus in recipe.data.directions.items()},
     )
     if parent is not None:

@@ -26,7 +26,6 @@ from syntaxformer.translation.augmentation import (
 )
 from syntaxformer.translation.corpora import ParallelText
 from syntaxformer.translation.prepare import prepare
-from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder, TextPreparation
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 
@@ -166,22 +165,6 @@ def test_a_pair_that_a_tokenizer_cannot_write_stays_clean(tmp_path):
     encoder = SourceEncoder(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?"))
     assert _fitting(text, (altered, altered), (encoder, encoder), 80) == [1]
     assert _fitting(text, ({}, {}), (encoder, encoder), 80) == []
-
-
-@pytest.mark.parametrize(
-    ("setting", "problem"),
-    [
-        ("{upper: 1.1}", "data.augment.upper: expected less than or equal to 1, got 1.1"),
-        ("{typo: -0.1}", "data.augment.typo: expected greater than or equal to 0, got -0.1"),
-        ("{noise: .nan}", "data.augment.noise: expected"),
-        ("{upper: 0.6, title: 0.6}", "data.augment: expected upper + title up to 1, got 1.2."),
-        ("{uper: 0.1}", "data.augment.uper: unknown key. Nearest: upper."),
-    ],
-)
-def test_what_is_refused(setting, problem):
-    with pytest.raises(ConfigError) as caught:
-        load_recipe("tiny", ["data.dir=a", f"data.augment={setting}"])
-    assert problem in str(caught.value)
 
 
 def test_a_text_on_disk_is_refused(tmp_path):

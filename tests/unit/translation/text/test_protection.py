@@ -296,15 +296,6 @@ def test_training_pairs_have_the_symbols_of_both_sides(tmp_path, settings):
     assert (data.info.protect, data.info.symbols) == (("placeholder", "markup", "number"), ("cat",))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (("subwords.symbols=[Ka\u0308se]",), "Give 'Käse'"),
-        (("subwords.symbols=[a b]",), "subwords.symbols.0"),
-        (("data.protect=[urls]",), "Nearest: url."),
-    ],
-)
-def test_recipes_that_are_refused(tmp_path, settings, message):
-    with pytest.raises(ConfigError) as caught:
-        _recipe(tmp_path, *settings)
-    assert message in str(caught.value)
+def test_symbols_are_given_as_lines_have_them(tmp_path):
+    with pytest.raises(ConfigError, match="Give 'Käse'"):
+        _recipe(tmp_path, "subwords.symbols=[Ka\u0308se]")

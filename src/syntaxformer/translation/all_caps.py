@@ -23,7 +23,6 @@ _SENTENCE, _START = re.compile(r"[.!?…][^\w\s]*\s+[^\w\s]*$"), re.compile(r"\W
 _FEWEST_LETTERS = 4
 """A line with fewer letters in words of two or more may be an abbreviation, such as "OK" or "USA"."""
 
-
 _UNTRANSLATED = expression_of(("url", "email", "markup", "placeholder", "hashtag"), False)
 """What is neither translated nor written otherwise, protected or not."""
 
@@ -48,7 +47,8 @@ def all_caps_words(
         letters[start:end] = " " * (end - start)
     rest = "".join(letters)
     for word in rest.split():
-        if not any(map(str.isdigit, word)) and (_is_lower(word) or _has_no_case(word)):
+        has_no_case = any(letter.isalpha() and letter.lower() == letter.upper() for letter in word)
+        if (has_no_case or _is_lower(word)) and not any(map(str.isdigit, word)):
             return []
     words = [match.span(1) for match in _WORD.finditer(rest)]
     return words if sum(end - start for start, end in words if end - start > 1) >= fewest_letters else []
@@ -57,11 +57,6 @@ def all_caps_words(
 def _is_lower(word: str) -> bool:
     """Whether any letter is a small one; "ß" has hardly a capital."""
     return any(letter.islower() and letter != "ß" for letter in word)
-
-
-def _has_no_case(word: str) -> bool:
-    """Whether any letter is of a script without case."""
-    return any(letter.isalpha() and letter.lower() == letter.upper() for letter in word)
 
 
 def in_lower_case(
@@ -76,11 +71,8 @@ def in_lower_case(
     more frequent piece, as training wrote it more often: "Tom", and "Hund" in German. "NATO" may keep all.
     """
     forms = {word: _forms(word, preparation) for word in {line[start:end] for start, end in words}}
-    texts = [*dict.fromkeys(form for of_word in forms.values() for form in of_word)]
-    pieces: dict[str, list[int]] = {}
-    if not preparation.lowercase:
-        pieces = {text: cut.ids for text, cut in zip(texts, encode_pieces(tokenizer, texts), strict=True)}
-
+    texts = [] if preparation.lowercase else [*{form for of_word in forms.values() for form in of_word}]
+    pieces = {text: cut.ids for text, cut in zip(texts, encode_pieces(tokenizer, texts), strict=True)}
     n_around = len(encode_pieces(tokenizer, [""])[0].ids)  # the end piece, codes of languages
 
     def rarity(form: str) -> tuple[int, list[int]]:
@@ -109,9 +101,8 @@ def _forms(word: str, preparation: TextPreparation) -> list[str]:
 
 def in_capitals(text: str, preparation: TextPreparation) -> str:
     """Write a translation in capitals; the user's symbols, addresses, placeholders and markup stay."""
-    expressions = [_UNTRANSLATED] + [expression_of(preparation.symbols, True)] * bool(preparation.symbols)
     letters = capitals(text, preparation.language)
-    for expression in expressions:
-        for match in expression.finditer(text):
-            letters[match.start() : match.end()] = match[0]
+    symbols = expression_of(preparation.symbols, True).finditer(text) if preparation.symbols else ()
+    for match in (*_UNTRANSLATED.finditer(text), *symbols):
+        letters[match.start() : match.end()] = match[0]
     return "".join(letters)

@@ -99,11 +99,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def check_key(contrasts: Sequence[Contrast], by: str) -> None:
-    """Check that a key describes sources or wrong translations.
-
-    Raises:
-        ConfigError: It does not.
-    """
+    """Check that a key describes sources or wrong translations; raise ConfigError if not."""
     keys = {key for line in contrasts for entry in (line, *line.errors) for key in entry.model_extra or {}}
     if by not in keys:
         hint = nearest(by, sorted(keys)) if keys else "This test has none."

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -297,9 +297,14 @@ class CorpusConfig(Section):
         return [corpus.name for corpus in self.corpora]
 
     @property
+    def tags(self) -> tuple[tuple[str, ...], ...]:
+        """The pieces of each corpus's tag."""
+        return tuple(tuple(corpus.symbols) for corpus in self.corpora)
+
+    @property
     def symbols(self) -> list[str]:
         """The pieces of all tags."""
-        return list(dict.fromkeys(symbol for corpus in self.corpora for symbol in corpus.symbols))
+        return list(dict.fromkeys(chain.from_iterable(self.tags)))
 
     @property
     def directions(self) -> dict[str, Corpus]:
@@ -372,11 +377,7 @@ def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
 
 
 def find_file(folder: Path, split: str, ending: str, key: str = "data.dir") -> Path:
-    """The file of a split with this ending, plain or compressed.
-
-    Raises:
-        ConfigError: Neither exists; the message names both.
-    """
+    """The file of a split with this ending, plain or compressed."""
     plain = folder / f"{split}.{ending}"
     if (path := plain_or_packed(plain)) is None:
         raise ConfigError(
@@ -387,13 +388,10 @@ def find_file(folder: Path, split: str, ending: str, key: str = "data.dir") -> P
 
 
 def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
-    """The names of the two sides of a split: their files, or the dataset.
-
-    Raises:
-        ConfigError: A file is missing, or the targets of synthetic pairs were translated.
-    """
-    of_dir = config.dir, split, "data.dir"
-    folder, name, key = (config.synthetic, TRAIN, split) if split == SYNTHETIC else of_dir
+    """The names of the two sides of a split: their files, or the dataset."""
+    folder, name, key = config.dir, split, "data.dir"
+    if split == SYNTHETIC:
+        folder, name, key = config.synthetic, TRAIN, split
     if folder is None:
         return (whole := Path(f"{config.dataset}/{split}")), whole
     if name == TRAIN and (folder / MADE).exists() and read_json(folder / MADE).get("src") == config.tgt:
@@ -413,9 +411,8 @@ def read_split(config: CorpusConfig, split: str) -> ParallelText:
             holds no text, or no pair has words on both sides.
     """
     pairs = list(_pairs(config, split))
-    src, tgt = [a for a, _ in pairs], [b for _, b in pairs]
-    sha256 = hash_lines(src, tgt)
-    return ParallelText(src, tgt, *_paths(config, split), sha256, n_file_lines=len(src))
+    src, tgt = [src for src, _ in pairs], [tgt for _, tgt in pairs]
+    return ParallelText(src, tgt, *_paths(config, split), hash_lines(src, tgt), n_file_lines=len(src))
 
 
 def read_dev(config: CorpusConfig) -> ParallelText:
@@ -439,11 +436,7 @@ def _pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
 
 
 def paired_lines(src_path: Path, tgt_path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of two files.
-
-    Raises:
-        DataError: A file cannot be read, or they have different numbers of lines.
-    """
+    """The lines of two files."""
     for src, tgt in zip_longest(read_lines(src_path), read_lines(tgt_path)):
         if src is None or tgt is None:
             n_src, n_tgt = count_lines(src_path), count_lines(tgt_path)
@@ -583,16 +576,10 @@ def hash_lines(*sides: Sequence[str]) -> str:
 
 
 def read_train(config: CorpusConfig) -> ParallelText:
-    """Read all training splits, detokenised and with exclusions as the recipe says.
-
-    Raises:
-        ConfigError: A split is missing.
-        DataError: A split cannot be used, or no pair is left.
-    """
+    """Read all training splits, detokenised and with exclusions as the recipe says."""
     if not keeps_on_disk(config):
         return _joined(config, _in_memory)
-    files = [path for corpus in config.corpora for path in _paths(config.of(corpus), corpus.name)]
-    files += [path for split in config.exclude for path in _paths(config, split)]
+    files = _train_files(config) + [path for split in config.exclude for path in _paths(config, split)]
     made_from = {
         "files": [hash_file(path) for path in files],
         "settings": config.model_dump(mode="json", include=_TEXT_SETTINGS),
@@ -600,7 +587,6 @@ def read_train(config: CorpusConfig) -> ParallelText:
         "equal": "without regard to spaces, on a side of the same ending or else place",
         "about": "sizes",
     }
-
     is_new = False
 
     def build(folder: Path) -> None:
@@ -612,28 +598,22 @@ def read_train(config: CorpusConfig) -> ParallelText:
     folder = stored_folder(config.cache, "text", made_from, build)
     about = read_json(folder / "about.json")
     src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
-    if not is_new and (left_out := about["n_file_lines"] - len(src)):
-        _log.info("pairs of the files that are left out: %d; the log of the first run says why", left_out)
-    about |= {"sizes": tuple(about["sizes"]), "tags": _tags(config)}
-    return ParallelText(
-        src, tgt, *files[:2], **about, rows=rows if len(src) < about["n_file_lines"] else None
-    )
+    n_out = about["n_file_lines"] - len(src)
+    if n_out and not is_new:
+        _log.info("pairs of the files that are left out: %d; the log of the first run says why", n_out)
+    about |= {"sizes": tuple(about["sizes"]), "tags": config.tags, "rows": rows if n_out else None}
+    return ParallelText(src, tgt, *files[:2], **about)
 
 
-def _tags(config: CorpusConfig) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(corpus.symbols) for corpus in config.corpora)
+def _train_files(config: CorpusConfig) -> list[Path]:
+    return [path for corpus in config.corpora for path in _paths(config.of(corpus), corpus.name)]
 
 
 def keeps_on_disk(config: CorpusConfig) -> bool:
-    """Whether the training text is kept on disk: as the recipe says, or else by the size of its files.
-
-    Raises:
-        ConfigError: A split is missing.
-    """
+    """Whether the training text is kept on disk: as the recipe says, or else by the size of its files."""
     if config.on_disk is not None or config.dir is None:
         return bool(config.on_disk)
-    files = [path for corpus in config.corpora for path in _paths(config.of(corpus), corpus.name)]
-    return sum(path.stat().st_size for path in files) > LARGE_BYTES
+    return sum(path.stat().st_size for path in _train_files(config)) > LARGE_BYTES
 
 
 Sides = tuple[Sequence[str], Sequence[str], Sequence[int]]
@@ -679,7 +659,7 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     if n_out:
         shown = ", ".join(f"{count} {name}" for name, count in left_out.items() if count)
         _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
-    facts = (hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, tuple(sizes), _tags(config))
+    facts = (hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, tuple(sizes), config.tags)
     return ParallelText(src, tgt, *paths, *facts)
 
 

@@ -270,11 +270,7 @@ def add_long(
 
 
 def read_pair_files(src: Path, tgt: Path) -> Pairs:
-    """The lines of two files, tabs included.
-
-    Raises:
-        DataError: As `paired_lines`, or there are no lines.
-    """
+    """The lines of two files, tabs included."""
     pairs = list(paired_lines(src, tgt))
     if not pairs:
         raise DataError("expected lines, got none.", src)
@@ -306,17 +302,13 @@ def _shifted(pairs: Pairs) -> list[int]:
         words = [[set(_SHARED.findall(line)) for line in side] for side in sides]
         scores: dict[int, float] = {}
         for shift in sorted(range(-LARGEST_SHIFT, LARGEST_SHIFT + 1), key=abs):
-            src, tgt = (
-                slice(max(0, shift), WINDOW + min(0, shift)),
-                slice(max(0, -shift), WINDOW + min(0, -shift)),
-            )
-            src_lengths, tgt_lengths = lengths[0][src], lengths[1][tgt]
-            deviations = float(src_lengths.std() * tgt_lengths.std())
-            around_means = src_lengths - src_lengths.mean(), tgt_lengths - tgt_lengths.mean()
-            covariance = float(np.mean(around_means[0] * around_means[1]))
+            src, tgt = (slice(max(0, n), WINDOW + min(0, n)) for n in (shift, -shift))
+            of_shift = lengths[0][src], lengths[1][tgt]
+            # Of lines that are all as long the deviation is 0 but for rounding, and the correlation anything.
+            correlation = np.corrcoef(of_shift)[0, 1] if all(map(np.ptp, of_shift)) else 0.0
             both = [(a, b) for a, b in zip(words[0][src], words[1][tgt], strict=True) if a and b]
             shared = sum(bool(a & b) for a, b in both) / max(len(both), WINDOW // 5)
-            scores[shift] = (covariance / deviations if deviations else 0.0) + shared
+            scores[shift] = float(correlation) + shared
         if max(scores.values()) > scores[0] + SHIFT_GAIN:
             rows += range(start, min(start + step, n_rows))
     return rows

@@ -116,11 +116,7 @@ def get_tokenizers(
     corpus: CorpusConfig,
     pretrained: tuple[str | None, str | None] = (None, None),
 ) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
-    """The source tokenizer, and the target tokenizer if it is a different one; learned on prepared text.
-
-    Raises:
-        ConfigError: As `given_tokenizer` and `encoder_tokenizer`.
-    """
+    """The source tokenizer, and the target tokenizer if it is a different one; learned on prepared text."""
     raw = not (corpus.tokenized or corpus.moses)
     symbols = (*config.symbols, *(SYMBOLS if corpus.protect else ()))
 
@@ -308,11 +304,8 @@ class PairEncoding:
     def on_disk(self, cache: Path | None, annotators: Sequence[str]) -> EncodedPairs:
         """The result of `in_memory` on disk; pairs are encoded only if the cache does not have them.
 
-        `annotators` identifies the annotations: names, versions, hashes of the user's own files.
-
-        Raises:
-            DataError: As `in_memory`, or the cache cannot be written.
-            ConfigError: As `in_memory`.
+        `annotators` identifies the annotations: names, versions, hashes of the user's own files. Errors are
+        those of `in_memory`, and DataError if the cache cannot be written.
         """
         text = self.text
         made_from = {
@@ -462,33 +455,10 @@ def parse_labels(columns: Sequence[WordColumns]) -> tuple[str, ...]:
     return FactorVocabulary.from_counts("parse_task", counts).values
 
 
-def target_annotator(name: str, tokenized: bool) -> Annotator:
-    """The annotator of the target language.
-
-    Raises:
-        ConfigError: There is no such annotator, or it gives no tags.
-        BackendMissingError: It is not installed.
-    """
-    from syntaxformer import annotate
-
-    annotator = annotate.prepare(name, words_given=tokenized)
-    if "upos" not in annotator.provides:
-        raise ConfigError(
-            f"predict_target_pos.annotator: expected one that gives parts of speech, got {annotator.name}, "
-            f"which gives {', '.join(sorted(annotator.provides)) or 'none'}. "
-            "The target side would have no tags."
-        )
-    return annotator
-
-
 def target_columns(
     text: ParallelText, annotator: Annotator, config: CorpusConfig, split: str, processes: int = 1
 ) -> Sequence[WordColumns]:
-    """Annotate the target side in chunks, as `annotated_columns` does the source side.
-
-    Raises:
-        ConfigError: The annotation holds no tags.
-    """
+    """Annotate the target side in chunks, as `annotated_columns` does the source side."""
     turned = replace(text, src=text.tgt, tgt=text.src, src_path=text.tgt_path, tgt_path=text.src_path)
     columns = annotated_columns(turned, annotator, config, split, (), processes)
     in_memory = columns if isinstance(columns, list) else ()  # a text on disk is checked when it is encoded
@@ -501,16 +471,10 @@ def target_columns(
 
 
 def check_tags(text: EncodedText, target: SourceEncoder) -> None:
-    """Warn of tags that are not in Universal Dependencies, and check that some tags are.
-
-    Raises:
-        ConfigError: No piece has a known tag.
-    """
-    if not target.vocabularies:
-        return
+    """Warn of tags that are not in Universal Dependencies, and check that some tags are."""
     unknown = target.unseen.message()
     target.unseen.warn()
-    if text.factors[:, 0].max(initial=0) <= UNKNOWN_TAG:
+    if target.vocabularies and text.factors[:, 0].max(initial=0) <= UNKNOWN_TAG:
         raise ConfigError(
             "predict_target_pos: expected tags of Universal Dependencies on the target side, got "
             f"{unknown or 'none'}. Choose another predict_target_pos.annotator."
@@ -532,9 +496,9 @@ def compare_annotators(parent: FolderInfo, child: FolderInfo) -> None:
     """Warn if a model's text is annotated by another annotator, or version of spaCy's, than its parent's."""
     names: list[str] = []
     for info in (parent, child):
-        name = (info.annotator or "").replace(AND_PHRASES, "")
-        version = (info.annotator_version or "").partition(AND_PHRASES)[0]
-        names.append(f"{name} {version}" if name.startswith("spacy:") else name)
+        names.append((info.annotator or "").replace(AND_PHRASES, ""))
+        if names[-1].startswith("spacy:"):
+            names[-1] += f" {(info.annotator_version or '').partition(AND_PHRASES)[0]}"
     if all(names) and names[0] != names[1]:
         _log.warning(
             "annotation.annotator: model.init_from was trained with %s, this run annotates with %s, whose "
@@ -599,7 +563,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     else:
         of_subwords = all_pairs if recipe.subwords.of_all_pairs else train_text
         encoder, start = _new_encoder(recipe, of_subwords, annotation, start, parent, report)
-        info = _info(recipe, encoder, annotation.annotator, hashes, parent_info, scripts)
+        info = _info(recipe, encoder, annotation.annotator, parent_info)
     encoder.syntax = annotation.syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     pairs = PairEncoding(
@@ -608,11 +572,11 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     too_long = _report_pieces(report, recipe, pairs)
     if not resume:
         lines, parser = train_text.src, sentence_parser(info, annotation.annotator)
-        sizes = {"usual_sentences": usual_sentences(lines, parser)}
+        facts = {"data_sha256": hashes, "scripts": scripts, "usual_sentences": usual_sentences(lines, parser)}
         if not recipe.is_hosted:  # a pretrained translator has read others
             n_words = (len(line.split()) for row, line in enumerate(lines) if row not in too_long)
-            sizes["longest_line"] = max([(parent_info and parent_info.longest_line) or 1, *n_words])
-        info = info.model_copy(update=sizes)
+            facts["longest_line"] = max([(parent_info and parent_info.longest_line) or 1, *n_words])
+        info = info.model_copy(update=facts)
     on_disk = keeps_on_disk(data)
     train = pairs.on_disk(data.cache, annotation.identity) if on_disk else pairs.in_memory()
     report.corpora = _share(train, train_text, recipe)
@@ -668,16 +632,14 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
     from syntaxformer import annotate
 
     data, section, tags = recipe.data, recipe.annotation, recipe.predict_target_pos
-    splits = data.train_splits[0], data.dev
+    texts = (train_text, data.train_splits[0]), (dev_text, data.dev)
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax, annotator = recipe.syntax_inputs(training=True), None
     words: list[Sequence[WordColumns] | None] = [None, None]
     if factors or syntax.needs:
+        needs, name = syntax.needs, section.annotator or ""
         annotator = annotate.prepare(
-            section.annotator or "",
-            needs=syntax.needs,
-            words_given=data.tokenized,
-            annotated=section.annotated,
+            name, needs=needs, words_given=data.tokenized, annotated=section.annotated
         )
         check_syntax(syntax, annotator.provides, annotator.name)
         check_factors(factors, annotator.provides, data.factor_files, annotator=annotator.name)
@@ -687,17 +649,21 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
             columns |= {*syntax.needs, "governors"}
         words = [
             annotated_columns(text, annotator, data, split, factors, section.processes, columns)
-            for text, split in zip((train_text, dev_text), splits, strict=True)
+            for text, split in texts
         ]
         if syntax.brackets is not None:
             syntax = syntax.model_copy(update={"brackets": parse_labels(words[0] or [])})
-    tagger = tags and target_annotator(tags.annotator, data.tokenized)
-    target_words: list[Sequence[WordColumns] | None] = [None, None]
-    annotators = [reader for reader in (annotator, tagger) if reader is not None]
+    tagger = tags and annotate.prepare(tags.annotator, words_given=data.tokenized)
+    if tagger is not None and "upos" not in tagger.provides:
+        raise ConfigError(
+            f"predict_target_pos.annotator: expected one that gives parts of speech, got {tagger.name}, "
+            f"which gives {', '.join(sorted(tagger.provides)) or 'none'}. "
+            "The target side would have no tags."
+        )
     identities: list[list[str]] = []
-    for split in splits:
+    for _, split in texts:
         facts: list[str] = []
-        for reader in annotators:
+        for reader in filter(None, (annotator, tagger)):
             facts += reader.name, annotate.annotator_for(reader, split).version
         if data.terms is not None:
             facts.append(f"terms {hash_file(data.terms)}")
@@ -705,11 +671,9 @@ def _annotate(recipe: Recipe, train_text: ParallelText, dev_text: ParallelText) 
             file = find_file(data.dir or Path(), split, data.factor_files[name])
             facts.append(f"{name} {hash_file(file)}")
         identities.append(facts)
+    target_words: list[Sequence[WordColumns] | None] = [None, None]
     if tagger is not None:
-        target_words = [
-            target_columns(text, tagger, data, split, section.processes)
-            for text, split in zip((train_text, dev_text), splits, strict=True)
-        ]
+        target_words = [target_columns(text, tagger, data, split, section.processes) for text, split in texts]
     sha256 = hashlib.sha256(json.dumps(identities).encode()).hexdigest()
     return _Annotation(annotator, factors, syntax, identities[0], sha256, *words, *target_words)
 
@@ -743,9 +707,8 @@ def _encodes_anew(recipe: Recipe, pairs: PairEncoding) -> Callable[[int], Encode
             f"on disk. Set data.on_disk=false, or {key}={off}."
         )
     text = pairs.text
-    encoder, target = (
-        replace(side, unseen=UnseenValues()) for side in pairs.sides.values()
-    )  # counted already
+    # Unseen values were counted already.
+    encoder, target = (replace(side, unseen=UnseenValues()) for side in pairs.sides.values())
     pairs = replace(pairs, encoder=encoder, target=target)
     longest = recipe.data.max_pieces // (1 + len(encoder.factors) * (encoder.prepend is not None))
     longest -= max(map(len, text.tags), default=0)
@@ -831,7 +794,7 @@ def _new_encoder(
             raise ConfigError(
                 f"{key}: expected no new pieces, as the sides of model.init_from have two vocabularies."
             )
-        start = fit_characters(start, text, data, recipe.model.add_characters, report, symbols)
+        start = _fit_characters(recipe, start, text, report, symbols)
         tokenizer, own_target = start.source, start.target
     vocabularies = build_vocabularies(annotation.train or [], annotation.factors, recipe.embedding.min_count)
     if data.lowercase == "source" and "case" in vocabularies:
@@ -891,21 +854,17 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     return start, encoder, info
 
 
-def fit_characters(
-    start: Checkpoint,
-    text: ParallelText,
-    data: CorpusConfig,
-    adds: bool,
-    report: DataReport,
-    symbols: Collection[str],
+def _fit_characters(
+    recipe: Recipe, start: Checkpoint, text: ParallelText, report: DataReport, symbols: Collection[str]
 ) -> Checkpoint:
     """Count the characters of the training text that a tokenizer does not know; add them if that is asked.
 
     This also compares a tokenizer that had to be rebuilt with the original, and adds the `symbols`.
     """
+    data = recipe.data
     sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
-    plain = ((lines[:N_COMPARED], replace(side, symbols=(), protect=())) for lines, side in sides)
-    compare(start, [preparation.prepare(lines).texts for lines, preparation in plain])
+    plain = [replace(side, symbols=(), protect=()).prepare(lines[:N_COMPARED]) for lines, side in sides]
+    compare(start, [lines.texts for lines in plain])
     start = start.with_characters(symbols, are_symbols=True) if symbols else start
     counts, rows = start.missing_characters([prepared_parts(text, data, side) for side in SIDES])
     report.add(UNKNOWN, set(rows))
@@ -914,7 +873,7 @@ def fit_characters(
     shown = " ".join(f"{character!r} ({count})" for character, count in counts.most_common(10))
     unknown = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
     unknown += f", in {len(rows)} line{'s' * (len(rows) > 1)}: {shown}"
-    if adds:
+    if recipe.model.add_characters:
         _log.info("model.add_characters: pieces are added for %s", unknown)
         return start.with_characters(counts)
     _log.warning(
@@ -927,9 +886,9 @@ def fit_characters(
 
 
 def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
-    section = recipe.pretrained_embeddings
-    source, target = (section.source, section.target) if section is not None else (None, None)
-    return source and source.model, target and target.model
+    if (section := recipe.pretrained_embeddings) is None:
+        return None, None
+    return section.source and section.source.model, section.target and section.target.model
 
 
 _PREPARATION_KEYS = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation", "normalize")
@@ -937,12 +896,7 @@ _DATA_KEYS = {"src", "tgt", "src_language", "tgt_language", "protect", "all_caps
 
 
 def _info(
-    recipe: Recipe,
-    encoder: SourceEncoder,
-    annotator: Annotator | None,
-    data_sha256: dict[str, str],
-    parent: FolderInfo | None,
-    scripts: tuple[str, ...],
+    recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None, parent: FolderInfo | None
 ) -> FolderInfo:
     info = FolderInfo(
         **recipe.data.model_dump(include=_DATA_KEYS, exclude_none=True),
@@ -957,8 +911,6 @@ def _info(
         terms=recipe.data.term_style if recipe.data.terms is not None else None,
         syntax=recipe.syntax_inputs(training=False),
         decoding=recipe.decoding,
-        data_sha256=data_sha256,
-        scripts=scripts,
         directions={tgt: corpus.src or recipe.data.src for tgt, corpus in recipe.data.directions.items()},
     )
     if parent is not None:

@@ -53,15 +53,9 @@ IntArray = NDArray[np.integer[Any]]
 SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 
 ENTITIES = {
-    "&#124;": "|",
-    "&lt;": "<",
-    "&gt;": ">",
-    "&apos;": "'",
-    "&quot;": '"',
-    "&#91;": "[",
-    "&#93;": "]",
+    "&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]",
     "&amp;": "&",
-}
+}  # fmt: skip
 """How Moses writes these characters."""
 
 _ENTITY = re.compile("|".join(ENTITIES))
@@ -261,18 +255,6 @@ def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return starts, ends
 
 
-def _spaces_before(raw: str, text: str, raw_words: list[Any], words: list[Any]) -> list[NDArray[np.int32]]:
-    """Raw start and end of the spaces between as many words."""
-    sides = [np.zeros(len(text), np.int32), np.zeros(len(text), np.int32)]
-    raw_ends, ends = ([0, *(word.end() for word in side)] for side in (raw_words, words))
-    raw_starts, starts = (
-        [*(word.start() for word in side), size] for side, size in ((raw_words, len(raw)), (words, len(text)))
-    )
-    for raw_end, end, raw_start, start in zip(raw_ends, ends, raw_starts, starts, strict=True):
-        sides[0][end:start], sides[1][end:start] = raw_end, raw_start
-    return sides
-
-
 def offsets_in(raw: str, text: str, offsets: NDArray[np.int32]) -> NDArray[np.int32]:
     """Convert offsets in a text to offsets in the one that it was made from, or the one that it became."""
     if raw == text:
@@ -281,10 +263,14 @@ def offsets_in(raw: str, text: str, offsets: NDArray[np.int32]) -> NDArray[np.in
     if len(runs[0]) != len(runs[1]):
         starts, ends = _places(raw, text)
     else:  # word by word, so that no change moves others
-        starts, ends = _spaces_before(raw, text, *runs)
+        starts, ends = np.zeros(len(text), np.int32), np.full(len(text), len(raw), np.int32)
+        raw_end = end = 0  # of the word before
         for run, word in zip(*runs, strict=True):
+            starts[end : word.start()], ends[end : word.start()] = raw_end, run.start()
             of_word = slice(*word.span())
             starts[of_word], ends[of_word] = (place + run.start() for place in _places(run[0], word[0]))
+            raw_end, end = run.end(), word.end()
+        starts[end:] = raw_end
     return PreparedLines([text], [(starts, ends)]).to_raw(offsets, np.array([0, len(offsets)]))
 
 

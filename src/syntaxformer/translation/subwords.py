@@ -95,11 +95,9 @@ def size_for(n_pairs: int, n_characters: int = 0) -> int:
 
     A text of many characters, such as Chinese, has more: half of the number is then left for longer pieces.
     """
-    size = next((size for most, size in _SIZES if n_pairs < most), 32_000)
+    sizes = {10_000: 2000, 50_000: 4000, 200_000: 8000, 1_000_000: 16_000}
+    size = next((size for most, size in sizes.items() if n_pairs < most), 32_000)
     return max(size, len(SPECIALS) + len(BYTES) + n_characters + size // 2)
-
-
-_SIZES = ((10_000, 2000), (50_000, 4000), (200_000, 8000), (1_000_000, 16_000))
 
 
 def train_subwords(
@@ -128,9 +126,8 @@ def train_subwords(
     spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
     punctuation = pre_tokenizers.Split(Regex(MARKS), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([spaces, punctuation]) if split_punctuation else spaces
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="always"), decoders.Fuse()]
-    )
+    to_text = [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="always"), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence(to_text)
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocab_size or size_for(0),
         min_frequency=config.min_frequency,
@@ -172,11 +169,7 @@ def _unigram(lines: Iterable[str], size: int, key: str) -> Tokenizer:
 def stored_subwords(
     cache: Path | None, made_from: Mapping[str, Any], train: Callable[[], PreTrainedTokenizerFast]
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer that `train` returns, from the cache if the same text and settings were trained before.
-
-    Raises:
-        DataError: The cache cannot be written.
-    """
+    """The tokenizer that `train` returns, from the cache if it was trained on the same before."""
 
     def build(folder: Path) -> None:
         (folder / FILE).write_text(train().backend_tokenizer.to_str(), "utf-8")
@@ -331,9 +324,6 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
         model: Folder or name of the encoder.
         target: For the target side. Lines then end in one end piece, as a decoder needs it, without a start
             piece, and decoding joins words by single spaces and changes nothing else.
-
-    Raises:
-        ConfigError: The tokenizer cannot be loaded, is not fast, or has no padding and end pieces.
     """
     with checkpoint_errors(model, "pretrained_embeddings: expected an encoder"):
         say_download(model)

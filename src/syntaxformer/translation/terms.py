@@ -187,16 +187,7 @@ def teach(
 ) -> tuple[ParallelText, list[WordColumns]]:
     """Put the translations of terms into sources whose targets have them, and return pairs and annotation.
 
-    Args:
-        text: The training pairs.
-        chunks: Their annotated sources, in order.
-        terms: The terms.
-        share: At most so large a share of all pairs is changed, drawn with this `seed`.
-        seed: See `share`.
-        style: Where the translations stand.
-
-    Raises:
-        DataError: No pair has a term on both sides.
+    `chunks` are the annotated sources, in order. At most a `share` of all pairs is changed, drawn by `seed`.
     """
     starts = np.cumsum([0, *(len(chunk.texts) for chunk in chunks)]).tolist()
     of_chunks: list[dict[int, list[Injection]]] = []
@@ -242,11 +233,7 @@ def kept_terms(
 ) -> dict[str, Any]:
     """Count the terms of a text whose translations are in its translation.
 
-    Args:
-        matches: The terms of the source.
-        translations: The translation of each line.
-        annotator: Gives lemmas of the target language; None if there is none.
-        lowercase: Whether capitals do not count.
+    The annotator, if there is one, gives lemmas of the target language.
 
     Returns:
         `n_terms`, how many of them have the `exact` form, and how many any form of it, `by_lemma`, None

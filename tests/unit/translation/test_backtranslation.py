@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -110,11 +111,8 @@ def test_values_of_the_user_s_own_factors_go_with_their_lines(call, tmp_path):
 
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_another_model_text_or_option_is_refused(call, tmp_path, is_finished):
-    if is_finished:
-        call(temperature=1.0)
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            call(Reverser("OK"), temperature=1.0)
+    with nullcontext() if is_finished else pytest.raises(KeyboardInterrupt):
+        call(Reverser(None if is_finished else "OK"), temperature=1.0)
     with pytest.raises(ConfigError, match=r"^-o: expected a new folder, or one begun .*pairs, with another"):
         call(temperature=0.5)
     with pytest.raises(ConfigError, match=r"with another temperature, seed\.|with another seed,"):
@@ -129,14 +127,11 @@ def test_another_model_text_or_option_is_refused(call, tmp_path, is_finished):
         call(temperature=1.0)
 
 
-@pytest.mark.parametrize("lost", [FAULTY, None])
-def test_lost_characters_are_left_out(call, tmp_path, monkeypatch, lost):
+@pytest.mark.parametrize("line", ["fünf", "f\ufffdnf"])
+def test_lost_characters_are_left_out(call, tmp_path, monkeypatch, line):
     """Bytes that are no UTF-8 become U+FFFD, in a sample or in the text itself."""
-    if lost is None:
-        (tmp_path / "mono.de").write_text("f\ufffdnf\ndrei\n")
-    else:
-        (tmp_path / "mono.de").write_text("fünf\ndrei\n")
-        monkeypatch.setitem(lost, "fünf", "f\ufffdve")
+    (tmp_path / "mono.de").write_text(f"{line}\ndrei\n")
+    monkeypatch.setitem(FAULTY, "fünf", "f\ufffdve")
     assert call()["left_out"] == {"with U+FFFD": 1}
     assert (tmp_path / "pairs" / "train.de").read_text() == "drei\n"
 

@@ -13,28 +13,16 @@ from syntaxformer.translation.contrast import check_key, contrast_table, read_co
 from syntaxformer.translation.decoding import Score
 
 LINGEVAL = [
-    {
-        "source": "a market falls",
-        "reference": "Die Börse stürzt.",
-        "origin": "newstest2009.1",
-        "errors": [
-            {"type": "np_agreement", "contrastive": "Der Börse stürzt.", "distance": 2, "frequency": 2020},
-            {"type": "polarity", "contrastive": "Die Börse stürzt nicht."},
-        ],
-    },
+    {"source": "a market falls", "reference": "Die Börse stürzt.", "origin": "newstest2009.1", "errors": [
+        {"type": "np_agreement", "contrastive": "Der Börse stürzt.", "distance": 2, "frequency": 2020},
+        {"type": "polarity", "contrastive": "Die Börse stürzt nicht."},
+    ]},
     {"source": "two", "reference": "zwei", "errors": []},
     {"source": "b", "reference": "B", "errors": [{"type": "np_agreement", "contrastive": "b", "distance": 17}]},
 ]  # fmt: skip
-CONTRAPRO = [
-    {
-        "src segment": "It barks.",
-        "ref segment": "Er bellt.",
-        "ante distance": distance,
-        "intrasegmental": None,
-        "errors": [{"contrastive": text, "replacement": text[:3]} for text in ("Sie bellt.", "Es bellt.")],
-    }
-    for distance in (0, 1, 1)
-]
+WRONG = [{"contrastive": text, "replacement": text[:3]} for text in ("Sie bellt.", "Es bellt.")]
+BARKS = {"src segment": "It barks.", "ref segment": "Er bellt.", "intrasegmental": None, "errors": WRONG}
+CONTRAPRO = [{**BARKS, "ante distance": distance} for distance in (0, 1, 1)]
 
 
 def _file(path, content):
@@ -95,8 +83,8 @@ def test_pairs_and_sources_are_counted_by_hand(tmp_path):
     contrasts = read_contrasts(_file(tmp_path / "c.json", CONTRAPRO))
     scores = _scores(contrasts, True, True, True, False, True, True)
     systems = {"a": scores, "b": _scores(contrasts, *[True] * 6)}
-    groups = {each["group"]: each for each in contrast_table(contrasts, systems, "ante distance")}
-    assert [(name, each["n"], round(each["systems"]["a"]["mean"], 2)) for name, each in groups.items()] == [
+    groups = {row["group"]: row for row in contrast_table(contrasts, systems, "ante distance")}
+    assert [(name, row["n"], round(row["systems"]["a"]["mean"], 2)) for name, row in groups.items()] == [
         ("pairs", 6, 83.33), ("sources", 3, 66.67), ("ante distance 0", 1, 100), ("ante distance 1", 2, 50)
     ]  # fmt: skip
     against = groups["pairs"]["systems"]["b"]["against"]
@@ -109,7 +97,7 @@ def test_pairs_and_sources_are_counted_by_hand(tmp_path):
 def test_groups_of_numbers_and_of_no_value(tmp_path):
     contrasts = read_contrasts(_file(tmp_path / "l.json", LINGEVAL))
     report = contrast_table(contrasts, {"a": _scores(contrasts, True, False, True)}, "distance")
-    assert [(each["group"], each["n"], each["systems"]["a"]["mean"]) for each in report[2:]] == [
+    assert [(row["group"], row["n"], row["systems"]["a"]["mean"]) for row in report[2:]] == [
         ("distance 2", 1, 100), ("distance 16 to 31", 1, 100), ("distance none", 1, 0)
     ]  # fmt: skip
 

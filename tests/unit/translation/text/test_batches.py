@@ -31,10 +31,17 @@ def test_each_epoch_has_every_row_once_in_batches_that_fit_the_budget():
         assert all(batch and len(batch) * tgt[batch].max() <= BUDGET for batch in rows)
 
 
-def test_batches_are_as_full_as_the_next_row_allows():
-    src, tgt = np.array([1, 1, 1, 1, 1]), np.array([2, 2, 3, 3, 7])
-    # 2+2 fill 4 of 7; a third row makes 3 × 3 = 9 > 7. 3+3 fill 6; a third makes 3 × 7. The last stands alone.
-    assert list(TokenBudgetBatches(src, tgt, 7, shuffle=False)) == [[0, 1], [2, 3], [4]]
+@pytest.mark.parametrize(
+    ("src", "tgt", "budget", "batches"),
+    [
+        # 2+2 fill 4 of 7; a third row makes 3 × 3 = 9. 3+3 fill 6; a third makes 3 × 7. The last stands alone.
+        ([1, 1, 1, 1, 1], [2, 2, 3, 3, 7], 7, [[0, 1], [2, 3], [4]]),
+        # Equal target lengths are ordered by source length, so that both sides are padded little.
+        ([9, 1, 8, 2, 7, 3], [5] * 6, 15, [[1, 3, 5], [4, 2, 0]]),
+    ],
+)
+def test_batches_are_as_full_as_the_next_row_allows(src, tgt, budget, batches):
+    assert list(TokenBudgetBatches(np.array(src), np.array(tgt), budget, shuffle=False)) == batches
 
 
 def test_order_comes_from_seed_and_epoch_alone():
@@ -46,22 +53,10 @@ def test_order_comes_from_seed_and_epoch_alone():
     assert _epoch(first, 2) != _epoch(TokenBudgetBatches(*_lengths(), BUDGET, seed=8), 2)
 
 
-def test_source_lengths_do_not_change_what_is_together_by_target_length():
-    """Equal target lengths are ordered by source length, so that both sides are padded little."""
-    src, tgt = np.array([9, 1, 8, 2, 7, 3]), np.full(6, 5)
-    assert list(TokenBudgetBatches(src, tgt, 15, shuffle=False)) == [[1, 3, 5], [4, 2, 0]]
-
-
-def test_a_row_over_the_budget_is_refused():
-    with pytest.raises(ValueError, match=r"^max_batch_tokens: expected at least the longest target, 13"):
-        TokenBudgetBatches(np.array([2]), np.array([13]), 11)
-
-
 def test_processes_share_the_batches_of_each_update():
-    alone = TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=6)
-    team = [
-        TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=6, rank=rank, world=3) for rank in range(3)
-    ]
+    settings = *_lengths(), BUDGET, 7, True, 6
+    alone = TokenBudgetBatches(*settings)
+    team = [TokenBudgetBatches(*settings, rank=rank, world=3) for rank in range(3)]
     whole, shares = _epoch(alone, 4), [_epoch(process, 4) for process in team]
     assert [len(share) for share in shares] == [len(process) for process in team] == [len(whole) // 3] * 3
     for update in range(len(whole) // 6):
@@ -78,14 +73,12 @@ def test_last_update_is_filled_with_the_first_batches_of_the_epoch():
 def _text(rows: list[list[int]], n_factors: int = 0) -> EncodedText:
     pieces = np.array([piece for row in rows for piece in row], np.int32)
     splits = np.cumsum([0, *map(len, rows)])
-    factors = np.stack([pieces * 100 + column for column in range(n_factors)], 1) if n_factors else None
-    return EncodedText(pieces, splits, np.zeros((len(pieces), 0), np.int32) if factors is None else factors)
+    return EncodedText(pieces, splits, pieces[:, None] * 100 + np.arange(n_factors, dtype=np.int32))
 
 
 def test_rows_are_padded_on_the_right():
-    pairs = EncodedPairs(
-        _text([[5, 6, 2], [7, 2], [8, 9, 10, 11, 2]], 2), _text([[20, 2], [21, 22, 23, 2], [2]])
-    )
+    src = _text([[5, 6, 2], [7, 2], [8, 9, 10, 11, 2]], 2)
+    pairs = EncodedPairs(src, _text([[20, 2], [21, 22, 23, 2], [2]]))
     batch = TranslationCollator(pairs, pad_id=0)([1, 0])
     assert batch["input_ids"].tolist() == [[7, 2, 0], [5, 6, 2]]
     assert batch["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
@@ -95,12 +88,12 @@ def test_rows_are_padded_on_the_right():
         [[500, 501], [600, 601], [200, 201]],
     ]
     assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
-
-
-def test_no_mask_where_nothing_is_padded_and_no_factors_where_there_are_none():
+    # No mask where nothing is padded, and no factors where there are none.
     assert set(source_batch(_text([[5, 2], [6, 2]]), [0, 1], 0)) == {"input_ids"}
 
 
-def test_sides_of_different_length_are_refused():
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"^max_batch_tokens: expected at least the longest target, 13"):
+        TokenBudgetBatches(np.array([2]), np.array([13]), 11)
     with pytest.raises(ValueError, match=r"^pairs: expected as many sources as targets, got 1 and 2\."):
         EncodedPairs(_text([[5, 2]]), _text([[7, 2], [8, 2]]))

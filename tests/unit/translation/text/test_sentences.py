@@ -50,11 +50,9 @@ class HalfParser:
         self.lines = lines
         sentences = []
         for line in lines:
-            words, n = line.split(), len(line.split()) - 1
-            starts = [line.index(word) for word in words]
-            spans = tuple((start, start + len(word)) for start, word in zip(starts, words, strict=True))
-            trees = (-1, *[0] * (n - 1), -1)
-            sentences.append(Sentence(line, tuple(words), spans, governors=trees, deprels=("dep",) * (n + 1)))
+            trees = (-1, *[0] * (len(line.split()) - 2), -1)
+            deprels = ("dep",) * len(trees)
+            sentences.append(Sentence.from_words(line.split(), governors=trees, deprels=deprels))
         return sentences
 
 
@@ -67,9 +65,8 @@ def test_a_parser_must_agree_with_the_rules_and_sees_no_other_line():
 
 
 def test_a_sentence_starts_where_words_hang_on_another_root():
-    words = ("A", "b", "c", "d", "e")
-    sentence = Sentence(" ".join(words), words, tuple((2 * n, 2 * n + 1) for n in range(5)), governors=(1, -1, 1, 4, -1), deprels=("x", "root", "x", "x", "root"))  # fmt: skip
-    assert parsed_starts(sentence) == {6}
+    trees = {"governors": (1, -1, 1, 4, -1), "deprels": ("x", "root", "x", "x", "root")}
+    assert parsed_starts(Sentence.from_words("Abcde", **trees)) == {6}
 
 
 def test_the_usual_number_of_sentences_is_that_of_99_lines_in_100():

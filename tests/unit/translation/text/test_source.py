@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -92,17 +93,12 @@ def test_unseen_values_are_counted_in_one_warning(tokenizer, annotator):
         encoder.unseen.warn()
 
 
-def test_words_of_other_lines_are_refused(tokenizer, annotator):
-    encoder = _encoder(tokenizer, annotator, ["the cat"])
+def test_words_of_other_lines_or_without_tags_are_refused(tokenizer, annotator):
+    encoder, words = _encoder(tokenizer, annotator, ["the cat"]), _columns(annotator, ["the cat"])
     with pytest.raises(AlignmentError):
-        encoder.encode(["the cat", "sat"], _columns(annotator, ["the cat"]))
-
-
-def test_an_annotation_that_is_not_there_is_named(tokenizer, annotator):
-    encoder = _encoder(tokenizer, annotator, ["the cat"])
-    bare = replace(_columns(annotator, ["the cat"]), upos=None)
+        encoder.encode(["the cat", "sat"], words)
     with pytest.raises(ConfigError, match="factor 'pos': expected upos, got none"):
-        encoder.encode(["the cat"], bare)
+        encoder.encode(["the cat"], replace(words, upos=None))
 
 
 LINES = ["the cats purrs", "", "the cat"]
@@ -111,18 +107,13 @@ BRACKETS = ["(S (NP (DT the) (NNS cats)) (VP (VBZ purrs)))", None, "(NP (DT the)
 BOTH = SyntaxInputs(trees=TreeOptions(max_distance=3), governors=True)
 
 
-def _sentence(line: str, governors: tuple[int, ...], brackets: str | None) -> Sentence:
-    words = line.split()
-    starts = [line.index(word) for word in words]
-    return Sentence(
-        line, tuple(words), tuple((start, start + len(word)) for start, word in zip(starts, words, strict=True)),
-        upos=("X",) * len(words), governors=governors, constituency=brackets,
-    )  # fmt: skip
+def _sentence(line: str, governors: Sequence[int], brackets: str | None = None) -> Sentence:
+    words, upos = line.split(), ("X",) * len(governors)
+    return Sentence.from_words(words, upos=upos, governors=tuple(governors), constituency=brackets)
 
 
 def _tree_columns() -> WordColumns:
-    sentences = map(_sentence, LINES, GOVERNORS, BRACKETS)
-    return WordColumns.from_sentences(list(sentences))
+    return WordColumns.from_sentences([*map(_sentence, LINES, GOVERNORS, BRACKETS)])
 
 
 def _encode(tokenizer, inputs: SyntaxInputs, **settings) -> EncodedText:
@@ -197,11 +188,9 @@ def test_cut_lines_keep_their_end_and_point_at_nothing_that_is_gone(tokenizer):
 
 
 def _one_line(tokenizer, inputs, governors, longest=None):
-    words = ("cat",) * len(governors)
-    spans = tuple((4 * place, 4 * place + 3) for place in range(len(words)))
-    sentence = Sentence(" ".join(words), words, spans, upos=("X",) * len(words), governors=tuple(governors))
-    encoder = SourceEncoder(tokenizer, syntax=inputs)
-    return encoder.encode([sentence.text], WordColumns.from_sentences([sentence]), longest=longest)
+    line = " ".join(["cat"] * len(governors))
+    words = WordColumns.from_sentences([_sentence(line, governors)])
+    return SourceEncoder(tokenizer, syntax=inputs).encode([line], words, longest=longest)
 
 
 def test_of_a_cut_line_only_its_words_take_part_with_the_relations_they_had(tokenizer, monkeypatch):
@@ -256,16 +245,17 @@ def _lines(flat, splits):
     return [flat[start:stop].tolist() for start, stop in pairwise(splits)]
 
 
-def test_each_tag_stands_before_its_word():
-    pieces, splits, owners = with_tags(PIECES, SPLITS, OWNERS, TAGS, "interleaved")
-    assert _lines(pieces, splits) == [[70, 10, 71, 11, 12, 2], [2], [72, 13, 14, 2]]
-    assert _lines(owners, splits) == [[0, 0, 1, 1, 1, -1], [-1], [0, 0, -1, -1]]
-
-
-def test_all_tags_stand_before_all_words():
-    pieces, splits, owners = with_tags(PIECES, SPLITS, OWNERS, TAGS, "prefix")
-    assert _lines(pieces, splits) == [[70, 71, 10, 11, 12, 2], [2], [72, 13, 14, 2]]
-    assert _lines(owners, splits) == [[0, 1, 0, 1, 1, -1], [-1], [0, 0, -1, -1]]
+@pytest.mark.parametrize(
+    ("place", "first_pieces", "first_owners"),
+    [
+        ("interleaved", [70, 10, 71, 11, 12, 2], [0, 0, 1, 1, 1, -1]),
+        ("prefix", [70, 71, 10, 11, 12, 2], [0, 1, 0, 1, 1, -1]),
+    ],
+)
+def test_tags_stand_before_their_word_or_before_all(place, first_pieces, first_owners):
+    pieces, splits, owners = with_tags(PIECES, SPLITS, OWNERS, TAGS, place)
+    assert _lines(pieces, splits) == [first_pieces, [2], [72, 13, 14, 2]]
+    assert _lines(owners, splits) == [first_owners, [-1], [0, 0, -1, -1]]
 
 
 def test_the_limit_counts_tags():
@@ -279,15 +269,14 @@ def test_the_limit_counts_tags():
 @st.composite
 def _texts(draw):
     """Lines whose words have one to three pieces, with pieces of no word between, each line with its end."""
-    pieces, owners, splits = [], [], [0]
+    owners, splits = [], [0]
     for _ in range(draw(st.integers(1, 5))):
         for word in range(draw(st.integers(0, 6))):
             n_pieces = draw(st.integers(0, 3))
             owners += [word] * n_pieces + [-1] * draw(st.integers(0, 1))
         owners.append(-1)
         splits.append(len(owners))
-    pieces = list(range(len(owners)))
-    return np.array(pieces, np.int32), np.array(splits), np.array(owners, np.int32)
+    return np.arange(len(owners), dtype=np.int32), np.array(splits), np.array(owners, np.int32)
 
 
 @given(_texts(), st.sampled_from(["interleaved", "prefix"]), st.integers(1, 2), st.integers(1, 12))

@@ -112,10 +112,8 @@ def test_a_damaged_folder_is_made_again(corpus, caplog, damage):
     expected = TranslationCollator(prepare(recipe).train, 0)([2, 0])
     (file,) = (corpus / "cache" / "pairs").glob("*/src.pieces")
     content = file.read_bytes()
-    damaged = {"truncated": content[:-3], "altered": content[:-1] + bytes([content[-1] ^ 1]), "missing": None}
-    file.unlink()
-    if damaged[damage] is not None:
-        file.write_bytes(damaged[damage])
+    damaged = {"truncated": content[:-3], "altered": content[:-1] + bytes([content[-1] ^ 1])}
+    file.write_bytes(damaged[damage]) if damage in damaged else file.unlink()
     with caplog.at_level(logging.WARNING, "syntaxformer.data"):
         again = prepare(recipe).train
     (line,) = [record.getMessage() for record in caplog.records if "again" in record.getMessage()]
@@ -172,7 +170,5 @@ def test_what_chunks_took_is_given_back():
 
 
 def _anonymous_bytes() -> int:
-    (line,) = (
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")
-    )
-    return 1024 * int(line.split()[1])
+    status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(status["RssAnon"].split()[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -83,14 +85,8 @@ def test_a_share_of_the_lines_has_its_own_parses(config, tmp_path):
 
 
 def test_lines_without_tags_are_refused(annotator, config, monkeypatch):
-    annotated = target.annotated_columns
-    monkeypatch.setattr(
-        target,
-        "annotated_columns",
-        lambda *args: [
-            target.WordColumns(columns.texts, columns.row_splits, columns.starts, columns.ends)
-            for columns in annotated(*args)
-        ],
-    )
+    columns = target_columns(TEXT, annotator, config, "train")
+    bare = [replace(chunk, upos=None) for chunk in columns]
+    monkeypatch.setattr(target, "annotated_columns", lambda *_: bare)
     with pytest.raises(ConfigError, match="predict_target_pos:"):
         target_columns(TEXT, annotator, config, "train")

@@ -237,6 +237,9 @@ def batch_outputs(
     """What `task_type.joined` makes of the outputs for examples: `[examples, labels]`, fp32, on the CPU.
 
     The longest come first to save padding; the batches depend only on the texts.
+
+    Raises:
+        CheckpointError: They are not finite.
     """
     was_training = model.training
     model.eval()
@@ -282,7 +285,12 @@ def annotator_name(needed: frozenset[str], chosen: str | None = None) -> str | N
 
 
 def load_for(name: str | Annotator | None, needed: frozenset[str]) -> Annotator | None:
-    """Load an annotator and check that it gives what is needed."""
+    """Load an annotator and check that it gives what is needed.
+
+    Raises:
+        ConfigError: It does not.
+        BackendMissingError: It is not installed.
+    """
     if name is None:
         return None
     from syntaxformer.annotate import prepare
@@ -424,6 +432,10 @@ def annotate_examples(
 
     With `use_trees`, the words are those of the constituency trees, which all examples then have. If not
     `cached`, texts are parsed without the cache, as suits short lists that occur only once.
+
+    Raises:
+        TreeError: A tree of the data does not fit its text; with the line.
+        DataError: The cache cannot be written.
     """
     from syntaxformer.annotate import WordsAsGiven, annotate_cached
     from syntaxformer.annotate.controls import Control

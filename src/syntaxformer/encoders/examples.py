@@ -87,7 +87,11 @@ def in_place(text: str) -> str:
 def raw_example(
     texts: Sequence[str], line: int, source: str | None = None, index: str = "", keep_places: bool = False
 ) -> TextExample:
-    """An example of raw texts, with single spaces for white space unless characters keep their places."""
+    """An example of raw texts, with single spaces for white space unless characters keep their places.
+
+    Raises:
+        DataError: A text is empty.
+    """
     cleaned = tuple(in_place(text) if keep_places else " ".join(text.split()) for text in texts)
     if not all(map(str.strip, cleaned)):
         raise DataError("text: expected one that is not empty, got ''.", source, line)
@@ -110,7 +114,12 @@ class Binding:
 
 
 def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, bad: BadRows) -> TextSet:
-    """Make examples from rows."""
+    """Make examples from rows.
+
+    Raises:
+        DataError: No row is left, or more rows than `bad` allows are broken, have an empty text, an unknown
+            label, or a score that is not a number or out of range.
+    """
     examples: list[TextExample] = []
     left_out: Counter[str] = Counter()
 

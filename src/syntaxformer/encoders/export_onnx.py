@@ -259,7 +259,13 @@ class OnnxNetwork(nn.Module):
 
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> OnnxNetwork:
-        """Load the graph of a folder."""
+        """Load the graph of a folder.
+
+        Raises:
+            CheckpointError: The file is not a graph.
+            BackendMissingError: ONNX Runtime is not installed.
+            ConfigError: The device is not the CPU.
+        """
         try:
             import onnx
             import onnxruntime
@@ -283,7 +289,11 @@ class OnnxNetwork(nn.Module):
         return cls(session, [node.name for node in session.get_inputs()])
 
     def forward(self, **batch: Tensor) -> SimpleNamespace:
-        """Return an object whose `logits` are those of the batch, `[batch, labels]`."""
+        """Return an object whose `logits` are those of the batch, `[batch, labels]`.
+
+        Raises:
+            CheckpointError: The graph cannot compute one text, such as in the memory that it may take.
+        """
         inputs = {name: batch[name].numpy() for name in self.inputs}
         n_rows, n_pieces = batch["input_ids"].shape
         if n_rows == 1 or n_rows * n_pieces < self.too_many:

@@ -71,7 +71,11 @@ def _find_file(task: Task, folder: Path, split: str, file: str | None) -> Path:
 
 
 def bind_columns(task: Task, columns: Sequence[str], source: str | Path, labelled: bool) -> Binding:
-    """Find a task's columns in a table; labels are optional unless `labelled`."""
+    """Find a task's columns in a table; labels are optional unless `labelled`.
+
+    Raises:
+        DataError: A column is missing.
+    """
 
     def first(names: Sequence[str]) -> str | None:
         return next((name for name in names if name in columns), None)
@@ -120,6 +124,10 @@ def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data
     """Read a split of a `datasets.DatasetDict`, of a mapping from split to `Dataset`, or of one `Dataset`.
 
     Labels are read by name; numbers without names follow the task's order, and -1 means no label.
+
+    Raises:
+        ConfigError: There is no such split.
+        DataError: A column is missing, or a row cannot be used; with its number.
     """
     dataset = split_of(dataset, split, source)
     where, labelled = f"{source}, {split}", not split.startswith("test")

@@ -215,7 +215,12 @@ _Sentence = list[tuple[int, str, str | None]]
 def read_words(
     path: Source, task_type: WordTags, columns: TableColumns, name: str, labelled: bool, bad: BadRows
 ) -> tuple[TextSet, TableColumns, TaskType]:
-    """Read sentences in CoNLL columns, or with lists of words and tags in the rows of a table."""
+    """Read sentences in CoNLL columns, or with lists of words and tags in the rows of a table.
+
+    Raises:
+        DataError: Rows have too few or too many cells, a tag is missing, or unknown in training, or nothing
+            is there.
+    """
     if table_format(path) == "csv" or has_lists(path, columns.text):
         sentences, columns = _listed_words(task_type.labels, path, columns, labelled, bad)
     else:
@@ -333,7 +338,11 @@ def _conll_words(
 
 
 def read_questions(path: Source, name: str, labelled: bool, bad: BadRows) -> TextSet:
-    """Read questions in SQuAD's JSON, version 1.1 or 2, or in the rows of a table, as on the Hub."""
+    """Read questions in SQuAD's JSON, version 1.1 or 2, or in the rows of a table, as on the Hub.
+
+    Raises:
+        DataError: It is neither, an answer does not stand at its place, or an id occurs twice.
+    """
     examples, table, columns = dict[str, TextExample](), None, ("question", "context")
     if table_format(path) == "csv" or has_questions(path):
         table = read_table(path, quoted=csv_quoted(path)[0])

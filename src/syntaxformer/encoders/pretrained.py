@@ -30,7 +30,12 @@ from syntaxformer.runs.loading import (
 
 
 def load_tokenizer(path: str, max_length: int) -> Any:
-    """The tokenizer of a checkpoint."""
+    """The tokenizer of a checkpoint.
+
+    Raises:
+        ConfigError: The tokenizer cannot be loaded or is not fast, so that it gives no character offsets.
+            Or the checkpoint has fewer positions, is a translator, or is infused.
+    """
     folder = Path(path)
     if (folder / TRANSLATOR).is_file():
         problem = f"expected a pretrained encoder in Hugging Face's layout, got {folder}, a translator."
@@ -57,7 +62,11 @@ def _check_positions(longest: int, max_length: int) -> None:
 
 
 def has_decoder(path: str) -> bool:
-    """Whether a checkpoint can write labels as text."""
+    """Whether a checkpoint can write labels as text.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     with checkpoint_errors(path):
         return bool(AutoConfig.from_pretrained(path, trust_remote_code=False).is_encoder_decoder)
 
@@ -103,7 +112,11 @@ def new_parameters(model: PreTrainedModel) -> dict[str, torch.nn.Parameter]:
 
 
 def load_collator(folder: Path, task_type: TaskType) -> SyntaxCollator:
-    """Load the collator, which makes batches for a fine-tuned model whose folder has been verified."""
+    """Load the collator, which makes batches for a fine-tuned model whose folder has been verified.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
     with folder_errors(folder, "a tokenizer"):
         collator = SyntaxCollator.from_pretrained(folder, trust_tokenizer=True)
     collator.separate = task_type.separate

@@ -42,7 +42,11 @@ class Row:
         return as_line(self.cells.get(column) if column is not None else None)
 
     def label(self, column: str) -> str:
-        """A cell that holds one label, as one line."""
+        """A cell that holds one label, as one line.
+
+        Raises:
+            ValueError: It holds a list, which is never one class.
+        """
         if isinstance(self.cells.get(column), list | dict):
             problem = f"column {column!r}: expected one label or score, got {str(self.cells[column])[:60]}."
             remedy = "Use --task multilabel for lists of labels, vector for lists of numbers."
@@ -50,7 +54,11 @@ class Row:
         return self.text(column)
 
     def check(self) -> None:
-        """Check that the row is whole."""
+        """Check that the row is whole.
+
+        Raises:
+            ValueError: It is broken.
+        """
         if self.problem:
             raise ValueError(self.problem)
 
@@ -100,7 +108,11 @@ class BadRows:
         return BadRowsError(self.source, sorted((row.number, problem) for row, problem in self.rows))
 
     def refuse(self) -> None:
-        """Check that there are no more than the limit."""
+        """Check that there are no more than the limit.
+
+        Raises:
+            BadRowsError: There are more.
+        """
         if len(self.rows) > self.limit:
             raise self.error
 
@@ -138,7 +150,11 @@ def from_spreadsheet(cell: str) -> str:
 
 
 def table_format(path: Source) -> str:
-    """The format: "dataset", or by the file's name "tsv", "csv", "json" or "parquet", compressed or not."""
+    """The format: "dataset", or by the file's name "tsv", "csv", "json" or "parquet", compressed or not.
+
+    Raises:
+        DataError: It names a format of tables that is not read.
+    """
     if isinstance(path, DatasetRows):
         return "dataset"
     suffix = Path(without_packing(path)).suffix.lower()
@@ -319,7 +335,11 @@ def csv_quoted(path: Source, quotes: str = "auto") -> tuple[bool, str]:
 
 
 def pick_column(columns: Sequence[str], names: Sequence[str], what: str, path: Source | None) -> str:
-    """The first of some names that is a column."""
+    """The first of some names that is a column.
+
+    Raises:
+        DataError: None of the names is a column.
+    """
     for name in names:
         if name in columns:
             return name
@@ -358,7 +378,11 @@ class TableColumns:
 
 
 def open_dataset(source: str | Path) -> Any:
-    """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION"."""
+    """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION".
+
+    Raises:
+        ConfigError: There is no such data set, or the Hub cannot be reached.
+    """
     from datasets import load_dataset, load_from_disk
 
     text = str(source)
@@ -371,7 +395,11 @@ def open_dataset(source: str | Path) -> Any:
 
 
 def split_of(dataset: Any, split: str, source: str) -> Any:
-    """A split by our name for it; one `Dataset` is itself."""
+    """A split by our name for it; one `Dataset` is itself.
+
+    Raises:
+        ConfigError: There is no such split.
+    """
     if hasattr(dataset, "column_names") and not isinstance(dataset.column_names, dict):
         return dataset
     names = dict.fromkeys((split, *_SPLITS.get(split, ())))
@@ -389,7 +417,11 @@ def is_dataset(source: object) -> bool:
 
 
 def find_rows(source: str | Path, split: str) -> Source:
-    """A file as it is, and of a data set the split."""
+    """A file as it is, and of a data set the split.
+
+    Raises:
+        ConfigError: There is no such data set or split.
+    """
     if not is_dataset(source):
         return source
     return DatasetRows(split_of(open_dataset(source), split, str(source)), f"{source}, {split}")

@@ -217,6 +217,9 @@ def hold_out(train: TextSet, by_last: bool = False) -> tuple[TextSet, TextSet]:
 
     Each class gets its share, and at least one row if it has two. Rows with equal texts, or `by_last` with
     equal last ones, stay together if they can, because a text from training does not test the model.
+
+    Raises:
+        DataError: There are too few rows, or none of the same class.
     """
     if len(train) < 20:
         problem = f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev."

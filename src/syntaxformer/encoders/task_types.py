@@ -109,7 +109,11 @@ class TaskType:
         return [""]
 
     def settle(self, rows: list[Row], column: str, bad: BadRows) -> tuple[TaskType, list[Row]]:
-        """The type with the labels of the user's own table, and the rows without a header and bad rows."""
+        """The type with the labels of the user's own table, and the rows without a header and bad rows.
+
+        Raises:
+            DataError: Nothing can be learned from this column.
+        """
         return self, rows
 
     def classes(self, label: Any) -> Sequence[Any]:
@@ -125,7 +129,11 @@ class TaskType:
     # Targets of training.
 
     def for_head(self, head: str, has_decoder: Callable[[], bool], tokenizer: Any) -> TaskType:
-        """The type for which a checkpoint is trained with `head` "auto", "classifier" or "text"."""
+        """The type for which a checkpoint is trained with `head` "auto", "classifier" or "text".
+
+        Raises:
+            ConfigError: The checkpoint has no such head, or its tokenizer cannot tell the labels apart.
+        """
         if head == "text":
             raise ConfigError(
                 f"head: expected labels and an encoder-decoder for text, got {self.name}. Use classifier."
@@ -143,7 +151,11 @@ class TaskType:
         return label
 
     def balanced_weights(self, labels: Labels) -> list[float]:
-        """The weight of each class in the loss, with which all weigh the same over the training labels."""
+        """The weight of each class in the loss, with which all weigh the same over the training labels.
+
+        Raises:
+            ConfigError: The network does not choose among classes.
+        """
         remedy = "Set head=classifier." if isinstance(self, WrittenLabel) else "Leave it out."
         problem = "expected a network with an output for each class, and one class a text"
         raise ConfigError(f"training.class_weights: {problem}, got the type {self.name!r}. {remedy}")
@@ -211,6 +223,9 @@ class Score(TaskType):
 
     `score_scale` are mean and standard deviation of the training scores, if outputs are standardised; several
     scores have their means first, then their standard deviations.
+
+    Raises:
+        ValueError: The scale has too few or too many numbers.
     """
 
     score_range: tuple[float, float] | None = None  # predictions are clipped to it
@@ -405,7 +420,11 @@ class OneLabel(TaskType):
         return replace(self, labels=(*self.labels, *counts))
 
     def with_labels(self, counts: Counter[str], source: Source) -> Any:
-        """The type with these labels, numbers first and by value; they are logged with their counts."""
+        """The type with these labels, numbers first and by value; they are logged with their counts.
+
+        Raises:
+            DataError: There are none.
+        """
         if not counts:
             raise DataError("labels: expected some to learn, got none in any row.", source)
         values = {name: n for name in counts if (n := number_of(name)) is not None and math.isfinite(n)}

@@ -31,7 +31,11 @@ _OF_SYNTAX = ("infusion", "factor_sizes", "lisa", "masks", "relation_bias", "tar
 
 
 def parameter_counts(model: PreTrainedModel, plain: PreTrainedModel | None = None) -> dict[str, int]:
-    """Count the parameters by purpose; those of the infusion, or all that `plain` has not, count as added."""
+    """Count the parameters by purpose; those of the infusion, or all that `plain` has not, count as added.
+
+    Raises:
+        ConfigError: The model is not infused.
+    """
     # A translator of ours may have nothing in attention, but factors or tasks.
     is_bare = plain is not None and getattr(model, "infusion", model) is None
     added = [] if is_bare else infusion_parameters(model)
@@ -71,6 +75,9 @@ def twins(config: Any, infusion: InfusionConfig) -> tuple[PreTrainedModel, PreTr
     """Make a plain network and an infused one of a config, in fp32 with random weights.
 
     The config of our translator may say itself what is infused; `infusion` then is empty.
+
+    Raises:
+        ConfigError: The model is not supported or cannot be infused so.
     """
     auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForSequenceClassification
     if type(config) not in auto._model_mapping:

@@ -53,7 +53,11 @@ class Family:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
-        """Read what `dataclasses.asdict` returned, even if JSON has turned tuples into lists."""
+        """Read what `dataclasses.asdict` returned, even if JSON has turned tuples into lists.
+
+        Raises:
+            ConfigError: A name is missing or unknown, or a value has the wrong type.
+        """
         try:
             return TypeAdapter(cls).validate_python(dict(stored))
         except ValidationError as error:
@@ -179,7 +183,11 @@ class Parts:
 
 
 def parts_of(model: PreTrainedModel, family: Family | None = None) -> Parts:
-    """Find the parts of a model of this family, or of that of the table."""
+    """Find the parts of a model of this family, or of that of the table.
+
+    Raises:
+        ConfigError: The model is not supported, attends to earlier words only, or lacks a path of the family.
+    """
     family = _family_of(model, family)
     stack = _at(model.base_model, family.stack, "stack", PreTrainedModel if family != OWN else nn.Module)
     return parts_in(stack, family, final_of(model, family))

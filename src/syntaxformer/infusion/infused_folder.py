@@ -52,7 +52,11 @@ class InfusedConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Read the host's config; arguments as in transformers."""
+        """Read the host's config; arguments as in transformers.
+
+        Raises:
+            CheckpointError: transformers does not know the host's model type.
+        """
         of_host = {**config_dict, "model_type": config_dict.get(_HOST)}
         if of_host.pop(_HOST, None) not in CONFIG_MAPPING:
             raise CheckpointError(
@@ -223,6 +227,9 @@ def widen_head(model: Any, width: int) -> None:
     map to the labels.
 
     Source: Bai et al. (2021), appendix A.1 and A.2.
+
+    Raises:
+        ConfigError: The head is not a map of the states, a function and a map to the labels.
     """
     modules = [  # numbers in a name are those of layers
         (name, module)

@@ -294,6 +294,10 @@ class Infusion(nn.Module):
 
         `tensors` has those of the batch by their names in `BATCH_KEYS`, and `shape` the numbers of sentences
         and of pieces. `attention_mask` is 0 for padding; None if there is no padding.
+
+        Raises:
+            ValueError: The batch lacks syntax that the model is infused with, was made for other settings, or
+                its shape is wrong.
         """
         self._check_batch(tensors, shape)
         if attention_mask is not None and attention_mask.ndim != 2:
@@ -384,7 +388,11 @@ def _biaffine_head(parts: Parts, layer: int, lisa: Any) -> BiaffineHead:
 
 
 def check_fit(config: InfusionConfig, parts: Parts, model: nn.Module) -> None:
-    """Check that a config fits a model, by a table of what goes with what."""
+    """Check that a config fits a model, by a table of what goes with what.
+
+    Raises:
+        ConfigError: It does not; with all problems.
+    """
     name, family, is_own = type(model).__name__, parts.family, parts.family == OWN
     problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
     if family.reason:

@@ -153,7 +153,11 @@ class TaggedFinal(nn.Module):
     """The module that takes the final vector of the sentence, to which `let` first joins the tags."""
 
     def forward(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Join the tags, and go on as the host does; the head alone is refused."""
+        """Join the tags, and go on as the host does; the head alone is refused.
+
+        Raises:
+            ValueError: The head is called by itself, without a batch.
+        """
         batch = _running.state.batch
         if batch is None or batch.factor_ids is None:
             raise ValueError(
@@ -176,7 +180,11 @@ class InfusedPart(nn.Module):
         raise ValueError(f"{expected}, got that of a part. Load the whole infused model: syntaxformer.load.")
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse to save a part, since only the whole model has the infusion."""
+        """Refuse to save a part, since only the whole model has the infusion.
+
+        Raises:
+            ValueError: This is not the whole model.
+        """
         if self.syntax_root[0] is not self:
             raise ValueError(
                 f"save_pretrained: expected the whole infused model, got its {type(self).__name__}, which "
@@ -303,7 +311,11 @@ class InfusedModel(TakesSyntax):
             super()._initialize_weights(module, *args, **kwargs)
 
     def set_attn_implementation(self, attn_implementation: Any, *args: Any, **kwargs: Any) -> None:
-        """Refuse to replace our attention, which would switch syntax off; otherwise do as the host does."""
+        """Refuse to replace our attention, which would switch syntax off; otherwise do as the host does.
+
+        Raises:
+            ValueError: The other attention would switch syntax off.
+        """
         if self.infusion.attends and attn_implementation != IMPLEMENTATION:
             raise ValueError(
                 f"attn_implementation: expected {IMPLEMENTATION!r}, the attention of this infused model, got "

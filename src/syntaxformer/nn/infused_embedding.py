@@ -69,7 +69,11 @@ class InfusedEmbedding(nn.Module):
         pieces: Int[Tensor, "batch pieces"],
         factor_ids: Int[Tensor, "batch pieces factors"] | None = None,
     ) -> Float[Tensor, "batch pieces d_model"]:
-        """Look up pieces and factors (columns in the order of the plan) and join them."""
+        """Look up pieces and factors (columns in the order of the plan) and join them.
+
+        Raises:
+            ValueError: `factor_ids` has more or fewer columns than the plan has factors.
+        """
         if self.kind.join == "pieces":
             return self._with_tags(pieces)
         word = self.word(pieces)
@@ -131,7 +135,11 @@ class InfusionKind:
         return self.merge == "concat" and not self.one_hot
 
     def make_module(self, d_model: int, sizes: dict[str, int]) -> nn.Module | None:
-        """The user's own module, which keeps its initial values; None for the bundled kinds."""
+        """The user's own module, which keeps its initial values; None for the bundled kinds.
+
+        Raises:
+            ValueError: It has a buffer that is not stored, which would be lost in a model folder.
+        """
         if self.module is None:
             return None
         module = self.module(d_model, dict(sizes))

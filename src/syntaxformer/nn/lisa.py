@@ -134,6 +134,9 @@ def check_gradient(expected: bool) -> None:
 
     This kind of checkpointing first runs layers without gradients, and the loss is computed in that run.
     `expected` is whether the forward pass outside the layer records gradients.
+
+    Raises:
+        ValueError: Gradients are recorded outside the layer but not inside.
     """
     if expected and not torch.is_grad_enabled():
         raise ValueError(

@@ -91,6 +91,9 @@ class RelationIndex:
         Ids are 0 to 3D + 1. Keys that are invalid in `key_mask` are removed from every relation. Off the CPU
         nothing is read from the device: every row has all slots, a mask counts as padding, and an id above
         3D + 1 is the device's own error, later.
+
+        Raises:
+            ValueError: A relation id is above 3D + 1; on another device the device's own error, later.
         """
         check_ids(relations, 3 * max_distance + 2)
         padded = key_mask is not None

@@ -135,7 +135,11 @@ def check_arguments(
     active: Sequence[bool] | None,
     n_networks: int,
 ) -> None:
-    """Refuse unknown names, a dropout out of range, and too few, too many or no sub-networks."""
+    """Refuse unknown names, a dropout out of range, and too few, too many or no sub-networks.
+
+    Raises:
+        ValueError: An argument is invalid.
+    """
     choices = (
         ("mode", mode, MaskMode),
         ("on_empty_row", on_empty_row, OnEmptyRow),

@@ -55,6 +55,10 @@ def draw_attention(
     Rings are the links of the head that aligns.
 
     Source: Sundararaman et al. (2019), figure 3.
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
     """
     columns = sum(len(shown.src_pieces) for shown in maps.values())
     rows = max(len(shown.tgt_pieces) for shown in maps.values())
@@ -93,6 +97,10 @@ def draw_subnetwork(
     model's logits without masks are used. Weights are those of this and the strongest sub-networks.
 
     Source: Bai et al. (2021), figure 2.
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
     """
     inches = 2.5 + PIECE_INCHES * len(view.pieces)
     figure = Figure(figsize=(2.6 * inches + 3, inches), layout="constrained")
@@ -138,7 +146,12 @@ class Curve:
 def draw_curves(
     curves: Mapping[str, Curve], path: Path, x_label: str, y_label: str, log_x: bool = False
 ) -> None:
-    """Draw one line with error bars for each name; a line is dashed if its name ends in "(paper)"."""
+    """Draw one line with error bars for each name; a line is dashed if its name ends in "(paper)".
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
+    """
     names = {name: fill(name, _LEGEND_LETTERS) for name in curves}
     n_lines = sum(name.count("\n") + 1 for name in names.values())
     figure = Figure(figsize=(7, max(4.2, 0.5 + n_lines * _LEGEND_INCHES)), layout="constrained")
@@ -159,7 +172,12 @@ def draw_curves(
 
 
 def draw_points(points: Mapping[str, Sequence[float]], path: Path, y_label: str) -> None:
-    """Draw the values of each name as points in a row of their own, with a line at their mean."""
+    """Draw the values of each name as points in a row of their own, with a line at their mean.
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
+    """
     names = [fill(name, 2 * _LEGEND_LETTERS) for name in points]
     n_lines = sum(name.count("\n") + 1 for name in names)
     figure = Figure(figsize=(7, 1 + max(0.4 * len(names), n_lines * _LEGEND_INCHES)), layout="constrained")
@@ -177,7 +195,12 @@ def draw_points(points: Mapping[str, Sequence[float]], path: Path, y_label: str)
 
 
 def draw_panels(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
-    """Draw a panel for each logged number over updates, at most three in a row: name → run → its curve."""
+    """Draw a panel for each logged number over updates, at most three in a row: name → run → its curve.
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
+    """
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     runs = dict.fromkeys(run for curves in panels.values() for run in curves)

@@ -156,7 +156,11 @@ class WordColumns:
             yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **values)
 
     def with_user_column(self, name: str, values: CodedColumn | Sequence[str]) -> WordColumns:
-        """A copy with one more user column, which has one value for each word."""
+        """A copy with one more user column, which has one value for each word.
+
+        Raises:
+            AlignmentError: There are more or fewer values than words.
+        """
         column = values if isinstance(values, CodedColumn) else CodedColumn.from_values(values)
         return replace(self, user={**self.user, name: column})
 
@@ -237,6 +241,9 @@ class WordColumns:
 
         `texts` are the annotated lines from `start`, 0-based, to `start + len(texts)`. Columns that the
         corpus lacks are left out.
+
+        Raises:
+            AlignmentError: The corpus has fewer lines.
         """
         stored = corpus.columns(start, start + len(texts), columns)
         columns_of_words: dict[str, Any] = {

@@ -217,7 +217,11 @@ def tree_depth(columns: WordColumns) -> CodedColumn:
 
 
 def word_depths(columns: WordColumns) -> NDArray[np.int64]:
-    """Number of edges from each word up to its root, `[words]`; messages name line and word."""
+    """Number of edges from each word up to its root, `[words]`; messages name line and word.
+
+    Raises:
+        TreeError: A governor is outside its line, or there is a cycle; the message names line and word.
+    """
     assert columns.governors is not None, "checked by check_factors"
     rows, splits = row_of_item(columns.row_splits, columns.n_words), columns.row_splits
     governors = np.asarray(columns.governors, np.int64)

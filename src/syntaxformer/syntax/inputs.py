@@ -187,7 +187,11 @@ class SyntaxInputs(BaseModel):
 
 
 def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str) -> None:
-    """Check that an annotator gives the trees that a model reads."""
+    """Check that an annotator gives the trees that a model reads.
+
+    Raises:
+        ConfigError: It does not.
+    """
     missing = [need for need in inputs.needs if need not in provides]
     if missing:
         raise ConfigError(
@@ -213,7 +217,11 @@ class LineSyntax:
 
     @classmethod
     def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
-        """Take what `inputs` needs from annotated lines; None if it needs nothing."""
+        """Take what `inputs` needs from annotated lines; None if it needs nothing.
+
+        Raises:
+            ConfigError: The annotation lacks something that is needed.
+        """
         if not (inputs.needs or inputs.words):
             return None
         check_syntax(inputs, words.provides, "the annotation")

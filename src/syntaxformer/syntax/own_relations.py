@@ -86,7 +86,11 @@ def register_relations(
 
 
 def register_file(path: str | Path) -> None:
-    """Run a Python file of the user's own that registers relations, also in processes that start later."""
+    """Run a Python file of the user's own that registers relations, also in processes that start later.
+
+    Raises:
+        ConfigError: There is no such file, or it fails.
+    """
     path = Path(path).resolve()
     try:
         runpy.run_path(str(path), run_name=f"relations_of_{path.stem}")
@@ -126,7 +130,12 @@ def _checked(name: str, function: Function, n_relations: int, sentence: Sentence
 
 
 def find_relations(name: str, stored: OwnRelations | None = None) -> OwnRelations:
-    """The record of registered relations, with as many ids as the `stored` one of a model."""
+    """The record of registered relations, with as many ids as the `stored` one of a model.
+
+    Raises:
+        ValueError: None of that name are registered, or they have another number of ids than `stored`, a
+            model's.
+    """
     if (record := _RECORDS.get(name)) is None:
         expected = f"{', '.join(TREES)} or relations of your own that are registered, got {name!r}"
         remedy = f"Register them: --relations FILE, or {_CALL}({name!r}, …) before"

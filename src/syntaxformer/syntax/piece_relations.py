@@ -81,7 +81,11 @@ class WordTrees:
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
-        """Put two sentences side by side; the words of the second are numbered after those of the first."""
+        """Put two sentences side by side; the words of the second are numbered after those of the first.
+
+        Raises:
+            TreeError: One has a tree that the other lacks.
+        """
         if lacking := first.by_name.keys() ^ second.by_name.keys():
             raise TreeError(f"{min(lacking)}: expected a tree for both segments or for none, got one.")
         n_first = len(first)
@@ -259,6 +263,10 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
 
     In a tree with Penn Treebank tags, head rules of the labels give the heads of phrases. A tree without
     labels (SST, SNLI, SICK), or made from a dependency parse, takes them from that parse if there is one.
+
+    Raises:
+        DataError: The sentence has neither.
+        TreeError: The brackets are not a tree over its words.
     """
     memory, key = vars(sentence), "phrase columns"
     if key not in memory:  # one narrow array, as a training text keeps those of all sentences
@@ -302,6 +310,9 @@ def phrases_of_lines(words: WordColumns) -> PhraseColumns:
     """Constituency trees of all words of some lines, one line after the other.
 
     Heads come from the dependency tree if there is one, since the head rules are made for English.
+
+    Raises:
+        TreeError: A line with words has no tree, or one over other words; the message names the line.
     """
     parts: list[PhraseColumns] = []
     for row, tree in enumerate(words.constituency or [None] * len(words.texts)):

@@ -46,6 +46,9 @@ class TokenBudgetBatches(Sampler[list[int]]):
         at_epoch: Is called with the number of each epoch before its batches. It may return new lengths, whose
             batches may exceed the budget a little.
         shares: Chooses the rows of each epoch; None for all, each once.
+
+    Raises:
+        ValueError: A row is longer than the budget.
     """
 
     def __init__(

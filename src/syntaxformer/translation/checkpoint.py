@@ -134,7 +134,11 @@ class Checkpoint:
 
 
 def host_config(path: str) -> Any:
-    """The config of a checkpoint's host."""
+    """The config of a checkpoint's host.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     with checkpoint_errors(path, "model.init_from: expected a pretrained translator"):
         config: Any = AutoConfig.from_pretrained(path, trust_remote_code=False)
     return getattr(config, "host", config)
@@ -274,7 +278,11 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
 
 
 def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
-    """A SentencePiece model of one's own as a fast tokenizer, and the names of its special pieces by role."""
+    """A SentencePiece model of one's own as a fast tokenizer, and the names of its special pieces by role.
+
+    Raises:
+        ConfigError: It is no unigram model and not of byte-pair encoding, or marks spaces behind words.
+    """
     proto = read_sentencepiece(model)
     if proto.trainer_spec.model_type > 2 or proto.trainer_spec.treat_whitespace_as_suffix:
         raise ConfigError(
@@ -294,6 +302,9 @@ def with_symbols(backend: Tokenizer, symbols: Collection[str], key: str) -> Toke
     """The tokenizer with pieces of its own as text: each is found whole, and is part of the output.
 
     If other parts of it cut a symbol or lose it, it is refused by its `key`.
+
+    Raises:
+        ConfigError: Its other parts cut a symbol, or lose it; the message begins with `key`.
     """
     if not symbols:
         return backend
@@ -542,7 +553,11 @@ ADAPTER = "default"
 
 @cache
 def local_folder(name: str) -> str:
-    """The folder of a checkpoint, fetched once from the Hub if there is none of that name here."""
+    """The folder of a checkpoint, fetched once from the Hub if there is none of that name here.
+
+    Raises:
+        ConfigError: It cannot be had.
+    """
     try:
         say_download(name)
         return str(fetched(name))
@@ -551,7 +566,11 @@ def local_folder(name: str) -> str:
 
 
 def own_sections(path: str) -> dict[str, Any]:
-    """Sections `model` and `infusion` of the recipe of our own translator's folder."""
+    """Sections `model` and `infusion` of the recipe of our own translator's folder.
+
+    Raises:
+        ConfigError: The folder is not finished, or has no recipe.
+    """
     try:
         verify_folder(Path(path), TRANSLATOR)
         content = read_yaml(Path(path) / "recipe.yaml")
@@ -563,7 +582,11 @@ def own_sections(path: str) -> dict[str, Any]:
 
 
 def host_sections(path: str) -> dict[str, Any]:
-    """Of a pretrained translator: the section `model` of a recipe, its dropout, what it is infused with."""
+    """Of a pretrained translator: the section `model` of a recipe, its dropout, what it is infused with.
+
+    Raises:
+        ConfigError: Its config cannot be read.
+    """
     config = host_config(path)
     common = getattr(config, "dropout", getattr(config, "dropout_rate", 0.0))
     names = ("dropout", "attention_dropout", "activation_dropout")
@@ -592,7 +615,11 @@ def stored_infusion(path: str) -> InfusionConfig | None:
 
 
 def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> PreTrainedModel:
-    """The network of a checkpoint in fp32, with rows for all pieces: new ones are the mean row."""
+    """The network of a checkpoint in fp32, with rows for all pieces: new ones are the mean row.
+
+    Raises:
+        ConfigError: It cannot be read, or lacks weights.
+    """
     path = checkpoint.path
     rates = {**dropouts, "dropout_rate": dropouts["dropout"]}  # T5 has one for all
     rates |= {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}  # no key tells of them
@@ -640,7 +667,11 @@ def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
 
 
 def take_weights(model: nn.Module, start: Checkpoint) -> None:
-    """Weights of another translator of ours; new pieces begin as the mean row, heads of tasks anew."""
+    """Weights of another translator of ours; new pieces begin as the mean row, heads of tasks anew.
+
+    Raises:
+        ConfigError: They are of another network.
+    """
     weights, current = load_tensors(Path(start.path) / WEIGHTS), model.state_dict()
     weights = {name: tensor for name, tensor in weights.items() if not _OF_TASKS.match(name)}
     for name, tensor in weights.items():
@@ -661,6 +692,10 @@ def add_adapters(
     Adapters and infusion are trained from there on. What is returned is PEFT's object, which merges them.
 
     Source: Hu et al. (2022), "LoRA".
+
+    Raises:
+        BackendMissingError: PEFT is not installed.
+        ConfigError: No map has one of the names.
     """
     try:
         from peft import LoraConfig

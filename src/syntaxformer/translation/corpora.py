@@ -377,7 +377,11 @@ def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
 
 
 def find_file(folder: Path, split: str, ending: str, key: str = "data.dir") -> Path:
-    """The file of a split with this ending, plain or compressed."""
+    """The file of a split with this ending, plain or compressed.
+
+    Raises:
+        ConfigError: Neither exists; the message names both.
+    """
     plain = folder / f"{split}.{ending}"
     if (path := plain_or_packed(plain)) is None:
         raise ConfigError(
@@ -436,7 +440,11 @@ def _pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
 
 
 def paired_lines(src_path: Path, tgt_path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of two files."""
+    """The lines of two files.
+
+    Raises:
+        DataError: A file cannot be read, or they have different numbers of lines.
+    """
     for src, tgt in zip_longest(read_lines(src_path), read_lines(tgt_path)):
         if src is None or tgt is None:
             n_src, n_tgt = count_lines(src_path), count_lines(tgt_path)
@@ -576,7 +584,12 @@ def hash_lines(*sides: Sequence[str]) -> str:
 
 
 def read_train(config: CorpusConfig) -> ParallelText:
-    """Read all training splits, detokenised and with exclusions as the recipe says."""
+    """Read all training splits, detokenised and with exclusions as the recipe says.
+
+    Raises:
+        ConfigError: A split is missing.
+        DataError: A split cannot be used, or no pair is left.
+    """
     if not keeps_on_disk(config):
         return _joined(config, _in_memory)
     files = _train_files(config) + [path for split in config.exclude for path in _paths(config, split)]
@@ -610,7 +623,11 @@ def _train_files(config: CorpusConfig) -> list[Path]:
 
 
 def keeps_on_disk(config: CorpusConfig) -> bool:
-    """Whether the training text is kept on disk: as the recipe says, or else by the size of its files."""
+    """Whether the training text is kept on disk: as the recipe says, or else by the size of its files.
+
+    Raises:
+        ConfigError: A split is missing.
+    """
     if config.on_disk is not None or config.dir is None:
         return bool(config.on_disk)
     return sum(path.stat().st_size for path in _train_files(config)) > LARGE_BYTES

@@ -63,7 +63,13 @@ class CTranslate2Decoder:
         self._suppressed = [[target_pieces[piece]] for piece in never_output(tokenizer)]
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
-        """See `decoding.PieceDecoder`; batches are decoded side by side."""
+        """See `decoding.PieceDecoder`; batches are decoded side by side.
+
+        Raises:
+            ConfigError: It should sample: threads share the random numbers of CTranslate2, so that no seed
+                gives the same samples again.
+            CheckpointError: Outputs are not finite.
+        """
         if search.coverage_penalty and search.beam_size == 1:
             raise ConfigError(
                 f"coverage_penalty: expected none without beams, of which it chooses some, got "
@@ -173,7 +179,13 @@ class CTranslate2Decoder:
 
 
 def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate2Decoder:
-    """Load a folder that `export` wrote; Raises: see `load_decoder`."""
+    """Load a folder that `export` wrote; Raises: see `load_decoder`.
+
+    Raises:
+        BackendMissingError: CTranslate2 is not installed.
+        CheckpointError: The folder cannot be read.
+        ConfigError: There is no such device.
+    """
     need_packages(("CTranslate2",), "exported models need")
     import ctranslate2
 
@@ -231,7 +243,11 @@ def read_export(folder: Path) -> CTranslate2Info:
 
 
 def read_names(folder: Path, side: str, number: int | None = None) -> list[str]:
-    """The names of a vocabulary of CTranslate2, in the order of their ids; as `unique_names` gives them."""
+    """The names of a vocabulary of CTranslate2, in the order of their ids; as `unique_names` gives them.
+
+    Raises:
+        CheckpointError: There is no such vocabulary, or it is not a list of names as `unique_names` gives.
+    """
     numbered = [] if number is None else [f"{side}_{number + 1}_vocabulary.json"]
     files = [folder / name for name in (*numbered, f"{side}_vocabulary.json", "shared_vocabulary.json")]
     file = next((file for file in files if file.is_file()), None)
@@ -248,6 +264,9 @@ class SourceTokens:
     """Turns encoded lines into CTranslate2's tokens, "piece￨value" or "piece￨value/value".
 
     A further stream has a name for each combination of its factors' values; the last one changes fastest.
+
+    Raises:
+        CheckpointError: Vocabularies or factors of the folder are not those of the export.
     """
 
     def __init__(self, folder: Path, info: CTranslate2Info, encoder: SourceEncoder) -> None:

@@ -270,7 +270,11 @@ def add_long(
 
 
 def read_pair_files(src: Path, tgt: Path) -> Pairs:
-    """The lines of two files, tabs included."""
+    """The lines of two files, tabs included.
+
+    Raises:
+        DataError: As `paired_lines`, or there are no lines.
+    """
     pairs = list(paired_lines(src, tgt))
     if not pairs:
         raise DataError("expected lines, got none.", src)

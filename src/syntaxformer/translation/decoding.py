@@ -63,6 +63,9 @@ class Search(DecodingConfig):
         """Largest number of pieces of the translations of some rows, with the end piece, below `longest`.
 
         It is never less than what `min_length` or the row's prefix asks for.
+
+        Raises:
+            ConfigError: The network has no positions for `min_length`.
         """
         if self.min_length > longest - 3:
             raise ConfigError(f"min_length: expected at most {longest - 3}, got {self.min_length}.")

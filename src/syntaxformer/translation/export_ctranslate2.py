@@ -270,6 +270,9 @@ def put_first(decoder: Any, chosen: AlignmentHead) -> None:
     """Exchange heads of a layer's cross-attention: CTranslate2 returns the weights of the first one.
 
     The heads of a layer are added up, so that their order changes nothing else.
+
+    Raises:
+        ConfigError: There is no such head.
     """
     n_heads = int(decoder.num_heads)
     if chosen.layer >= len(decoder.layer) or chosen.head >= n_heads:

@@ -154,7 +154,11 @@ class TagEncoder(_Host):
         attention_mask: Int[Tensor, "batch src"] | None,
         governors: Int[Tensor, "batch src"] | None,
     ) -> Float[Tensor, "batch src d_model"]:
-        """Encode tags."""
+        """Encode tags.
+
+        Raises:
+            ValueError: The number of columns is not the number of factors.
+        """
         n_given = 0 if factor_ids is None else factor_ids.shape[-1]
         if factor_ids is None or n_given != len(self.tables):
             raise ValueError(f"factor_ids: expected columns {list(self.tables)}, got {n_given} columns.")
@@ -237,6 +241,9 @@ class Decoder(Stack):
         """Return the states of the target pieces; if asked for, also the states and weights of each layer.
 
         `table` embeds pieces of another task.
+
+        Raises:
+            ValueError: The cache has a fixed length, or the backward pass would fill it a second time.
         """
         if cache is not None and self.runs_again:
             raise ValueError(

@@ -99,7 +99,11 @@ def write_side_files(
     tokenizer: PreTrainedTokenizerFast,
     own_target: PreTrainedTokenizerFast | None = None,
 ) -> None:
-    """Write the tokenizer, the target's if it has its own, and `syntaxformer.json`."""
+    """Write the tokenizer, the target's if it has its own, and `syntaxformer.json`.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
     with disk_errors(folder):
         tokenizer.save_pretrained(folder)
         if own_target is not None:
@@ -116,7 +120,12 @@ def read_info(folder: Path) -> FolderInfo:
 
 
 def load_network(folder: Path, encoder: SourceEncoder) -> Any:
-    """The network of a model folder, checked against what the encoder gives."""
+    """The network of a model folder, checked against what the encoder gives.
+
+    Raises:
+        CheckpointError: The network cannot be read, its weights do not fit its config, or its inputs do not
+            fit what the encoder gives.
+    """
     from transformers import AutoModelForSeq2SeqLM
 
     from syntaxformer.translation.model import SyntaxTransformer
@@ -144,7 +153,11 @@ def load_network(folder: Path, encoder: SourceEncoder) -> Any:
 
 
 def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
-    """Tokenizer and factor vocabularies of a model folder."""
+    """Tokenizer and factor vocabularies of a model folder.
+
+    Raises:
+        CheckpointError: One of them cannot be read.
+    """
     own_target, kind = None, PlainTokenizer
     with folder_errors(folder, "a tokenizer"):
         if info.backend != "ctranslate2" or not PlainTokenizer.reads(folder):

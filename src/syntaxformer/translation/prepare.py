@@ -116,7 +116,11 @@ def get_tokenizers(
     corpus: CorpusConfig,
     pretrained: tuple[str | None, str | None] = (None, None),
 ) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
-    """The source tokenizer, and the target tokenizer if it is a different one; learned on prepared text."""
+    """The source tokenizer, and the target tokenizer if it is a different one; learned on prepared text.
+
+    Raises:
+        ConfigError: As `given_tokenizer` and `encoder_tokenizer`.
+    """
     raw = not (corpus.tokenized or corpus.moses)
     symbols = (*config.symbols, *(SYMBOLS if corpus.protect else ()))
 
@@ -458,7 +462,11 @@ def parse_labels(columns: Sequence[WordColumns]) -> tuple[str, ...]:
 def target_columns(
     text: ParallelText, annotator: Annotator, config: CorpusConfig, split: str, processes: int = 1
 ) -> Sequence[WordColumns]:
-    """Annotate the target side in chunks, as `annotated_columns` does the source side."""
+    """Annotate the target side in chunks, as `annotated_columns` does the source side.
+
+    Raises:
+        ConfigError: The annotation holds no tags.
+    """
     turned = replace(text, src=text.tgt, tgt=text.src, src_path=text.tgt_path, tgt_path=text.src_path)
     columns = annotated_columns(turned, annotator, config, split, (), processes)
     in_memory = columns if isinstance(columns, list) else ()  # a text on disk is checked when it is encoded
@@ -471,7 +479,11 @@ def target_columns(
 
 
 def check_tags(text: EncodedText, target: SourceEncoder) -> None:
-    """Warn of tags that are not in Universal Dependencies, and check that some tags are."""
+    """Warn of tags that are not in Universal Dependencies, and check that some tags are.
+
+    Raises:
+        ConfigError: No piece has a known tag.
+    """
     unknown = target.unseen.message()
     target.unseen.warn()
     if target.vocabularies and text.factors[:, 0].max(initial=0) <= UNKNOWN_TAG:

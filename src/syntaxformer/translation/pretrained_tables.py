@@ -134,7 +134,11 @@ def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
 
 
 def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
-    """Check from config and tokenizer that each encoder has the columns and rows that its table needs."""
+    """Check from config and tokenizer that each encoder has the columns and rows that its table needs.
+
+    Raises:
+        ConfigError: An encoder cannot be loaded, does not fit its tokenizer, or is narrower than its table.
+    """
     for side, section, width in _tables(config, *widths):
         n_pieces = len(encoder_tokenizer(section.model, target=False))
         with checkpoint_errors(section.model, _EXPECTED):
@@ -167,7 +171,11 @@ def load_vectors(
     encoders: tuple[SourceEncoder, SourceEncoder],
     lines: tuple[Sequence[str], Sequence[str]],
 ) -> dict[str, PieceVectors]:
-    """The vectors with which the recipe's tables start."""
+    """The vectors with which the recipe's tables start.
+
+    Raises:
+        ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
+    """
     vectors = {}
     with torch.random.fork_rng():  # keeps dropout and data order equal to those of a run without vectors
         for side, section, width in _tables(config, *widths):
@@ -213,7 +221,11 @@ def _encoder(section: PretrainedTable) -> PreTrainedModel:
 
 
 def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
-    """The encoder's own input embeddings."""
+    """The encoder's own input embeddings.
+
+    Raises:
+        ValueError: The encoder has fewer rows than the tokenizer has pieces.
+    """
     table = model.get_input_embeddings().weight.detach().float().cpu().numpy()
     _check_rows(len(table), n_pieces)
     return PieceVectors(table[:n_pieces].copy(), np.ones(n_pieces, bool))
@@ -244,7 +256,11 @@ def contextual_vectors(
 
 
 def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
-    """The first `width` principal components of the known vectors, or the vectors if they have this width."""
+    """The first `width` principal components of the known vectors, or the vectors if they have this width.
+
+    Raises:
+        ValueError: `width` is larger than the number of columns, or PCA needs more vectors than there are.
+    """
     n_known, own_width = int(vectors.known.sum()), vectors.values.shape[1]
     _check_columns(width, own_width)
     if width == own_width:

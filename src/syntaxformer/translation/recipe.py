@@ -250,7 +250,11 @@ class Recipe(RunConfig):
         return self
 
     def completed(self) -> Recipe:
-        """The recipe with what the folder that it starts from decides, and the name of its annotator."""
+        """The recipe with what the folder that it starts from decides, and the name of its annotator.
+
+        Raises:
+            ConfigError: That folder cannot be had, or the recipe does not fit it.
+        """
         recipe = self
         if self.model.init_from is not None:
             problems = self._start_problems()

@@ -281,6 +281,9 @@ def bootstrap_gain(
     `pairs` are for each seed the lines of the baseline and of the system; options are as in `scoring`.
 
     Source: Koehn (2004); the draw of seeds as in Davison and Hinkley (1997), section 3.8.
+
+    Raises:
+        ValueError: The texts have different numbers of lines, or there are no lines.
     """
     bleu = _bleu(lowercase, tokenize)
     table = np.stack([_statistics(bleu, lines, references) for pair in pairs for lines in pair])
@@ -318,7 +321,11 @@ def scoring_of(language: str | None, lowercase: bool = False, tokenized: bool = 
 
 
 def cached_test_set(name: str, pair: str) -> dict[str, Path]:
-    """The files of a test set in sacreBLEU's cache by field: src, ref, docid and others."""
+    """The files of a test set in sacreBLEU's cache by field: src, ref, docid and others.
+
+    Raises:
+        ConfigError: sacreBLEU has no such test set or pair, or it is not in the cache.
+    """
     from sacrebleu.dataset import DATASETS
 
     pairs = getattr(DATASETS.get(name), "langpairs", {})
@@ -368,7 +375,11 @@ def kept_terms_of(
 
 
 def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
-    """Check that the models to compare translate between the same languages; an unknown one fits any."""
+    """Check that the models to compare translate between the same languages; an unknown one fits any.
+
+    Raises:
+        ConfigError: They do not. A side of unknown language fits any known language.
+    """
     for other in infos[1:]:
         sides = zip(infos[0].languages, other.languages, strict=True)
         if any(a != b and (language_of(a) is None) == (language_of(b) is None) for a, b in sides):
@@ -382,7 +393,11 @@ def reference_note(info: FolderInfo) -> str | None:
 
 
 def common_scoring(infos: Sequence[FolderInfo], option: str) -> dict[str, Any]:
-    """Options with which models are compared: in lower case if one of them writes lower case."""
+    """Options with which models are compared: in lower case if one of them writes lower case.
+
+    Raises:
+        ConfigError: Their directions differ, or only one of them writes tokenised text.
+    """
     check_directions(infos, option)
     options = [scoring(info) for info in infos]
     ways = list(dict.fromkeys(of_model["tokenize"] for of_model in options))

@@ -49,6 +49,9 @@ def stored_folder(
     If two processes want the same folder at once, one makes it and the other waits. `kind` is a subfolder of
     the cache, by default the user's; `made_from` everything that decides the content, in a form that JSON can
     store; `build` fills an empty folder.
+
+    Raises:
+        DataError: The folder cannot be written.
     """
     identity = json.dumps([FORMAT, kind, made_from], sort_keys=True, default=str)
     path = (cache or cache_folder()) / kind / hashlib.sha256(identity.encode()).hexdigest()[:32]

@@ -169,7 +169,11 @@ def _unigram(lines: Iterable[str], size: int, key: str) -> Tokenizer:
 def stored_subwords(
     cache: Path | None, made_from: Mapping[str, Any], train: Callable[[], PreTrainedTokenizerFast]
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer that `train` returns, from the cache if it was trained on the same before."""
+    """The tokenizer that `train` returns, from the cache if it was trained on the same before.
+
+    Raises:
+        DataError: The cache cannot be written.
+    """
 
     def build(folder: Path) -> None:
         (folder / FILE).write_text(train().backend_tokenizer.to_str(), "utf-8")
@@ -324,6 +328,9 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
         model: Folder or name of the encoder.
         target: For the target side. Lines then end in one end piece, as a decoder needs it, without a start
             piece, and decoding joins words by single spaces and changes nothing else.
+
+    Raises:
+        ConfigError: The tokenizer cannot be loaded, is not fast, or has no padding and end pieces.
     """
     with checkpoint_errors(model, "pretrained_embeddings: expected an encoder"):
         say_download(model)

@@ -188,6 +188,9 @@ def teach(
     """Put the translations of terms into sources whose targets have them, and return pairs and annotation.
 
     `chunks` are the annotated sources, in order. At most a `share` of all pairs is changed, drawn by `seed`.
+
+    Raises:
+        DataError: No pair has a term on both sides.
     """
     starts = np.cumsum([0, *(len(chunk.texts) for chunk in chunks)]).tolist()
     of_chunks: list[dict[int, list[Injection]]] = []

@@ -42,7 +42,11 @@ class TorchDecoder:
         self.longest = min(map(longest_input, self.models))
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
-        """See `PieceDecoder`."""
+        """See `PieceDecoder`.
+
+        Raises:
+            ConfigError: There is a coverage penalty, which the search of transformers cannot count.
+        """
         if search.coverage_penalty:
             raise ConfigError(
                 f"coverage_penalty: expected none in PyTorch, whose search sees no attention, got "
@@ -167,7 +171,11 @@ def shown_attention(network: Any) -> Iterator[None]:
 
 @torch.inference_mode()
 def cross_attentions(model: Any, batch: dict[str, Tensor], sequences: Tensor) -> Sequence[Tensor]:
-    """Attention of each layer, `[sentences, heads, tgt, src]`, while the decoder reads some sequences."""
+    """Attention of each layer, `[sentences, heads, tgt, src]`, while the decoder reads some sequences.
+
+    Raises:
+        CheckpointError: It is not finite.
+    """
     inputs = {name: tensor.to(model.device) for name, tensor in batch.items()}
     inputs["decoder_input_ids"] = sequences.to(model.device)
     with shown_attention(model.get_decoder()):
@@ -177,7 +185,11 @@ def cross_attentions(model: Any, batch: dict[str, Tensor], sequences: Tensor) ->
 
 
 def aligning_attention(layers: Sequence[Tensor], chosen: AlignmentHead) -> NDArray[np.float32]:
-    """The attention of the aligning head, `[sentences, tgt, src]`."""
+    """The attention of the aligning head, `[sentences, tgt, src]`.
+
+    Raises:
+        CheckpointError: The network has no such head.
+    """
     n_layers, n_heads = len(layers), layers[0].shape[1]
     if chosen.layer >= n_layers or chosen.head >= n_heads:
         raise CheckpointError(

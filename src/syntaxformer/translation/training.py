@@ -309,6 +309,11 @@ def finish(
     """Write the model folder with the weights of a checkpoint, or the mean of several; adapters are merged.
 
     The head that aligns is chosen on the data.
+
+    Raises:
+        ConfigError: Some weights are NaN or infinite.
+        CheckpointError: A checkpoint cannot be read.
+        DataError: The folder cannot be written.
     """
     weights = average_weights(chosen)
     metrics["checkpoints"] = [path.name for path in chosen]
@@ -468,6 +473,9 @@ class SyntaxTrainer(RunTrainer, Trainer):
         """Loss per target piece on the development set, without smoothing, and BLEU if the recipe needs it.
 
         Every process computes the same scores on the whole set. A loss that is not finite ends the run.
+
+        Raises:
+            ConfigError: The loss is not finite, because training diverged.
         """
         pairs: Any = self.eval_dataset
         self.model.eval()

@@ -616,13 +616,21 @@ class Translator:
         return replace(encoded, others=tuple(others), terms=translations)
 
     def cutter(self, n_lines: int) -> Cutter:
-        """What cuts lines into pieces, behind that of the chosen one of several target languages."""
+        """What cuts lines into pieces, behind that of the chosen one of several target languages.
+
+        Raises:
+            ConfigError: The model has several target languages, and none was chosen.
+        """
         if not self.info.directions:
             return encode_pieces
         return partial(tagged, encode_pieces, [[f"<2{self.language or self.to(None).language}>"]] * n_lines)
 
     def cleaned_terms(self, terms: Terms | Mapping[str, str | Sequence[str]] | None) -> Terms | None:
-        """Terms in the form of the model's texts; None for none. All members must have learned terms."""
+        """Terms in the form of the model's texts; None for none. All members must have learned terms.
+
+        Raises:
+            ConfigError: One is blank, or the model, or a member of an ensemble, has not learned terms.
+        """
         if terms is None:
             return None
         for member in (self, *self.others):

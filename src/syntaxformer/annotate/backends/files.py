@@ -142,7 +142,11 @@ class PreparsedAnnotator(Annotator):
 
 
 class SplitAnnotator(Annotator):
-    """Several parsed files under one path with `{split}`; it cannot annotate until the split is known."""
+    """Several parsed files under one path with `{split}`; it cannot annotate until the split is known.
+
+    Raises:
+        DataError: No file fits the path.
+    """
 
     def __init__(self, scheme: str, path: str, load: Callable[[str], PreparsedAnnotator]) -> None:
         self.name, self.path = f"{scheme}:{path}", path

@@ -170,9 +170,14 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
             f"{folder / TRANSLATOR}: directions: expected languages with pieces, got {', '.join(unknown)}. "
             "It was altered."
         )
-    vocabularies = {vocabulary.name: vocabulary for vocabulary in info.factors}
-    settings: Any = {"prepend": info.prepend, "syntax": info.syntax, "own_target": own_target}
-    return SourceEncoder(tokenizer, vocabularies, preparation=info.preparation(info.src), **settings)
+    return SourceEncoder(
+        tokenizer,
+        {vocabulary.name: vocabulary for vocabulary in info.factors},
+        preparation=info.preparation(info.src),
+        own_target=own_target,
+        prepend=info.prepend,
+        syntax=info.syntax,
+    )
 
 
 def torch_decoder_of(model: Any, encoder: SourceEncoder, others: Sequence[Any] = ()) -> PieceDecoder:

@@ -72,21 +72,25 @@ def pretrained_problems(
     """Everything in the section that does not fit the recipe."""
     if config is None:
         return []
-    source, target = config.source and config.source.width, config.target and config.target.width
-    problems = {
-        "pretrained_embeddings: expected source, target or both, got neither.": (
-            config.source is None and config.target is None
-        ),
-        "subwords.tokenizer: expected none with pretrained_embeddings, whose encoder has its own "
-        f"tokenizer, got {tokenizer}. Leave it out.": tokenizer is not None,
-        f"pretrained_embeddings.source.width: expected at most the word width, {word_width}, got {source}.": (
-            source or 0
+    problems = []
+    if config.source is None and config.target is None:
+        problems.append("pretrained_embeddings: expected source, target or both, got neither.")
+    if tokenizer is not None:
+        problems.append(
+            "subwords.tokenizer: expected none with pretrained_embeddings, whose encoder has its own "
+            f"tokenizer, got {tokenizer}. Leave it out."
         )
-        > word_width,
-        f"pretrained_embeddings.target.width: expected d_model = {d_model}, as the decoder's table is "
-        f"also its output layer, got {target}. Leave it out.": target not in (None, d_model),
-    }
-    return [problem for problem, is_so in problems.items() if is_so]
+    if config.source is not None and (config.source.width or 0) > word_width:
+        problems.append(
+            f"pretrained_embeddings.source.width: expected at most the word width, {word_width}, "
+            f"got {config.source.width}."
+        )
+    if config.target is not None and config.target.width not in (None, d_model):
+        problems.append(
+            f"pretrained_embeddings.target.width: expected d_model = {d_model}, as the decoder's table is "
+            f"also its output layer, got {config.target.width}. Leave it out."
+        )
+    return problems
 
 
 _EXPECTED = "pretrained_embeddings: expected an encoder"

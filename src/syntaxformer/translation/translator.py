@@ -359,9 +359,17 @@ class Translator:
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
             return chunk, self._decode(chunk, search)
 
-        iterator, n_ahead, size = iter(lines), self.decoder.n_ahead, self.chunk_lines(search.batch_size)
-        of_lines = self.cleaned_terms(terms), alignments, split_sentences, prefixes
-        chunks = self._chunks(iterator, user_factors or {}, size, first_line - 1, *of_lines)
+        iterator, n_ahead = iter(lines), self.decoder.n_ahead
+        chunks = self._chunks(
+            iterator,
+            user_factors or {},
+            self.chunk_lines(search.batch_size),
+            first_line - 1,
+            terms=self.cleaned_terms(terms),
+            with_offsets=alignments,
+            split=split_sentences,
+            prefixes=prefixes,
+        )
         decoded = map(decode, chunks)
         if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")

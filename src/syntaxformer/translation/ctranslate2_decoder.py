@@ -179,7 +179,7 @@ class CTranslate2Decoder:
 
 
 def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate2Decoder:
-    """Load a folder that `export` wrote; it raises what `load_decoder` raises.
+    """Load a folder that `export` wrote.
 
     Raises:
         BackendMissingError: CTranslate2 is not installed.

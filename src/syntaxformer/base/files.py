@@ -289,12 +289,18 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def remove_partials(folder: Path, below: bool = False, of: str | None = None) -> None:
-    """Delete the partial files and folders, or those `of` one final name, that a killed process left."""
+    """Delete the partial files and folders, or those `of` one final name, that a killed process left.
+
+    A folder that was moved aside gets its name back if the process had not put another one there.
+    """
     start = ".*" if of is None else f".{glob.escape(of)}.????????"
     patterns = {f"{start}{PARTIAL}", f"{start}{ASIDE}"}
     find = folder.rglob if below else folder.glob
     for path in [partial for pattern in patterns for partial in find(pattern)]:
-        if path.is_dir() and not path.is_symlink():
+        aside = re.fullmatch(rf"\.(.+)\.\w{{8}}{re.escape(ASIDE)}", path.name)
+        if aside and not (final := path.with_name(aside[1])).exists():
+            path.replace(final)
+        elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

@@ -130,11 +130,11 @@ def load_random_state(folder: Path, process: int, seed: int) -> None:
         name, keys, *rest = content["numpy"]
         np.random.set_state((name, np.array(keys, np.uint32), *rest))
         torch.set_rng_state(tensors["cpu"])
+        for device in range(torch.cuda.device_count()):
+            if (state := tensors.get(f"cuda.{device}")) is not None:
+                torch.cuda.set_rng_state(state, device)
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{path}: expected random states, got: {error}. It was altered.") from error
-    for device in range(torch.cuda.device_count()):
-        if (state := tensors.get(f"cuda.{device}")) is not None:
-            torch.cuda.set_rng_state(state, device)
 
 
 def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError]]:

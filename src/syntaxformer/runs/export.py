@@ -49,7 +49,8 @@ def output_problems(output: Path, mark: str, overwrite: bool) -> list[str]:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return []
     if not (output / mark).is_file():
-        return [f"output: expected a new folder, got {output}, which holds other files."]
+        kind = "which holds other files" if output.is_dir() else "a file"
+        return [f"output: expected a new folder, got {output}, {kind}."]
     if not overwrite:
         return [f"output: expected a new folder, got {output}, an older export. Give --overwrite."]
     return []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import atomic_file, atomic_folder, atomic_text, verify_manifest
+from syntaxformer.base.files import atomic_file, atomic_folder, atomic_text, remove_partials, verify_manifest
 
 
 def test_the_file_appears_whole(tmp_path):
@@ -127,6 +127,27 @@ def test_the_old_folder_stays_where_the_new_one_cannot_take_its_place(tmp_path, 
     monkeypatch.setattr(type(tmp_path), "is_mount", lambda self: True)
     with pytest.raises(DataError, match="mount point"):
         write_folder(tmp_path / "model", "new")
+
+
+def test_a_folder_that_was_moved_aside_when_the_command_was_killed_comes_back(tmp_path, monkeypatch):
+    write_folder(tmp_path / "model", "old")
+    rename, n_renamed = type(tmp_path).replace, 0
+
+    def killed(self, target):
+        nonlocal n_renamed
+        n_renamed += 1
+        if n_renamed > 1:
+            raise KeyboardInterrupt  # which nothing catches between the two
+        return rename(self, target)
+
+    monkeypatch.setattr(type(tmp_path), "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "model", "new")
+    monkeypatch.undo()
+    assert not (tmp_path / "model").exists()
+    remove_partials(tmp_path, of="model")
+    assert (tmp_path / "model" / "weights").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_folder_is_refused_before_the_work(tmp_path):

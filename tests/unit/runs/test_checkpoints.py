@@ -93,8 +93,18 @@ def test_a_process_more_than_before_starts_from_seed_and_number(tmp_path):
     assert torch.rand(3).tolist() == numbers
 
 
-def test_damaged_random_state_is_refused(tmp_path):
-    save_random_states(tmp_path, [random_state()])
+def test_damaged_random_state_is_refused(tmp_path, monkeypatch):
+    content, tensors = random_state()
+    save_random_states(tmp_path, [(content, tensors | {"cuda.0": torch.zeros(3, dtype=torch.uint8)})])
+
+    def refuse(state, device):
+        raise RuntimeError("RNG state is wrong size")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "device_count", lambda: 1)
+        patch.setattr(torch.cuda, "set_rng_state", refuse)
+        with pytest.raises(CheckpointError, match=r"expected random states, got: RNG state is wrong size"):
+            load_random_state(tmp_path, 0, seed=1)
     (tmp_path / "0.random.json").write_text('{"python": [3, [1], null]}')
     with pytest.raises(CheckpointError, match=r"0\.random\.json: expected random states, got: "):
         load_random_state(tmp_path, 0, seed=1)

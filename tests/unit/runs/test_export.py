@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syntaxformer.base.files import write_manifest
-from syntaxformer.runs.export import copy_side_files
+from syntaxformer.runs.export import copy_side_files, output_problems
 
 
 def test_only_what_the_manifest_lists_is_copied(tmp_path):
@@ -17,3 +17,19 @@ def test_only_what_the_manifest_lists_is_copied(tmp_path):
         (model / name).write_text("put there later")
     copy_side_files(output, model, ("*.safetensors",))
     assert sorted(file.name for file in output.iterdir()) == ["config.json", "tokenizer.json"]
+
+
+def test_what_stands_in_the_way_is_named(tmp_path):
+    output = tmp_path / "export"
+    output.write_text("mine")
+    assert output_problems(output, "export.json", False) == [
+        f"output: expected a new folder, got {output}, a file."
+    ]
+    output.unlink()
+    output.mkdir()
+    assert output_problems(output, "export.json", False) == []
+    (output / "mine").touch()
+    assert output_problems(output, "export.json", True)[0].endswith("which holds other files.")
+    (output / "export.json").touch()
+    assert output_problems(output, "export.json", True) == []
+    assert output_problems(output, "export.json", False)[0].endswith("Give --overwrite.")

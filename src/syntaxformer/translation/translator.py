@@ -256,24 +256,28 @@ class Translator:
         Raises:
             ConfigError: The model does not translate into the language, or into others as well.
         """
-        info = self._all_directions
-        directions, known = info.directions, info.directions or info.languages[1:]
+        directions = self._all_directions.directions
+        known = directions or self._all_directions.languages[1:]
         if language in directions:
-            other, ends = copy(self), {"tgt": language, "tgt_language": None}
-            if directions[language] != info.src:  # whose language may be given
-                ends |= {"src": directions[language], "src_language": None}
-            other.info, other.language = info.model_copy(update=ends), language
-            other._output = other.info.preparation(other.info.tgt)
-            other.encoder = replace(self.encoder, preparation=other.info.preparation(other.info.src))
-            other._faults = Counter()
-            other.others = [member.to(language) for member in self.others]
-            return other
+            return self._in_direction(language, directions[language])
         if directions or language not in (None, *known):
             raise ConfigError(
                 f"to: expected a language that the model translates into, {', '.join(known)}, got "
                 f"{language or 'none'}. Choose it with --to, in Python with Translator.to."
             )
         return self
+
+    def _in_direction(self, language: str, source: str) -> Translator:
+        """The translator from the texts of one ending into one language."""
+        other, ends = copy(self), {"tgt": language, "tgt_language": None}
+        if source != self._all_directions.src:  # whose language may be given
+            ends |= {"src": source, "src_language": None}
+        other.info, other.language = self._all_directions.model_copy(update=ends), language
+        other._output = other.info.preparation(other.info.tgt)
+        other.encoder = replace(self.encoder, preparation=other.info.preparation(other.info.src))
+        other._faults = Counter()
+        other.others = [member.to(language) for member in self.others]
+        return other
 
     def with_annotator(self, annotator: str | Annotator) -> Translator:
         """The same model reading the trees and tags of another annotator; without syntax, itself.
@@ -345,7 +349,8 @@ class Translator:
             DataError: A line or a prefix is no text, or a prefix cannot be written.
         """
         check_lines(lines)
-        self._check_split(split_sentences, user_factors, prefixes, alignments)
+        if split_sentences != "never":
+            self._check_split(split_sentences, user_factors, prefixes, alignments)
         if alignments and terms is not None:
             raise ConfigError(
                 "alignments: expected none with terms, whose translations are words of the source, too. "
@@ -540,7 +545,7 @@ class Translator:
         }
         if split not in get_args(Split):
             raise ConfigError(f"split_sentences: expected never, auto or always, got {split!r}.")
-        if split != "never" and (reason := next((name for name, is_so in problems.items() if is_so), None)):
+        if reason := next((name for name, is_so in problems.items() if is_so), None):
             expected = f"expected never with {reason}, which belong to whole lines"
             raise ConfigError(f"split_sentences: {expected}, got {split}. Split the file.")
 

@@ -148,7 +148,8 @@ class TreeOptions(BaseModel):
         planes_of_tree: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
         if self.siblings == "all":
             planes_of_tree = [("parent", "child", "pair"), ("sibling",)]
-        reach, active = self.max_distance, list[bool]()
+        reach = self.max_distance
+        active: list[bool] = []  # torch.compile follows no call of list[bool]
         for tree in self.used_trees:
             sizes = {"parent": reach, "child": reach, "sibling": reach, "pair": 1}
             if record := self.relations.get(tree):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,3 +89,37 @@ def test_only_the_wanted_factor_changes(digits):
     others = [column for column in range(3) if column != place]
     assert (spoiled.factors[:, others] == intact.factors[:, others]).all()
     assert (spoiled.pieces == intact.pieces).all()
+
+
+@pytest.mark.slow
+def test_what_masks_do_inside_a_model_is_printed(cli, tmp_path, monkeypatch, capsys):
+    data, model = tmp_path / "question", tmp_path / "masks"
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "experiments" / "structure")
+    generate, inside = map(importlib.import_module, ("generate", "inside"))
+    sizes = {"train": 100, "dev": 20, "test": 5, "general": 50, "deep": 5}
+    generate.write(data, generate.generate("question", 3, sizes))
+    data_keys = (f"data.dir={data}", "data.src=src", "data.tgt=tgt", "data.dev=dev", "data.src_language=en")
+    keys = (*data_keys, "data.tgt_language=en", "data.normalize=none", "subwords.vocab_size=320")
+    syntax = (
+        f"annotation.annotator=conllu:{data}/{{split}}.conllu",
+        "infusion.preset=paper",
+        "masks.max_distance=3",
+    )
+    size = (
+        "model.d_model=16",
+        "model.d_ff=16",
+        "model.n_heads=2",
+        "training.max_steps=2",
+        "training.eval_every=2",
+    )
+    done = cli("--quiet", "train", "tiny", *keys, *syntax, *size, "decoding.beam_size=1", f"output={model}")
+    done.ok()
+    monkeypatch.setattr(sys, "argv", ["inside", f"{model}", "--data", f"{data}", "--lines", "5"])
+    inside.main()
+    title, blank, shuffle, alpha = capsys.readouterr().out.splitlines()[-4:]
+    assert title.startswith("masks: right trees ")
+    assert blank.count(",") == 6
+    assert shuffle.count(",") == 2
+    weights = [float(value.split()[-1]) for value in alpha.split(", ")]
+    assert len(weights) == 8
+    assert sum(weights) == pytest.approx(100, abs=0.5)

@@ -342,15 +342,15 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def sentence_table(sentences: Sequence[Sentence], first: int = 1) -> pa.Table:
     """Turn sentences into rows; the number of the first line is for messages."""
-    names = ("text", "words", *COLUMNS)
-    columns: dict[str, Any] = {name: [getattr(sentence, name) for sentence in sentences] for name in names}
-    for row, sentence in enumerate(sentences):
+    for number, sentence in enumerate(sentences, first):  # before phrases are made, which takes time
         if len(sentence) > MAX_WORDS:
             raise DataError(
-                f"line {first + row} of the text: expected at most {MAX_WORDS:,} words, got "
-                f"{len(sentence):,}. Split the line."
+                f"line {number} of the text: expected at most {MAX_WORDS:,} words, got {len(sentence):,}. "
+                "Split the line."
             )
-        # Words that are their characters in the text are not stored.
+    names = ("text", "words", *COLUMNS)
+    columns: dict[str, Any] = {name: [getattr(sentence, name) for sentence in sentences] for name in names}
+    for row, sentence in enumerate(sentences):  # words that are their characters in the text are not stored
         if sentence.words == tuple(sentence.text[start:end] for start, end in sentence.offsets):
             columns["words"][row] = None
     for side, name in enumerate(("starts", "ends")):

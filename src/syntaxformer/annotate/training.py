@@ -167,8 +167,8 @@ def train_annotator(
         examples = [_example(row, nlp, columns) for row in (*rows, *_altered(rows, random.Random(seed)))]
         best = _fit(nlp, examples, held_out, steps, random.Random(seed))
     nlp.meta["name"] = output.name
-    minutes = round((time.monotonic() - start) / 60, 1)
-    scores = {**best, "words": _agreement(nlp, held_out or learned), "minutes": minutes, **about}
+    scores = {**best, "words": _agreement(nlp, held_out or learned)}
+    scores |= {"minutes": round((time.monotonic() - start) / 60, 1), **about}
     nlp.meta["performance"] = scores
     with atomic_folder(output) as folder:
         nlp.to_disk(folder)

@@ -52,11 +52,13 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
-        is_plain, folder = is_plain_output(path), Path(tempfile.gettempdir())
-        if is_plain:  # and no pipe or device, which no file may replace; /dev/stdout is a link to one
+        is_plain = is_plain_output(path)
+        if is_plain:
             path = Path(os.path.realpath(path))
             folder = path.parent
             folder.mkdir(parents=True, exist_ok=True)
+        else:  # a pipe or a device, which no file may replace; /dev/stdout is a link to one
+            folder = Path(tempfile.gettempdir())
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=folder)
         os.close(handle)
         temporary = Path(name)
@@ -298,7 +300,8 @@ def remove_partials(folder: Path, below: bool = False, of: str | None = None) ->
     find = folder.rglob if below else folder.glob
     for path in [partial for pattern in patterns for partial in find(pattern)]:
         aside = re.fullmatch(rf"\.(.+)\.\w{{8}}{re.escape(ASIDE)}", path.name)
-        if aside and not (final := path.with_name(aside[1])).exists():
+        # Without a manifest it was already being deleted.
+        if aside and (path / MANIFEST).exists() and not (final := path.with_name(aside[1])).exists():
             path.replace(final)
         elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

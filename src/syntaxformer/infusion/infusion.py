@@ -82,8 +82,12 @@ class ForwardRecord:
 
     def governor_hits(self) -> dict[int, tuple[Tensor, Tensor]]:
         """Count the right words and all words with a governor, by layer; their quotient is the UAS."""
-        places = self.pointed_at.items() if self.targets is not None else ()
-        return {layer: governor_hits(of_layer[-1], self.targets, self.counted) for layer, of_layer in places}
+        if self.targets is None:
+            return {}
+        return {
+            layer: governor_hits(of_layer[-1], self.targets, self.counted)
+            for layer, of_layer in self.pointed_at.items()
+        }
 
 
 @dataclass(eq=False)

@@ -164,13 +164,13 @@ _Built = tuple[RelationArray, NDArray[np.integer[Any]]]
 
 
 def _dependency(examples: _Examples, n_words: Any, widest: int, max_distance: int, nodes: Nodes) -> _Built:
-    governors = _padded(_trees_of(examples, "governors"), widest, -1)
+    governors = _padded(_whole("governors", [example.governors for example in examples]), widest, -1)
     depths = dependency_depths(governors, n_words).astype(np.int64)
     return batch_dependency_relations(governors, n_words, max_distance), depths
 
 
 def _constituency(examples: _Examples, n_words: Any, widest: int, max_distance: int, nodes: Nodes) -> _Built:
-    phrases = _trees_of(examples, "phrases")
+    phrases = _whole("phrases", [example.phrases for example in examples])
     rows = zip(*(tree.arrays for tree in phrases), strict=True) if phrases else [()] * 3
     depths, gap_depths, gap_heads = (_padded(row, widest, NO_PHRASE) for row in rows)
     ids = batch_constituency_relations(depths, gap_depths, gap_heads, n_words, max_distance, nodes)
@@ -180,13 +180,13 @@ def _constituency(examples: _Examples, n_words: Any, widest: int, max_distance: 
 def of_user(name: str, examples: _Examples, n_words: Any, widest: int, *_: Any) -> _Built:
     """As a tree's `build`, for relations of the user's own."""
     ids = np.zeros((len(examples), widest, widest), np.uint8)
-    for row, of_example in enumerate(_trees_of(examples, name)):
+    for row, of_example in enumerate(_whole(name, [example.own.get(name) for example in examples])):
         ids[row, : len(of_example), : len(of_example)] = of_example
     return ids, np.zeros((len(examples), widest), np.int64)
 
 
-def _trees_of(examples: _Examples, name: str) -> list[Any]:
-    trees = [example.by_name.get(name) for example in examples]
+def _whole(name: str, trees: list[Any]) -> list[Any]:
+    """Trees of a kind, of which every example has one."""
     if any(tree is None for tree in trees):
         raise TreeError(f"{name}: expected a tree for every example, got one without.")
     return trees

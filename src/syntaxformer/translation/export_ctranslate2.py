@@ -389,8 +389,9 @@ def fold_embedding(
     # One group of all factors shares a stream, unless it has too many combinations.
     is_small = math.prod(map(len, factors)) * words.shape[1] <= LARGEST_TABLE
     groups = [slice(None)] if is_small else [slice(k, k + 1) for k in range(len(factors))]
-    is_own = isinstance(embedding, InfusedEmbedding)
-    if concatenated := bool(factors) and is_own and embedding.kind.join == "concat" and is_small:
+    concatenated = isinstance(embedding, InfusedEmbedding) and embedding.kind.join == "concat"
+    concatenated = concatenated and len(factors) > 0 and len(groups) == 1
+    if concatenated:
         width = embedding.plan.word_width
         factors[0] = factors[0] + words[0]  # every word contains the share of each factor's first value
         words, factors = words[:, :width], [table[:, width:] for table in factors]

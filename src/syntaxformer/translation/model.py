@@ -39,9 +39,9 @@ from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, SinusoidalPo
 from syntaxformer.translation.model_config import SyntaxTransformerConfig
 
 
-def asked(config: SyntaxTransformerConfig, **arguments: bool | None) -> list[bool]:
-    """The values of arguments of `forward`, from the config where they are not given."""
-    return [bool(getattr(config, name) if value is None else value) for name, value in arguments.items()]
+def asked(config: SyntaxTransformerConfig, name: str, value: bool | None) -> bool:
+    """The value of an argument of `forward`, from the config where it is not given."""
+    return bool(getattr(config, name) if value is None else value)
 
 
 class Stack(nn.Module):
@@ -199,8 +199,9 @@ class Encoder(_Host):
 
         LISA's head is trained on `governors`. Outside training it attends to them if the model injects them.
         """
-        of_output = {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
-        attends, shows_states, is_dict = asked(self.config, **of_output, return_dict=return_dict)
+        attends = asked(self.config, "output_attentions", output_attentions)
+        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
+        is_dict = asked(self.config, "return_dict", return_dict)
         embedded, batch, seen = self.embedding(input_ids, factor_ids), None, []
         if self.infusion is not None:
             inputs = {"syntax": syntax, "governors": governors, "syntax_settings": syntax_settings}
@@ -361,6 +362,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self.target_tagger = self.parse_labels = None
         if config.target_pos:
             self.target_tagger = nn.Linear(config.d_model, len(config.target_pos["tags"]))
+            self.target_pos_weight = config.target_pos["weight"]
         if config.parse_task:  # a last table, which draws nothing here: other weights start as without it
             empty = torch.empty(len(config.parse_task["labels"]), config.d_model)
             self.parse_labels = nn.Embedding(*empty.shape, _weight=empty)
@@ -530,8 +532,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
                 as embeddings or a target mask.
         """
         _refuse_unserved(others)
-        of_output = {"output_attentions": output_attentions, "output_hidden_states": output_hidden_states}
-        attends, shows_states, is_dict = asked(self.config, **of_output, return_dict=return_dict)
+        attends = asked(self.config, "output_attentions", output_attentions)
+        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
+        is_dict = asked(self.config, "return_dict", return_dict)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 *(input_ids, attention_mask, factor_ids, syntax, governors, attends, shows_states, True),
@@ -550,8 +553,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         states = decoded.last_hidden_state
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and labels is not None and target_tags is not None:
-            tagged, weight = self.target_tagger(states), (self.config.target_pos or {})["weight"]
-            tasks.append(label_task("target_pos", tagged, target_tags, weight))
+            tagged = self.target_tagger(states)
+            tasks.append(label_task("target_pos", tagged, target_tags, self.target_pos_weight))
         if labels is not None and parse is not None:
             tasks += self._parse_task(memory, attention_mask, parse)
         needs_logits = not self.training or labels is None or not is_dict or not _is_plain(self.output)

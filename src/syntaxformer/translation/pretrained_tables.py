@@ -316,9 +316,10 @@ def start_tables(
             "pieces_with_vector": n_known,
             "cut_lines": n_cut,
         }
+        cut = f", {n_cut} lines cut to its positions" if n_cut else ""
+        frozen = ", frozen" if section.freeze else ""
         _log.info(
             f"{side} table: {section.vectors} vectors of {section.model}, {n_known} of {len(known)} pieces, "
-            f"{width} columns with {100 * variance:.1f} % of the variance"
-            f"{f', {n_cut} lines cut to its positions' * bool(n_cut)}{', frozen' * section.freeze}"
+            f"{width} columns with {100 * variance:.1f} % of the variance{cut}{frozen}"
         )
     return reports

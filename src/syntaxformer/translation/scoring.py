@@ -221,7 +221,7 @@ def score_table(
     metrics: dict[str, Any] = {
         "BLEU": _bleu(lowercase, tokenize),
         "chrF++": CHRF(word_order=2, lowercase=lowercase),
-        "TER": TER(by_characters, asian_support=by_characters, case_sensitive=not lowercase),
+        "TER": TER(normalized=by_characters, asian_support=by_characters, case_sensitive=not lowercase),
     }
     score_of = {key: _score_of(metric) for key, metric in metrics.items()}
     rows, first, signed, randomised = (dict[str, Any]() for _ in range(4))

@@ -338,12 +338,15 @@ def finish(
 def training_arguments(recipe: Recipe) -> TrainingArguments:
     """The trainer settings for a recipe; the processes share the batches of each update."""
     config = recipe.training
-    names = ("max_steps", "learning_rate", "adam_beta1", "adam_beta2", "adam_epsilon")
     arguments = run_arguments(
         config,
         recipe.output / "checkpoints",
         recipe.seed,
-        **{name: getattr(config, name) for name in names},
+        max_steps=config.max_steps,
+        learning_rate=config.learning_rate,
+        adam_beta1=config.adam_beta1,
+        adam_beta2=config.adam_beta2,
+        adam_epsilon=config.adam_epsilon,
         per_device_train_batch_size=1,
         eval_strategy="steps",
         eval_steps=config.eval_every,

@@ -114,6 +114,15 @@ def test_columns_over_many_batches(path, monkeypatch):
     assert list(store.sentences_of(annotated.take(rows))) == [sentences[row] for row in rows]
 
 
+def test_no_lines(path):
+    write_annotations(path, [], **ABOUT)
+    annotated = read_annotations(path)
+    assert len(annotated) == len(list(annotated)) == 0
+    assert annotated.columns().row_offsets.tolist() == [0]
+    with pytest.raises(IndexError, match="line: expected 0 to -1, got 0"):
+        annotated[0]
+
+
 def test_a_line_of_5000_words_fits_and_what_does_not_fit_is_refused(path):
     long = Sentence.from_words(["w"] * 5000, governors=tuple(range(-1, 4999)))
     write_annotations(path, [long], **ABOUT)

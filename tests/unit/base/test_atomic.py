@@ -150,6 +150,21 @@ def test_a_folder_that_was_moved_aside_when_the_command_was_killed_comes_back(tm
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_what_was_moved_aside_and_half_deleted_does_not_come_back(tmp_path):
+    aside = tmp_path / ".model.abcdefgh.partial" / ".inner.abcdefgh.old.partial"
+    aside.mkdir(parents=True)
+    (tmp_path / ".model.ijklmnop.old.partial").mkdir()
+    remove_partials(tmp_path, below=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plain_file_needs_no_folder_for_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: pytest.fail("asked for a temporary folder"))
+    with atomic_text(tmp_path / "text.txt") as file:
+        file.write("text")
+    assert (tmp_path / "text.txt").read_text() == "text"
+
+
 def test_a_folder_is_refused_before_the_work(tmp_path):
     with pytest.raises(DataError, match="it is a folder"), atomic_file(tmp_path):
         pytest.fail("the work began")

@@ -103,6 +103,16 @@ def test_nothing_that_a_folder_or_a_config_names_is_imported(module, tmp_path):
         InfusionConfig(masks={"trees": ["near"], "relations": ["near"]})
 
 
+def test_they_may_have_the_name_of_a_column_of_trees():
+    ids = [[0, 1], [2, 0]]
+    sf.register_relations("phrases", lambda _: ids, 3)
+    sentence = sf.Sentence.from_words(("A", "dog"), constituency="(NP (DT A) (NN dog))")
+    trees = sentence_trees(sentence, ["constituency", "phrases"])
+    relations = word_relations([trees], 2, trees=("constituency", "phrases"))
+    assert relations.shape[:2] == (1, 2)
+    assert relations[0, 1, :2, :2].tolist() == ids
+
+
 def test_the_path_in_an_older_folder_is_ignored(recwarn):
     sf.register_relations("near", near, 3)
     record = registry._RECORDS["near"].model_dump() | {"function": "elsewhere:near"}

@@ -204,10 +204,10 @@ def load_spacy(name: str) -> BatchedAnnotator:
 
 
 _FACTORIES = ("tok2vec", "morphologizer", "trainable_lemmatizer", "parser")
-_NETWORKS = "Tok2Vec.v2 Tok2VecListener.v1 MultiHashEmbed.v2 MaxoutWindowEncoder.v2 Tagger.v2"
-_NETWORKS += " TransitionBasedParser.v2"
-_SCORERS = "morphologizer_scorer.v1 lemmatizer_scorer.v1 parser_scorer.v1"
-_NAMES = {*_FACTORIES, *(f"spacy.{name}" for name in f"{_NETWORKS} {_SCORERS}".split())}
+_NETWORKS = ("Tok2Vec.v2", "Tok2VecListener.v1", "MultiHashEmbed.v2", "MaxoutWindowEncoder.v2")
+_HEADS = ("Tagger.v2", "TransitionBasedParser.v2")
+_SCORERS = ("morphologizer_scorer.v1", "lemmatizer_scorer.v1", "parser_scorer.v1")
+_NAMES = {*_FACTORIES, *(f"spacy.{name}" for name in (*_NETWORKS, *_HEADS, *_SCORERS))}
 """What `annotator train` and the bundled pipelines name besides the settings of a language."""
 _VARIABLE = r"\$\{(paths\.\w+|system\.\w+|components\.[\w-]+\.model\.encode\.width)\}"
 _LARGEST = {"rows": 100_000, **dict.fromkeys(("depth", "window_size", "maxout_pieces", "top_k"), 16)}

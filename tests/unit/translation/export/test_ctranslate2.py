@@ -174,6 +174,18 @@ def test_tables_by_hand():
     np.testing.assert_allclose(features.table[-1], pos[0] + case[0], rtol=1e-6)
 
 
+def test_one_large_factor_is_concatenated_as_small_ones_are(monkeypatch):
+    from syntaxformer.syntax import FactorVocabulary
+
+    monkeypatch.setattr("syntaxformer.translation.export_ctranslate2.LARGEST_TABLE", 1)
+    embedding = InfusedEmbedding(plan_widths("concat", 5, ("pos",), width=2), 3, {"pos": 4})
+    vocabularies = {"pos": FactorVocabulary("pos", ("A", "B"))}
+    specials = {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}
+    (words, features), concatenated = fold_embedding(embedding, ["a", "b", "c"], vocabularies, specials)
+    assert concatenated
+    assert (words.table.shape[1], features.table.shape[1]) == (3, 2)
+
+
 def test_names_are_unique_and_without_the_separator():
     names = unique_names(["a", "￨", "a", "<U+FFE8>", "x￨y"])
     assert names == ["a", "<U+FFE8>_", "a_", "<U+FFE8>", "x<U+FFE8>y"]

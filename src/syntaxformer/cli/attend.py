@@ -119,12 +119,13 @@ def attend(
 
 
 def _refuse(use: str, options: Mapping[str, object]) -> None:
-    values = {name: value for name, value in options.items() if value}
     remedies = {"--annotator": "Give what the model reads as --model-annotator."}
-    if values:
-        problem = "{}: expected none with {}, got {}. {}"
-        rows = [(name, use, value, remedies.get(name, "Leave it out.")) for name, value in values.items()]
-        raise ConfigError([problem.format(*row) for row in rows])
+    if problems := [
+        f"{name}: expected none with {use}, got {value}. {remedies.get(name, 'Leave it out.')}"
+        for name, value in options.items()
+        if value
+    ]:
+        raise ConfigError(problems)
 
 
 def _check_stored_shapes(folders: Sequence[Path], layer: int, head: int | None) -> None:

@@ -50,7 +50,9 @@ def _read(model: str, infusion: Any) -> tuple[Any, Any]:
     syntax_keys = "plug_in", "factor_sizes", "target_pos", "parse_task"
     says = not stored.is_plain or any(getattr(config, key, None) for key in syntax_keys)
     if says != infusion.is_plain:
-        problem = "none, as the model says what is infused, got one"
-        problem = problem if says else "what to put into the plain model, got none"
+        if says:
+            problem = "none, as the model says what is infused, got one"
+        else:
+            problem = "what to put into the plain model, got none"
         raise ConfigError(f"--infuse: expected {problem}: {model}.")
     return config, stored if says else infusion

@@ -249,10 +249,10 @@ def check_languages(info: Any, src: Path | None, *references: Path) -> None:
 
 def factor_files(settings: Iterable[str] | None) -> dict[str, Path]:
     """The files of `--factor NAME=FILE` by the names of their factors."""
-    files = {setting: setting.partition("=")[::2] for setting in settings or ()}
-    if wrong := [setting for setting, pair in files.items() if not all(pair)]:
+    pairs = [setting.partition("=") for setting in settings or ()]
+    if wrong := ["".join(pair) for pair in pairs if not all(pair)]:
         raise ConfigError([f"--factor: expected NAME=FILE, got {setting}." for setting in wrong])
-    return {name: Path(path) for name, path in files.values()}
+    return {name: Path(path) for name, _, path in pairs}
 
 
 def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]]]:

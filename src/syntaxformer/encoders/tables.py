@@ -222,6 +222,11 @@ def read_table(
     return Table(names, rows, has_header)
 
 
+def _tsv_lines(path: Any) -> Iterator[tuple[int, list[str] | None]]:
+    for number, line in enumerate(read_lines(path), 1):
+        yield number, line.split("\t") if line.strip(" ") else None
+
+
 def _csv_lines(path: Any) -> Iterator[tuple[int, Any]]:
     """Cells of each row, with the number of its last line: a quoted cell may span several lines."""
     csv.field_size_limit(max_line_bytes())
@@ -294,9 +299,7 @@ def _named_classes(rows: Iterable[Any], features: Any) -> Iterator[tuple[int, di
 
 
 _READERS: dict[str, Callable[[Any], Iterator[tuple[int, Any]]]] = {
-    "tsv": lambda path: enumerate(
-        (line.split("\t") if line.strip(" ") else None for line in read_lines(path)), 1
-    ),
+    "tsv": _tsv_lines,
     "csv": _csv_lines,
     "json": _json_lines,
     "parquet": _parquet_lines,

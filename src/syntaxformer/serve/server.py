@@ -246,16 +246,17 @@ def _build(config: ServiceConfig) -> FastAPI:
 
 
 def _log_as_json() -> None:
-    last: tuple[object, float] = "", 0.0
+    last = "", 0.0
 
     def is_new(record: logging.LogRecord) -> bool:
         """Let an error of asyncio through once a second: without free files each connection has one."""
         nonlocal last
         if record.name != "asyncio":
             return True
-        if record.msg == last[0] and record.created - last[1] < 1:
+        text = str(record.msg)
+        if text == last[0] and record.created - last[1] < 1:
             return False
-        last = record.msg, record.created
+        last = text, record.created
         return True
 
     handler = logging.StreamHandler(sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
@@ -33,7 +33,7 @@ from syntaxformer.translation.source import EncodedText, source_batch
 
 
 class TorchDecoder:
-    """Beam search by `generate` of transformers, one batch at a time; `others` join by `ensembling`."""
+    """Beam search by `generate` of transformers, one batch at a time; `others` join as an `Ensembling`."""
 
     n_ahead = 0
 
@@ -54,8 +54,10 @@ class TorchDecoder:
             )
         if self.model.device.type == "cpu":
             keep_freed_memory()
-        batches = batches_of(source.lengths[list(rows)], search.batch_size)
-        return [best for batch in batches for best in self._decode_batch(source, rows[batch], search)]
+        hypotheses: list[list[Hypothesis]] = []
+        for batch in batches_of(source.lengths[list(rows)], search.batch_size):
+            hypotheses += self._decode_batch(source, rows[batch], search)
+        return hypotheses
 
     @torch.inference_mode()
     def _decode_batch(
@@ -71,14 +73,15 @@ class TorchDecoder:
         longest = int(limits.max())
         n_before = 1 + (self.model.generation_config.forced_bos_token_id is not None)
         limit = LengthLimit(limits, end_id, n_beams, device, search.min_length + n_before)
-        processors: list[Any] = [watching(search), limit]
+        processors: list[Any] = [Watch(search), limit]
         if source.others:
-            processors.insert(1, ensembling(self.models[1:], batches[1:], cache.others, n_beams))
+            processors.insert(1, Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
         if source.prefixes is not None:
-            processors.append(beginning([*map(source.prefix_of, rows)], n_beams, n_before, device))
+            prefixes = [source.prefix_of(row) for row in rows]
+            processors.append(Prefixes(prefixes, n_beams, n_before, device))
         if search.temperature is not None:
             drawn = draws(source, rows, longest, search).to(device)
-            processors.append(sampling(drawn, search.temperature, search.top_k))
+            processors.append(Sampling(drawn, search.temperature, search.top_k))
         usual = generate_settings(search, int(source.text_lengths[rows].max()), self.longest, tokenizer)
         sequences = self.model.generate(
             **batches[0],
@@ -161,7 +164,8 @@ def _repeated(batch: dict[str, Tensor], n_rows: int) -> dict[str, Tensor]:
 @contextmanager
 def shown_attention(network: Any) -> Iterator[None]:
     """A network of transformers gives its weights only where its attention is the plain one."""
-    config, before = network.config, network.config._attn_implementation
+    config = network.config
+    before = config._attn_implementation
     config._attn_implementation = "eager"
     try:
         yield
@@ -199,43 +203,42 @@ def aligning_attention(layers: Sequence[Tensor], chosen: AlignmentHead) -> NDArr
     return layers[chosen.layer][:, chosen.head].float().cpu().numpy()
 
 
-Step = Callable[[Tensor, Tensor], Tensor]
-"""What changes the scores of the next pieces, `[translations, vocab]`, given the pieces so far."""
-
-
-def ensembling(others: Sequence[Any], batches: Sequence[Any], caches: Sequence[Any], n_beams: int) -> Step:
+class Ensembling(LogitsProcessor):
     """Averages the log-probabilities of M models at each step: 1/M · Σ_m log p_m(y_t | y_<t, x).
 
     The search itself runs the first model, with `n_beams` beams; here are the sources and caches of the
     others. Without beams its scores are logits, which differ by the same number for all pieces.
     """
-    members: list[tuple[Any, dict[str, Any]]] = []
-    for model, batch, cache in zip(others, batches, caches, strict=True):
-        start = torch.full_like(batch["input_ids"][:, :1], model.config.decoder_start_token_id)
-        states = model(**batch, decoder_input_ids=start).encoder_last_hidden_state
-        inputs: dict[str, Any] = {key: rows.repeat_interleave(n_beams, 0) for key, rows in batch.items()}
-        inputs["encoder_outputs"] = BaseModelOutput(states.repeat_interleave(n_beams, 0))
-        members.append((model, {**inputs, "use_cache": True, CACHE: cache}))
 
-    def average(pieces: Tensor, scores: Tensor) -> Tensor:
-        for model, inputs in members:
-            logits = model(**inputs, decoder_input_ids=pieces[:, -1:]).logits[:, -1]
+    def __init__(self, others: Sequence[Any], batches: Sequence[Any], caches: Sequence[Any], n_beams: int):
+        self.members: list[tuple[Any, dict[str, Any]]] = []
+        for model, batch, cache in zip(others, batches, caches, strict=True):
+            start = torch.full_like(batch["input_ids"][:, :1], model.config.decoder_start_token_id)
+            states = model(**batch, decoder_input_ids=start).encoder_last_hidden_state
+            inputs: dict[str, Any] = {key: rows.repeat_interleave(n_beams, 0) for key, rows in batch.items()}
+            inputs["encoder_outputs"] = BaseModelOutput(states.repeat_interleave(n_beams, 0))
+            self.members.append((model, {**inputs, "use_cache": True, CACHE: cache}))
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Let each model read the last piece of each beam."""
+        for model, inputs in self.members:
+            logits = model(**inputs, decoder_input_ids=input_ids[:, -1:]).logits[:, -1]
             scores = scores + logits.float().log_softmax(-1)
-        return scores / (1 + len(members))
-
-    return average
+        return scores / (1 + len(self.members))
 
 
-def watching(search: Search) -> Step:
+class Watch(LogitsProcessor):  # a plain function would have its signature parsed at each step
     """Looks between two steps whether a search should end, see `Search`."""
 
-    def watch(pieces: Tensor, scores: Tensor) -> Tensor:
-        search.check_length(pieces.shape[1])
-        if search.is_over is not None and search.is_over():
+    def __init__(self, search: Search) -> None:
+        self.search = search
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Leave the scores as they are."""
+        self.search.check_length(input_ids.shape[1])
+        if self.search.is_over is not None and self.search.is_over():
             raise TimeoutError("expected a search that ends in time, got a longer one")
         return scores
-
-    return watch
 
 
 class LengthLimit(LogitsProcessor):
@@ -268,25 +271,29 @@ class LengthLimit(LogitsProcessor):
         return scores
 
 
-def beginning(prefixes: Sequence[Sequence[int]], n_beams: int, n_before: int, device: torch.device) -> Step:
+class Prefixes(LogitsProcessor):
     """Lets each translation begin with given pieces, whose log-probabilities count as in any other.
 
-    The prefix of each line lacks what stands before them in all, `n_before` pieces. Where something else
-    forbids its next piece, the score of the piece is 0.
+    Args:
+        prefixes: Of each line, without what stands before them in all (`n_before` pieces).
+        n_beams: Translations of each line.
     """
-    longest = max(map(len, prefixes))
-    padded = torch.tensor([[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes])
-    expected = padded.repeat_interleave(n_beams, 0).to(device)
 
-    def begin(pieces: Tensor, scores: Tensor) -> Tensor:
-        if not 0 <= (step := pieces.shape[1] - n_before) < longest:
+    def __init__(
+        self, prefixes: Sequence[Sequence[int]], n_beams: int, n_before: int, device: torch.device
+    ) -> None:
+        longest = max(map(len, prefixes))
+        padded = torch.tensor([[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes])
+        self.pieces, self.n_before = padded.repeat_interleave(n_beams, 0).to(device), n_before
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Leave only the next piece of the prefix; of one that something else forbids, the score is 0."""
+        if not 0 <= (step := input_ids.shape[1] - self.n_before) < self.pieces.shape[1]:
             return scores
-        column = expected[:, step : step + 1]
+        column = self.pieces[:, step : step + 1]
         log_probs = scores.gather(1, column.clamp(min=0)).nan_to_num(neginf=0.0)
         forced = torch.full_like(scores, -torch.inf).scatter(1, column.clamp(min=0), log_probs)
         return forced.where(column >= 0, scores)
-
-    return begin
 
 
 def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search) -> Tensor:
@@ -304,7 +311,7 @@ def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search
     return torch.from_numpy(numbers).float()
 
 
-def sampling(drawn: Tensor, temperature: float, top_k: int | None) -> Step:
+class Sampling(LogitsProcessor):
     """Leaves one piece of each translation, drawn from softmax(logits / temperature) over the best `top_k`.
 
     `drawn` is the result of `draws`; a `top_k` of None draws from all pieces.
@@ -312,14 +319,16 @@ def sampling(drawn: Tensor, temperature: float, top_k: int | None) -> Step:
     Source: Fan et al. (2018), top-k sampling.
     """
 
-    def draw(pieces: Tensor, scores: Tensor) -> Tensor:
-        nowhere = torch.full_like(scores, -torch.inf)
-        if top_k is not None:
-            best = scores.topk(min(top_k, scores.shape[1]))
-            scores = nowhere.scatter(1, best.indices, best.values)
-        sums = (scores.float() / temperature).softmax(-1).cumsum(-1)  # a probability of 0 is never drawn
-        check_outputs(sums[:, -1])
-        thresholds = drawn[:, pieces.shape[1] - 1, None] * sums[:, -1:]
-        return nowhere.scatter(1, torch.searchsorted(sums, thresholds), 0.0)
+    def __init__(self, drawn: Tensor, temperature: float, top_k: int | None) -> None:
+        self.drawn, self.temperature, self.top_k = drawn, temperature, top_k
 
-    return draw
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Draw by the cumulative distribution; a piece of probability 0 is never drawn."""
+        nowhere = torch.full_like(scores, -torch.inf)
+        if self.top_k is not None:
+            best = scores.topk(min(self.top_k, scores.shape[1]))
+            scores = nowhere.scatter(1, best.indices, best.values)
+        sums = (scores.float() / self.temperature).softmax(-1).cumsum(-1)
+        check_outputs(sums[:, -1])
+        thresholds = self.drawn[:, input_ids.shape[1] - 1, None] * sums[:, -1:]
+        return nowhere.scatter(1, torch.searchsorted(sums, thresholds), 0.0)

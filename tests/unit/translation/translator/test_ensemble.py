@@ -13,7 +13,7 @@ from syntaxformer.cli.main import app
 from syntaxformer.translation.decoding import never_output
 from syntaxformer.translation.model import CACHE
 from syntaxformer.translation.source import source_batch
-from syntaxformer.translation.torch_decoder import ensembling
+from syntaxformer.translation.torch_decoder import Ensembling
 from syntaxformer.translation.translator import Translator
 
 START, END = 1, 2
@@ -44,7 +44,7 @@ def test_the_mean_of_log_probabilities_by_hand():
         toy.table = toy.table.log()
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
     batch = {"input_ids": torch.ones_like(mask), "attention_mask": mask}
-    mean = ensembling(toys, [batch, batch], ["own", "other"], n_beams=2)
+    mean = Ensembling(toys, [batch, batch], ["own", "other"], n_beams=2)
     found = mean(torch.tensor([[1, 0]] * 4), first)
     wanted = torch.tensor([1 / 2 * 1 / 8 * 1 / 4, 1 / 4 * 1 / 8 * 1 / 2, 1 / 4 * 3 / 4 * 1 / 4]) ** (1 / 3)
     torch.testing.assert_close(found.exp(), wanted.expand(4, 3))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.cli.main import app
 from syntaxformer.translation.decoding import is_loop, loops_in_words
-from syntaxformer.translation.torch_decoder import sampling
+from syntaxformer.translation.torch_decoder import Sampling
 from syntaxformer.translation.translator import Translator
 
 END = 2
@@ -100,7 +100,7 @@ def test_no_n_gram_twice(looping, beam_size):
 )
 def test_sampling_from_a_toy_distribution(temperature, top_k, expected):
     drawn = torch.tensor([[0.05, 1.0], [0.25, 0.45], [0.4, 0.29], [0.9, 1e-9]])
-    draw = sampling(drawn, temperature, top_k)
+    draw = Sampling(drawn, temperature, top_k)
     scores = torch.tensor([[0.1, 0.2, 0.7, 0.0]] * 4).log()
     for step, wanted in enumerate(expected):
         left = draw(torch.zeros(4, step + 1, dtype=torch.long), scores)

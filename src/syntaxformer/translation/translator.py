@@ -795,9 +795,14 @@ class Translator:
         return self._texts(chunk, self._decode(chunk, search), search)
 
     def _decode(self, chunk: _Chunk, search: Search) -> list[list[Hypothesis]]:
-        """Translations as pieces: all that the search ends with where one is chosen for what it keeps."""
-        if search.n_best > 1 or search.temperature is not None:
-            return self.decoder.decode(chunk.source, chunk.rows, search)
+        """Translations as pieces."""
+        chooses = search.n_best == 1 and search.temperature is None
+        if chooses and (self.info.protect or chunk.source.terms):
+            return self._decode_to_choose(chunk, search)
+        return self.decoder.decode(chunk.source, chunk.rows, search)
+
+    def _decode_to_choose(self, chunk: _Chunk, search: Search) -> list[list[Hypothesis]]:
+        """All that the search ends with for lines where one translation is chosen for what it keeps."""
         terms, of_rows = chunk.source.terms, dict[int, list[Hypothesis]]()
         all_beams = search.model_copy(update={"n_best": search.beam_size})
         for settings, chooses in ((all_beams, True), (search, False)):

@@ -127,9 +127,9 @@ class Control(Annotator):
 def permuted(sentence: Sentence, rng: np.random.Generator) -> Sentence:
     """Give each word what another word has; brackets cannot follow, so the parts of phrases are shuffled."""
 
-    def shuffled(label: str, children: tuple[Tree | str, ...]) -> Tree:
+    def shuffled(node: Tree, children: tuple[Tree | str, ...]) -> Tree:
         order: list[int] = rng.permutation(len(children)).tolist()
-        return Tree(label, tuple(children[row] for row in order))
+        return Tree(node.label, tuple(children[row] for row in order))
 
     rows = rng.permutation(len(sentence)).tolist()
     columns = {name: values for name in PER_WORD if (values := getattr(sentence, name)) is not None}

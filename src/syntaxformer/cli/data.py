@@ -65,8 +65,10 @@ def report(
 
     if len(files) % 2:
         raise ConfigError(f"files: expected pairs SRC TGT, got {len(files)} files. Name both sides of each.")
-    codes = zip((src_language, tgt_language), files[:2], strict=True)
-    languages = tuple(code or language_of_file(file).code for code, file in codes)
+    languages = (
+        src_language or language_of_file(files[0]).code,
+        tgt_language or language_of_file(files[1]).code,
+    )
     pairs = list(zip(files[::2], files[1::2], strict=True))
     held_out = {str(src): read_pair_files(src, tgt) for src, tgt in pairs[1:]}
     text, name = read_pair_files(*pairs[0]), f"{files[0]}, {files[1]}"

@@ -220,8 +220,9 @@ class TranslatorEngine(Engine):
                 best = [replace(hypothesis, text=documents[row].restore(hypothesis)) for hypothesis in best]
             translation = schemas.Translation(text=best[0].text, n_sentences=end - row if of_line else None)
             if settings.alignments and (words := best[0].alignment) is not None:
-                spans = {"source": words.src, "target": words.tgt}
-                translation.words = schemas.WordAlignment(**spans, links=words.links)
+                translation.words = schemas.WordAlignment(
+                    source=words.src, target=words.tgt, links=words.links
+                )
             translation.repairs = [*map(list, best[0].repairs)] or None
             if n_best > 1 or scores:
                 pairs = ((hypothesis.text, hypothesis.score) for hypothesis in best)
@@ -315,9 +316,12 @@ def check_folder(folder: Path, trust: bool = False) -> None:
     Raises:
         CheckpointError: The folder is unfinished, altered or not a model.
     """
-    is_classifier = (folder / CLASSIFIER).is_file()
-    verify_folder(folder, CLASSIFIER if is_classifier else TRANSLATOR, trust)
-    (read_classifier_info if is_classifier else read_info)(folder)
+    if (folder / CLASSIFIER).is_file():
+        verify_folder(folder, CLASSIFIER, trust)
+        read_classifier_info(folder)
+    else:
+        verify_folder(folder, TRANSLATOR, trust)
+        read_info(folder)
 
 
 def load_engine(

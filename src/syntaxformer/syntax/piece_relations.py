@@ -279,14 +279,16 @@ def _columns_of(sentence: Sentence) -> PhraseColumns:
     if not sentence.words:
         return PhraseColumns.join([])
     source = sentence.tree_source
-    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
-    if source is None and missing:
-        raise DataError(
-            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: it "
-            f'lacks {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
-            "the constituency tree out of the config."
-        )
-    tree = parse_tree(source) if isinstance(source, str) else source or sentence
+    if source is None:
+        missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+        if missing:
+            raise DataError(
+                f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: it "
+                f'lacks {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+                "the constituency tree out of the config."
+            )
+        source = sentence
+    tree = parse_tree(source) if isinstance(source, str) else source
     columns = phrase_columns(tree, None if _has_penn_labels(tree) else sentence.governors)
     if len(columns) != len(sentence):
         raise TreeError(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import read_lines
@@ -216,8 +216,8 @@ def remove_traces(tree: Tree) -> Tree:
         TreeError: Nothing is left.
     """
 
-    def without(label: str, children: tuple[Tree | str, ...]) -> Tree | None:
-        return Tree(label, children) if children and label != TRACE else None
+    def without(node: Tree, children: tuple[Tree | str, ...]) -> Tree | None:
+        return Tree(node.label, children) if children and node.label != TRACE else None
 
     rest = rebuild(tree, without)
     if rest is None:
@@ -228,7 +228,8 @@ def remove_traces(tree: Tree) -> Tree:
 def strip_functions(tree: Tree) -> Tree:
     """Return the tree with plain categories: NP-SBJ-1 and NP=2 become NP; -NONE- and -LRB- stay."""
 
-    def renamed(label: str, children: tuple[Tree | str, ...]) -> Tree:
+    def renamed(node: Tree, children: tuple[Tree | str, ...]) -> Tree:
+        label = node.label
         return Tree(label if label.startswith("-") else _FUNCTION.sub("", label), children)
 
     return rebuild(tree, renamed) or tree
@@ -253,9 +254,7 @@ def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
     """
     tree = strip_root(remove_traces(tree))
     words = leaves_of(tree)
-    # A tag stands over one word; SST's numbers are sentiments, not tags.
-    above_words = [parent for parent, node in _walk(tree) if isinstance(node, str)]
-    has_tags = all(phrase.word and phrase.label and not phrase.label.isdigit() for phrase in above_words)
+    has_tags = all(_is_tag(parent) for parent, node in _walk(tree) if isinstance(node, str))
     tagged = rebuild(tree, _with_tags) or tree
     columns = {"xpos": tags_of(tree) if has_tags else None, "constituency": format_tree(tagged)}
     if text is None:
@@ -271,7 +270,18 @@ def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
     """
     if (n_leaves := len(leaves_of(tree))) != len(words):
         raise DataError(f"parser: expected a tree over {len(words)} words, got one over {n_leaves}.")
-    return rebuild(tree, Tree, map(leaf_of, reversed(words))) or tree
+    remaining = iter(words)
+    open_phrases: list[tuple[str, list[Tree | str]]] = [("", [])]
+    for event, label in events(tree):
+        if event == "open":
+            open_phrases.append((label, []))
+        elif event == "word":
+            open_phrases[-1][1].append(leaf_of(next(remaining)))
+        else:
+            label, children = open_phrases.pop()
+            open_phrases[-1][1].append(Tree(label, tuple(children)))
+    top = open_phrases[0][1][0]
+    return top if isinstance(top, Tree) else Tree("", (top,))
 
 
 def leaf_of(word: str) -> str:
@@ -279,11 +289,16 @@ def leaf_of(word: str) -> str:
     return re.sub(f"[{_SPACE}]", "\u00a0", word) or "_"
 
 
-def _with_tags(label: str, children: tuple[Tree | str, ...]) -> Tree:
+def _is_tag(phrase: Tree) -> bool:
+    """Whether a phrase is a tag over one word; SST's numbers are sentiments, not tags."""
+    return phrase.word is not None and phrase.label != "" and not phrase.label.isdigit()
+
+
+def _with_tags(node: Tree, children: tuple[Tree | str, ...]) -> Tree:
     """A tag over each word that is a direct child of a phrase without a label."""
-    if not label:
+    if not node.label:
         children = tuple(Tree("X", (child,)) if isinstance(child, str) else child for child in children)
-    return Tree(label, children)
+    return Tree(node.label, children)
 
 
 def _walk(tree: Tree) -> Iterator[tuple[Tree, Tree | str]]:
@@ -301,24 +316,13 @@ def subtrees_of(tree: Tree) -> list[Tree]:
     return [node for _, node in _walk(tree) if isinstance(node, Tree)]
 
 
-def rebuild(
-    tree: Tree,
-    make: Callable[[str, tuple[Tree | str, ...]], Tree | None],
-    words_from_last: Iterator[str] | None = None,
-) -> Tree | None:
-    """Build a new tree from the last leaf to the first and up; other words may stand at the leaves.
-
-    `make` gets the label of each phrase with its new children; None drops it.
-    """
-    open_phrases: list[list[Tree | str]] = [[]]
-    for event, text in reversed(list(events(tree))):
-        if event == "close":
-            open_phrases.append([])
-        elif event == "word":
-            open_phrases[-1].append(next(words_from_last) if words_from_last else text)
-        elif (phrase := make(text, tuple(reversed(open_phrases.pop())))) is not None:
-            open_phrases[-1].append(phrase)
-    return cast("Tree | None", open_phrases[0][0] if open_phrases[0] else None)
+def rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | None]) -> Tree | None:
+    """Build a new tree from the leaves up; `make` gets each phrase with its new children; None drops it."""
+    trees: dict[int, Tree | None] = {}
+    for node in reversed(subtrees_of(tree)):  # children before parents
+        new = (child if isinstance(child, str) else trees[id(child)] for child in node.children)
+        trees[id(node)] = make(node, tuple(child for child in new if child is not None))
+    return trees[id(tree)]
 
 
 # A label stands right after its bracket; binary parses are written with a space there.
